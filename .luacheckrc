@@ -1,0 +1,7 @@
+-- Scripts run in Redis' Lua 5.1. limits.lua is put in front of the scripts that use it.
+std = "lua51"
+read_globals = { "redis", "KEYS", "ARGV", "cjson" }
+max_line_length = 140
+files["lua/limits.lua"] = { ignore = { "241/limits" } }
+files["lua/allow.lua"] = { read_globals = { "limits" } }
+files["lua/enqueue.lua"] = { read_globals = { "limits" } }

@@ -1,0 +1,86 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnknownLimit says that no limit of this name is configured.
+var ErrUnknownLimit = errors.New("admission: unknown limit")
+
+// staleTries is how often a question is asked of a limit that is being changed.
+const staleTries = 3
+
+// Ask asks a configured limit, as it is in force now (the configuration, with
+// what operators changed of it), whether n requests (1 to [MaxCost]) may pass
+// for a caller, and spends them if so; a refusal spends nothing and is no error.
+//
+// Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the limit counts by
+// something that is not known of the caller and refuses such callers; one that
+// is [Unavailable], where Redis did not answer and the limit is [Closed]; a cost
+// out of range. A caller who is exempt is let in with the source [FromExemption].
+func (l *Limiter) Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error) {
+	return l.askAs(ctx, name, &caller{tier: id.Tier, id: &id}, n)
+}
+
+// AskKey is [Limiter.Ask] for a gateway that names the key itself, whatever the
+// limit counts by. The key may be any text; its digest is what is stored, in a
+// domain of its own, so that it never meets an identity of Ask. "" is a caller
+// of whom nothing is known: what the limit says of those holds.
+func (l *Limiter) AskKey(ctx context.Context, name, tier, key string, n int64) (Decision, error) {
+	return l.askAs(ctx, name, &caller{tier: tier, key: key}, n)
+}
+
+// caller is who asks: an identity, or a key.
+type caller struct {
+	tier, key string
+	id        *Identity
+}
+
+// keyIn is the key under which a limit counts for the caller.
+func (c *caller) keyIn(limit *Limit) (string, error) {
+	if c.id != nil {
+		return limit.Key(*c.id)
+	}
+	tier := c.tier
+	if _, ok := limit.Tiers[tier]; !ok {
+		tier = ""
+	}
+	if c.key == "" {
+		return limit.Key(Identity{Tier: tier})
+	}
+	return givenKey(tier, c.key), nil
+}
+
+func (l *Limiter) askAs(ctx context.Context, name string, who *caller, n int64) (Decision, error) {
+	start := time.Now()
+	g, err := l.configured(name)
+	if err != nil {
+		return Decision{}, err
+	}
+	d, err := l.askGate(ctx, g, who, n, start)
+	l.metrics.observe(name, &d, err, start)
+	return d, err
+}
+
+func (l *Limiter) askGate(ctx context.Context, g *gate, who *caller, n int64, start time.Time) (Decision, error) {
+	for range staleTries {
+		state, err := g.inForce(ctx, start)
+		if err != nil && !Unavailable(err) {
+			return Decision{}, fmt.Errorf("limit %q: %w", state.limit.Name, err)
+		}
+		f := state.form(who.tier)
+		key, keyErr := who.keyIn(&state.limit)
+		if keyErr != nil {
+			return Decision{}, keyErr
+		}
+		d, err := l.decide(ctx, g, f, key, n, start, err)
+		if !errors.Is(err, errStale) {
+			return d, err
+		}
+		g.outdated(state)
+	}
+	return Decision{}, fmt.Errorf("limit %q: it changed %d times while it was asked: ask again", g.source.Load().own.Name, staleTries)
+}

@@ -1,0 +1,25 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// away answers a question that Redis did not, as the limit says.
+func (l *Limiter) away(ctx context.Context, g *gate, f *form, key string, n int64, err error) (Decision, error) {
+	switch {
+	case f.OnStoreFailure == Local:
+		l.awayLog.Do(func() {
+			l.log.WarnContext(ctx, "Redis is away: limits that are local apply their share by themselves",
+				"limit", f.Name, "instances", l.presence.instances(), "error", err)
+		})
+		return l.locals.decide(g, f, key, n, l.presence.instances(), time.Now()), nil
+	case f.OnStoreFailure == Open, f.Mode == Shadow:
+		l.awayLog.Do(func() {
+			l.log.WarnContext(ctx, "Redis is away: limits that are open let everybody pass", "limit", f.Name, "error", err)
+		})
+		return f.unasked(FromNobody), nil
+	}
+	return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)
+}

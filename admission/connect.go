@@ -1,0 +1,189 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// ConnectOptions is what a deployment may choose of the connection to Redis.
+// The zero value is ready to use.
+type ConnectOptions struct {
+	Password         string        // overrides the one of the URL, if not empty
+	SentinelPassword string        // of the sentinels; their user is sentinel_user in the URL
+	Timeout          time.Duration // for one command; 0 means 1 s
+	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
+	TLS              TLSOptions    // for URLs that begin with rediss
+}
+
+// DefaultTimeout bounds a command where no other is given. A caller of the
+// HTTP API is answered within twice that when Redis is away.
+const DefaultTimeout = time.Second
+
+// What go-redis leaves too late for a failover within seconds.
+const (
+	// slotsReload is the age at which the map of a cluster is read again. Errors
+	// have it read at once; this is for what is idle.
+	slotsReload = time.Second
+	// sentinelPatience is how many times the timeout of a command it may take to
+	// find the master, so that a sentinel that hangs leaves time for the others.
+	sentinelPatience = 3
+	maxRedirects     = 3 // MOVED and ASK
+)
+
+// Connect makes the client that this project runs its scripts on. It takes
+//
+//	redis://[user:password@]host[:6379][/db]
+//	redis+sentinel://[user:password@]host[:26379][,host...]/master[/db][?sentinel_user=name]
+//	redis+cluster://[user:password@]host[:6379][,host...]
+//
+// and the same with rediss for TLS, also to the sentinels. It dials on first use
+// and returns an error only for a URL or a file that it cannot read.
+//
+// It is the one place where a client is built, because the defaults of
+// go-redis are wrong for a queue: it would send a script again when the reply
+// is lost, ignore the deadline of a context, look for a dead node of a cluster
+// for a minute, and start goroutines for notifications of a managed Redis. All
+// of that is off here.
+func Connect(url string, opts ConnectOptions) (redis.UniversalClient, error) {
+	a, err := parseAddress(url)
+	if err != nil {
+		return nil, fmt.Errorf("redis url %q: %w", RedactURL(url), err)
+	}
+	o := a.options
+	if err := opts.TLS.apply(o.TLSConfig); err != nil {
+		return nil, fmt.Errorf("redis url %q: %w", RedactURL(url), err)
+	}
+	if opts.Password != "" {
+		o.Password = opts.Password
+	}
+	timeout := opts.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	o.PoolSize = opts.PoolSize
+	if o.PoolSize == 0 {
+		o.PoolSize = 64
+	}
+	o.PipelinePoolSize = -1 // pipelines use the same pool
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout = timeout
+	o.ReadTimeout = timeout
+	o.WriteTimeout = timeout
+	o.PoolTimeout = timeout
+	o.DialerRetries = 1
+	o.DisableIdentity = true
+	o.Protocol = 2 // scripts answer alike in 2 and 3, and 2 has no pushes to look for before each reply
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch a.topology {
+	case sentinel:
+		return redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword)), nil
+	case cluster:
+		client := redis.NewClusterClient(a.clusterOptions())
+		client.AddHook(follower{client})
+		return client, nil
+	default:
+		return redis.NewClient(o), nil
+	}
+}
+
+// failoverOptions are those of one server, for one that sentinels name.
+func (a *address) failoverOptions(password string) *redis.FailoverOptions {
+	o := a.options
+	return &redis.FailoverOptions{
+		MasterName: a.master, SentinelAddrs: a.hosts, SentinelUsername: a.sentinelUser, SentinelPassword: password,
+		ClientName: o.ClientName, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
+		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
+		DialTimeout: sentinelPatience * o.DialTimeout, DialerRetries: o.DialerRetries,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PoolFIFO: o.PoolFIFO, PipelinePoolSize: o.PipelinePoolSize,
+		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
+		ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime,
+		DisableIdentity: o.DisableIdentity, // notifications of maintenance are always off here
+	}
+}
+
+// clusterOptions are those of one server, for each master of a cluster.
+func (a *address) clusterOptions() *redis.ClusterOptions {
+	o := a.options
+	return &redis.ClusterOptions{
+		Addrs: a.hosts, MaxRedirects: maxRedirects, ClusterStateReloadInterval: slotsReload,
+		// Each command goes where its first key is. The policies would have every
+		// client ask for the table of all commands first.
+		DisableRoutingPolicies: true,
+		ClientName:             o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
+		DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PoolFIFO: o.PoolFIFO, PipelinePoolSize: o.PipelinePoolSize,
+		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
+		ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime,
+		DisableIdentity: o.DisableIdentity, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+}
+
+// follower has a cluster's map read again when a node does not answer: go-redis
+// does so only when one answers that it has moved, which a dead one does not.
+type follower struct{ client *redis.ClusterClient }
+
+// DialHook implements [redis.Hook].
+func (f follower) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements [redis.Hook].
+func (f follower) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		f.look(ctx, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements [redis.Hook].
+func (f follower) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		f.look(ctx, err)
+		return err
+	}
+}
+
+// look does not wait, and the library reads five times a second at most.
+func (f follower) look(ctx context.Context, err error) {
+	var answer redis.Error
+	if err != nil && Unavailable(err) && (!errors.As(err, &answer) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {
+		f.client.ReloadState(ctx)
+	}
+}
+
+// Unavailable reports whether err means that Redis could not be asked now, so
+// that the same call may work later: it is not reachable, too slow, loading,
+// full, without its replicas, failing over, or moving a slot. It is false for
+// nil and for errors that stay, such as a wrong password.
+func Unavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	if errors.Is(err, ErrStoreAway) {
+		return true
+	}
+	for _, prefix := range []string{"LOADING", "BUSY ", "READONLY", "OOM", "NOREPLICAS", "MISCONF", "CLUSTERDOWN",
+		"TRYAGAIN", "MOVED ", "ASK ", "MASTERDOWN", "max number of clients"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		return false
+	}
+	var netErr net.Error
+	return errors.As(err, &netErr) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+}

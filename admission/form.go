@@ -1,0 +1,122 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// form is a limit made ready to be asked: as it is for one tier, checked, with
+// what the script wants to know of it.
+type form struct {
+	Limit
+	tier   string
+	rev    string // limits_rev of the conf that it is of; "" given by value
+	args   [4]any
+	prefix string // of the keys of its states
+	quota  int64
+	window time.Duration
+}
+
+func newForm(limit Limit, tier, rev string) *form {
+	f := &form{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
+	p := f.Params()
+	f.args = [4]any{string(p.Algorithm), p.A, p.B, p.Full}
+	f.quota, f.window = f.Policy()
+	return f
+}
+
+func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
+	shadow := f.Mode == Shadow
+	return Decision{
+		Limit:       f.Name,
+		Allowed:     shadow || verdict == verdictAllowed,
+		Shadow:      shadow,
+		WouldRefuse: shadow && verdict != verdictAllowed,
+		Impossible:  verdict == verdictImpossible,
+		Quota:       f.quota,
+		Window:      f.window,
+		Remaining:   remaining,
+		RetryAfter:  time.Duration(wait) * time.Microsecond,
+		ResetAfter:  time.Duration(reset) * time.Microsecond,
+	}
+}
+
+// unasked is the decision to let pass of somebody who did not count.
+func (f *form) unasked(source Source) Decision {
+	d := f.decide(verdictAllowed, f.quota, 0, 0)
+	d.Source = source
+	return d
+}
+
+func (f *form) exempt() Decision { return f.unasked(FromExemption) }
+
+// same reports whether a limit is the one that this form was made of.
+func (f *form) same(l *Limit) bool {
+	return f.Limit.Limit == l.Limit && f.Burst == l.Burst && f.Precision == l.Precision && f.Algorithm == l.Algorithm &&
+		f.Mode == l.Mode && f.OnStoreFailure == l.OnStoreFailure && f.OnMissing == l.OnMissing && f.SyncInterval == l.SyncInterval &&
+		slices.Equal(f.Per, l.Per) && maps.Equal(f.Tiers, l.Tiers)
+}
+
+// maxForms is how many limits of one name, given by value, are kept ready: its
+// tiers, usually.
+const maxForms = 16
+
+// formOf returns the form of a limit that is given by value, whose defaults are
+// filled in, or what is wrong with it.
+func (g *gate) formOf(limit *Limit) (*form, error) {
+	known := g.forms.Load()
+	if known != nil {
+		for _, f := range *known {
+			if f.same(limit) {
+				return f, nil
+			}
+		}
+	}
+	if err := limit.Validate(); err != nil {
+		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
+	}
+	// Who gives it may change the maps and slices of a limit afterwards.
+	own := *limit
+	own.Per, own.Tiers = slices.Clone(limit.Per), maps.Clone(limit.Tiers)
+	f := newForm(own, "", "")
+	forms := []*form{f}
+	if known != nil {
+		forms = append(forms, (*known)[:min(len(*known), maxForms-1)]...)
+	}
+	g.forms.Store(&forms)
+	return f, nil
+}
+
+// safeKey is a key that its caller chose, as a part of a name in Redis: itself,
+// if it is short and of safe characters, as all keys of [Limit.Key] are, else a
+// digest. It is never cut off.
+func safeKey(key string) string {
+	if key == "conf" || len(key) > 64 {
+		return digest("chosen", key)
+	}
+	for i := range len(key) {
+		c := key[i]
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '-' && c != '_' {
+			return digest("chosen", key)
+		}
+	}
+	return key
+}
+
+// givenKey is the key of a caller whom a gateway names, in a tier. No identity
+// has the same: what [Limit.Key] makes digests of begins with a digit or "tier".
+func givenKey(tier, key string) string { return digest("given", tier, key) }
+
+// digest is 22 safe characters for texts of any length.
+func digest(domain string, texts ...string) string {
+	b := []byte(domain)
+	for _, text := range texts {
+		b = fmt.Appendf(b, ":%d:%s", len(text), text)
+	}
+	sum := sha256.Sum256(b)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}

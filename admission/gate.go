@@ -1,0 +1,273 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxBatch is how many questions go in one script.
+const maxBatch = 256
+
+// gate is where the questions of one limit come together, so that concurrent
+// ones share round trips.
+//
+// Who comes while nothing is under way sends by himself, in his own goroutine:
+// alone, a question costs no more than the command. Who comes meanwhile waits;
+// when the reply is there, the first of those who wait is woken to send for all
+// of them, and only then the answers of the first are told.
+type gate struct {
+	limiter *Limiter
+	conf    string                 // key
+	source  atomic.Pointer[source] // of a configured limit
+	forms   atomic.Pointer[[]*form]
+
+	mu      sync.Mutex
+	busy    bool
+	pending []*question
+}
+
+func newGate(l *Limiter, limit string) *gate {
+	return &gate{limiter: l, conf: confKey(limit)}
+}
+
+func confKey(limit string) string { return "tundish:{l:" + limit + "}:conf" }
+
+// question is one that is asked of a gate, and its answer.
+type question struct {
+	*form
+	key    string
+	cost   int64
+	start  time.Time
+	report int64 // was admitted without Redis, and is to be taken first
+	extra  int64 // to take in advance, if the question is allowed
+	taken  int64 // of extra
+
+	verdict, remaining, wait, reset int64
+	err                             error
+
+	wake   chan struct{}
+	placed place       // under the gate's mu, while it is in a batch or waits for one
+	batch  []*question // what this one is to send
+}
+
+// place is where a question is.
+type place int
+
+const (
+	placeNone place = iota
+	placePending
+	placeLeading
+	placeSent
+)
+
+// newQuestion takes a question that is not used any more, or makes one.
+func (l *Limiter) newQuestion(f *form, key string, cost int64, start time.Time) *question {
+	q, ok := l.questions.Get().(*question)
+	if !ok {
+		q = &question{wake: make(chan struct{}, 1)}
+	}
+	wake, batch := q.wake, q.batch
+	*q = question{form: f, key: key, cost: cost, start: start, wake: wake, batch: batch[:0]}
+	return q
+}
+
+// release lets others use the question. It must have been answered.
+func (l *Limiter) release(q *question) {
+	q.form = nil
+	l.questions.Put(q)
+}
+
+// ask has the question answered. It returns when it is, when ctx ends, or when
+// the limiter's timeout is over; and at once while the breaker is open.
+func (g *gate) ask(ctx context.Context, q *question) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if !g.busy {
+		g.busy = true
+		g.mu.Unlock()
+		q.batch = append(q.batch, q)
+		return g.lead(ctx, q)
+	}
+	if g.limiter.breaker.Shaky() {
+		g.mu.Unlock() // who waited would wait as long as the probe
+		return ErrStoreAway
+	}
+	q.placed = placePending
+	g.pending = append(g.pending, q)
+	g.mu.Unlock()
+	return g.await(ctx, q)
+}
+
+// await waits for the answer, or for the turn to send.
+func (g *gate) await(ctx context.Context, q *question) error {
+	select {
+	case <-q.wake:
+		if len(q.batch) > 0 {
+			return g.lead(ctx, q)
+		}
+		return q.err
+	case <-ctx.Done():
+		return g.leave(ctx, q)
+	}
+}
+
+// leave takes back a question whose caller gave up.
+func (g *gate) leave(ctx context.Context, q *question) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch q.placed {
+	case placePending:
+		g.pending = without(g.pending, q)
+	case placeLeading:
+		<-q.wake
+		g.pending = append(without(q.batch, q), g.pending...)
+		q.batch = nil
+		for _, other := range g.pending {
+			other.placed = placePending
+		}
+		g.next()
+	case placeSent:
+		return fmt.Errorf("the outcome is unknown: %w", context.Cause(ctx))
+	case placeNone: // it has just been answered
+		<-q.wake
+		return q.err
+	}
+	q.placed = placeNone
+	return context.Cause(ctx)
+}
+
+func without(questions []*question, q *question) []*question {
+	rest := make([]*question, 0, len(questions))
+	for _, other := range questions {
+		if other != q {
+			rest = append(rest, other)
+		}
+	}
+	return rest
+}
+
+// next gives the turn to the first of those who wait, if there is one. The
+// caller holds mu.
+func (g *gate) next() {
+	if len(g.pending) == 0 {
+		g.busy = false
+		return
+	}
+	// Those of another state of the configuration, or given with another
+	// algorithm, go next time.
+	leader := g.pending[0]
+	n := 1
+	for n < len(g.pending) && n < maxBatch && g.pending[n].rev == leader.rev && g.pending[n].Algorithm == leader.Algorithm {
+		n++
+	}
+	leader.batch = append(leader.batch[:0], g.pending[:n]...)
+	g.pending = append(g.pending[:0], g.pending[n:]...)
+	for _, q := range leader.batch {
+		q.placed = placeSent
+	}
+	leader.placed = placeLeading
+	leader.wake <- struct{}{}
+}
+
+// lead sends the batch of q, in this goroutine if its caller can wait for as
+// long as that may take.
+func (g *gate) lead(ctx context.Context, q *question) error {
+	batch := q.batch
+	until := batch[0].start.Add(g.limiter.timeout)
+	if deadline, ok := ctx.Deadline(); !ok || !deadline.Before(until) {
+		g.send(ctx, batch, until, q)
+		q.batch = q.batch[:0]
+		return q.err
+	}
+	g.mu.Lock()
+	q.placed = placeSent
+	q.batch = nil
+	g.mu.Unlock()
+	g.limiter.beside.Go(func() { g.send(ctx, batch, until, nil) })
+	return g.await(ctx, q)
+}
+
+// send has a batch answered and wakes all who wait for it but self. It outlives
+// the callers: one who gives up does not undo what is on its way.
+func (g *gate) send(ctx context.Context, batch []*question, until time.Time, self *question) {
+	ctx = g.limiter.within(ctx, until)
+	r := newRound(batch)
+	defer r.release()
+	err := r.exchange(ctx, g)
+	apart := isolated(err) && len(r.keys) > 1
+	if apart {
+		g.askApart(ctx, batch)
+	}
+	answered := batch
+	g.mu.Lock()
+	if Unavailable(err) {
+		// Those who queued behind this batch would wait as long again.
+		answered = append(answered[:len(answered):len(answered)], g.pending...)
+		g.pending = g.pending[:0]
+	}
+	g.next()
+	for _, q := range answered {
+		q.placed = placeNone
+	}
+	g.mu.Unlock()
+	if !apart {
+		r.decode(err)
+	}
+	for i, q := range answered {
+		if i >= len(batch) {
+			q.err = err
+		}
+		if q != self {
+			q.wake <- struct{}{}
+		}
+	}
+}
+
+// bounded is a context that ends at a time and is of several round trips.
+type bounded struct {
+	ctx    context.Context
+	cancel context.CancelFunc // called by nobody: it ends by itself, soon
+	until  time.Time
+}
+
+// within returns a context that does not end with ctx, has its values, and ends
+// at a time, or up to a sixteenth of the timeout sooner: those that end at about
+// the same time are one, because a timer for each took longer than all else
+// that is done for a question here.
+func (l *Limiter) within(ctx context.Context, until time.Time) context.Context {
+	values := context.WithoutCancel(ctx)
+	b := l.bounded.Load()
+	if b == nil || b.until.After(until) || until.Sub(b.until) > l.timeout/16 {
+		b = &bounded{until: until}
+		b.ctx, b.cancel = context.WithDeadline(values, until) //nolint:gosec // others may use it until it ends
+		l.bounded.Store(b)
+	}
+	return within{b.ctx, values}
+}
+
+// within is a context with the values of another one.
+type within struct {
+	context.Context
+	values context.Context
+}
+
+func (w within) Value(key any) any { return w.values.Value(key) }
+
+// askApart asks about each key by itself, because one of them spoils a batch:
+// something is kept there that is no state of a limit. Nothing was spent yet.
+func (g *gate) askApart(ctx context.Context, batch []*question) {
+	byKey := map[string][]*question{}
+	for _, q := range batch {
+		byKey[q.key] = append(byKey[q.key], q)
+	}
+	for _, questions := range byKey {
+		r := newRound(questions)
+		r.decode(r.exchange(ctx, g))
+		r.release()
+	}
+}

@@ -1,0 +1,132 @@
+package admission
+
+import (
+	"cmp"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// TypeQuotaExceeded is the type of the problem (RFC 9457) that a refusal by a
+// limit is.
+const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// RetrySeconds makes the value of Retry-After: whole seconds, 1 or more,
+// rounded up, so that who waits that long has waited long enough.
+func RetrySeconds(d time.Duration) int64 { return max(secondsUp(d), 1) }
+
+func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+
+// SetHeaders writes what limits decided of a request, or of several: of each
+// limit the most restrictive decision.
+//
+//	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
+//	RateLimit              "per-caller";r=7;t=2        r remain; in t seconds the request passes, or the limit is as new
+//	X-RateLimit-Limit      200                         q, r and the end of t in Unix seconds,
+//	X-RateLimit-Remaining  7                           of the most restrictive limit
+//	X-RateLimit-Reset      1796213400
+//
+// The first two are lists of structured fields (RFC 9651) as in
+// draft-ietf-httpapi-ratelimit-headers-10 and later. Retry-After is not
+// written: only who refuses knows for which reason.
+//
+// The fields know whole seconds only. A window is rounded up, so that a client
+// that paces itself by it errs on the slow side. now is what X-RateLimit-Reset
+// counts from.
+//
+// What holds nobody back is left out: a limit in shadow mode, and one that
+// exempts the caller. Of a limit that nobody could ask ([FromNobody]) the
+// policy is told and no state. Without anything to tell, nothing is written.
+func SetHeaders(h http.Header, decisions []Decision, now time.Time) {
+	decisions = mostRestrictive(decisions)
+	policies, states := httpsfv.List{}, httpsfv.List{}
+	for _, d := range decisions {
+		policy := httpsfv.NewItem(d.Limit)
+		policy.Params.Add("q", d.Quota)
+		policy.Params.Add("w", max(secondsUp(d.Window), 1))
+		policies = append(policies, policy)
+		if d.Source == FromNobody {
+			continue
+		}
+		state := httpsfv.NewItem(d.Limit)
+		state.Params.Add("r", d.Remaining)
+		state.Params.Add("t", untilMore(d))
+		states = append(states, state)
+	}
+	setField(h, "RateLimit-Policy", policies)
+	setField(h, "RateLimit", states)
+
+	decisions = slices.DeleteFunc(decisions, func(d Decision) bool { return d.Source == FromNobody })
+	if len(decisions) == 0 {
+		return
+	}
+	worst := slices.MinFunc(decisions, compareDecisions)
+	h.Set("X-RateLimit-Limit", strconv.FormatInt(worst.Quota, 10))
+	h.Set("X-RateLimit-Remaining", strconv.FormatInt(worst.Remaining, 10))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(ceilUnix(now.Add(time.Duration(untilMore(worst))*time.Second)), 10))
+}
+
+func setField(h http.Header, name string, list httpsfv.List) {
+	if len(list) == 0 {
+		return
+	}
+	text, err := httpsfv.Marshal(list)
+	if err != nil {
+		return // names of limits are ASCII and counts small: cannot be
+	}
+	h.Set(name, text)
+}
+
+// mostRestrictive keeps one decision of each limit, in order of first
+// appearance, and none that holds nobody back.
+func mostRestrictive(decisions []Decision) []Decision {
+	kept := make([]Decision, 0, min(len(decisions), 8))
+	for _, d := range decisions {
+		if d.Shadow || d.Source == FromExemption || d.Quota <= 0 {
+			continue
+		}
+		at := slices.IndexFunc(kept, func(k Decision) bool { return k.Limit == d.Limit })
+		switch {
+		case at < 0:
+			kept = append(kept, d)
+		case compareDecisions(d, kept[at]) < 0:
+			kept[at] = d
+		}
+	}
+	return kept
+}
+
+// untilMore is what RateLimit calls t: in how many seconds the refused request
+// would pass, or else until the limit is as new.
+func untilMore(d Decision) int64 {
+	if d.RetryAfter > 0 {
+		return secondsUp(d.RetryAfter)
+	}
+	return secondsUp(d.ResetAfter)
+}
+
+func ceilUnix(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// compareDecisions puts the more restrictive one first.
+func compareDecisions(a, b Decision) int {
+	switch {
+	case a.Allowed && !b.Allowed:
+		return 1
+	case b.Allowed && !a.Allowed:
+		return -1
+	}
+	return cmp.Or(
+		cmp.Compare(b.RetryAfter, a.RetryAfter),
+		cmp.Compare(a.Remaining, b.Remaining),
+		cmp.Compare(b.ResetAfter, a.ResetAfter),
+	)
+}

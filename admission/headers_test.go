@@ -1,0 +1,171 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+var (
+	dAllowed    = admission.Decision{Limit: "a", Allowed: true, Quota: 200, Window: 2 * time.Minute, Remaining: 7, ResetAfter: 1500 * time.Millisecond}
+	dRefused    = admission.Decision{Limit: "b.c", Quota: 10, Window: 100 * time.Millisecond, Remaining: 8, RetryAfter: 2001 * time.Millisecond, ResetAfter: time.Hour}
+	dImpossible = admission.Decision{Limit: "d", Impossible: true, Quota: 1, Window: time.Second, Remaining: 9, ResetAfter: time.Second}
+	dShadow     = admission.Decision{Limit: "s", Allowed: true, Shadow: true, WouldRefuse: true, Quota: 5, Window: time.Second, RetryAfter: time.Hour, ResetAfter: time.Hour}
+	dOpen       = admission.Decision{Limit: "o", Allowed: true, Source: admission.FromNobody, Quota: 3, Window: time.Second}
+	dExempt     = admission.Decision{Limit: "e", Allowed: true, Source: admission.FromExemption, Quota: 3, Window: time.Second}
+)
+
+// headerCases are decisions and what is written of them at 1000.000000001 s.
+var headerCases = map[string]struct {
+	decisions []admission.Decision
+	want      map[string]string
+}{
+	"none": {nil, map[string]string{}},
+	"allowed": {[]admission.Decision{dAllowed}, map[string]string{
+		"Ratelimit-Policy": `"a";q=200;w=120`, "Ratelimit": `"a";r=7;t=2`,
+		"X-Ratelimit-Limit": "200", "X-Ratelimit-Remaining": "7", "X-Ratelimit-Reset": "1003",
+	}},
+	"one refuses": {[]admission.Decision{dAllowed, dRefused}, map[string]string{
+		"Ratelimit-Policy": `"a";q=200;w=120, "b.c";q=10;w=1`, "Ratelimit": `"a";r=7;t=2, "b.c";r=8;t=3`,
+		"X-Ratelimit-Limit": "10", "X-Ratelimit-Remaining": "8", "X-Ratelimit-Reset": "1004",
+	}},
+	"one never allows": {[]admission.Decision{dAllowed, dImpossible}, map[string]string{
+		"Ratelimit-Policy": `"a";q=200;w=120, "d";q=1;w=1`, "Ratelimit": `"a";r=7;t=2, "d";r=9;t=1`,
+		"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "9", "X-Ratelimit-Reset": "1002",
+	}},
+	"one in shadow would refuse": {[]admission.Decision{dShadow, dAllowed}, map[string]string{
+		"Ratelimit-Policy": `"a";q=200;w=120`, "Ratelimit": `"a";r=7;t=2`,
+		"X-Ratelimit-Limit": "200", "X-Ratelimit-Remaining": "7", "X-Ratelimit-Reset": "1003",
+	}},
+	"one exempts, one was not asked": {[]admission.Decision{dExempt, dOpen, dAllowed}, map[string]string{
+		"Ratelimit-Policy": `"o";q=3;w=1, "a";q=200;w=120`, "Ratelimit": `"a";r=7;t=2`,
+		"X-Ratelimit-Limit": "200", "X-Ratelimit-Remaining": "7", "X-Ratelimit-Reset": "1003",
+	}},
+	"none was asked":      {[]admission.Decision{dOpen}, map[string]string{"Ratelimit-Policy": `"o";q=3;w=1`}},
+	"nobody is held back": {[]admission.Decision{dShadow, dExempt}, map[string]string{}},
+	"one limit for a list": {[]admission.Decision{dAllowed, less(dAllowed, 3), less(dAllowed, 5)}, map[string]string{
+		"Ratelimit-Policy": `"a";q=200;w=120`, "Ratelimit": `"a";r=3;t=2`,
+		"X-Ratelimit-Limit": "200", "X-Ratelimit-Remaining": "3", "X-Ratelimit-Reset": "1003",
+	}},
+}
+
+func less(d admission.Decision, remaining int64) admission.Decision {
+	d.Remaining = remaining
+	return d
+}
+
+func headersOf(decisions []admission.Decision, at int64) map[string]string {
+	h, got := http.Header{}, map[string]string{}
+	admission.SetHeaders(h, decisions, time.Unix(at, 1))
+	for name := range h {
+		got[name] = h.Get(name)
+	}
+	return got
+}
+
+func TestSetHeaders(t *testing.T) {
+	t.Parallel()
+	for name, test := range headerCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, headersOf(test.decisions, 1000)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRetrySeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, 59*time.Second + 999*time.Millisecond: 60} {
+		if got := admission.RetrySeconds(d); got != want {
+			t.Errorf("%s: %d, want %d", d, got, want)
+		}
+	}
+}
+
+// TestHeadersForOthers lets parsers that are not ours read the headers.
+// `make test` installs them (scripts/parsers).
+func TestHeadersForOthers(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	installed := filepath.Join("..", ".tools", "npm")
+	if _, statErr := os.Stat(filepath.Join(installed, "node_modules")); err != nil || statErr != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("node or the parsers are not installed: scripts/parsers installs them")
+		}
+		t.Skip("node or the parsers are not installed: `make test` installs them where it can")
+	}
+	const at = 1_900_000_000 // what a parser takes for Unix seconds
+	names := slices.Sorted(maps.Keys(headerCases))
+	sent := make([]map[string]string, len(names))
+	for i, name := range names {
+		sent[i] = map[string]string{}
+		for header, value := range headersOf(headerCases[name].decisions, at) {
+			sent[i][strings.ToLower(header)] = value
+		}
+	}
+	text, err := json.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.Open(filepath.Join("testdata", "headers", "parse.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer script.Close()
+	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
+	cmd.Dir, cmd.Stdin, cmd.Env = installed, script, append(os.Environ(), "HEADERS="+string(text))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", err, cmd.Stderr)
+	}
+	type item struct {
+		Name string
+		Q, W *int64
+		R, T *int64
+	}
+	var read []struct {
+		Policies, States []item
+		Older            *struct{ Limit, Remaining, Reset int64 }
+	}
+	if err := json.Unmarshal(out, &read); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, name := range names {
+		for _, d := range headerCases[name].decisions {
+			if d.Shadow || d.Source == admission.FromExemption || name == "one limit for a list" && d.Remaining != 3 {
+				continue
+			}
+			found := slices.IndexFunc(read[i].Policies, func(p item) bool { return p.Name == d.Limit })
+			if found < 0 || *read[i].Policies[found].Q != d.Quota || *read[i].Policies[found].W != admission.RetrySeconds(d.Window) {
+				t.Errorf("%s: policy of %+v read as %+v", name, d, read[i].Policies)
+			}
+			wait := d.RetryAfter
+			if wait == 0 {
+				wait = d.ResetAfter
+			}
+			found = slices.IndexFunc(read[i].States, func(s item) bool { return s.Name == d.Limit })
+			if known := d.Source != admission.FromNobody; known != (found >= 0) ||
+				known && (*read[i].States[found].R != d.Remaining || *read[i].States[found].T != admission.RetrySeconds(wait)) {
+				t.Errorf("%s: state of %+v read as %+v", name, d, read[i].States)
+			}
+			worst := read[i].Older
+			if d.Source != admission.FromNobody && worst == nil || worst != nil && !d.Allowed &&
+				(worst.Limit != d.Quota || worst.Remaining != d.Remaining || worst.Reset != at+1+admission.RetrySeconds(wait)) {
+				t.Errorf("%s: the older headers of %+v read as %+v", name, d, worst)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Times of the register of instances.
+const (
+	sayEvery     = 5 * time.Second
+	silentFor    = 15 * time.Second
+	instancesKey = "tundish:instances"
+)
+
+// presence says in Redis that this process is there, and knows how many are, so
+// that each may apply its share of a limit when Redis is away ([Local]).
+//
+// There is no goroutine for it: it is said along with decisions of limits that
+// are Local, at most every five seconds, beside the caller. A process that
+// decides nothing for fifteen seconds does not count.
+type presence struct {
+	id    string
+	next  *atomic.Int64 // when to say it again, nanoseconds of the process's clock
+	count *atomic.Int64
+	born  time.Time
+}
+
+func newPresence() presence {
+	return presence{id: uuid.NewString(), next: new(atomic.Int64), count: new(atomic.Int64), born: time.Now()}
+}
+
+// instances is how many processes were there when Redis last was, this one
+// included.
+func (p presence) instances() int64 { return max(p.count.Load(), 1) }
+
+// say says it, if it is time.
+func (p presence) say(ctx context.Context, l *Limiter) {
+	now := int64(time.Since(p.born))
+	next := p.next.Load()
+	if now < next || !p.next.CompareAndSwap(next, now+int64(sayEvery)) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	l.beside.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+		var numbers []int64
+		err := l.breaker.Run(func() (err error) {
+			numbers, err = lua.Instances.Numbers(ctx, l.redis, []string{instancesKey}, p.id, silentFor.Microseconds())
+			return err
+		})
+		if err != nil || len(numbers) != 1 {
+			l.log.DebugContext(ctx, "could not count the instances", "error", err)
+			return
+		}
+		p.count.Store(numbers[0])
+	})
+}

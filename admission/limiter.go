@@ -1,0 +1,257 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+)
+
+// DefaultLimiterTimeout bounds a question where no other time is given: so
+// short that a request that is under way when Redis stops is answered within
+// half a second.
+const DefaultLimiterTimeout = 250 * time.Millisecond
+
+// MaxCost is the highest cost of a question.
+const MaxCost = 1_000_000
+
+// givenLimits is how many limits that are given by value a limiter keeps ready.
+const givenLimits = 1000
+
+// LimiterConfig is what a [Limiter] needs. Only Redis is required.
+type LimiterConfig struct {
+	Redis    redis.UniversalClient // made by [Connect]
+	Limits   []Limit               // those that can be asked by name
+	Revision int64                 // of the configuration that Limits are of; a lower one obeys the higher one that is in force
+	Timeout  time.Duration         // of one question, all included; 0 means DefaultLimiterTimeout. At least twice the round trip
+	Breaker  *Breaker              // shared by all that talk to this Redis; nil means one of its own
+	Metrics  *Metrics              // nil counts nothing
+	Logger   *slog.Logger          // nil logs nothing
+}
+
+// Limiter asks limits on their own, outside any bucket. It is safe for
+// concurrent use.
+//
+// Concurrent questions of one limit share round trips; one that is alone takes
+// one, in the goroutine of its caller. The first question of a configured limit
+// takes two more, as does the one that finds that the limit was changed. A
+// caller who was refused, and was told when to come back, is refused until then
+// without a question, for up to a second at a time.
+//
+// When Redis does not answer, each limit does what its OnStoreFailure says;
+// one in shadow mode lets everybody pass. An answer takes at most
+// LimiterConfig.Timeout, and less than a millisecond while the breaker is open.
+//
+// A reply that is lost may have spent: asking again then errs on the side of
+// refusing. No question is ever sent twice.
+type Limiter struct {
+	redis   redis.UniversalClient
+	timeout time.Duration
+	breaker *Breaker
+	metrics *Metrics
+	log     *slog.Logger
+	now     string // microseconds, for tests; "" asks the server
+
+	mu       sync.Mutex // of changes of the next
+	gates    atomic.Pointer[gates]
+	given    *lru.Cache[string, *gate]
+	refusals refusals
+	locals   locals
+	chunks   chunks
+	presence presence
+	awayLog  rate.Sometimes
+
+	questions sync.Pool
+	bounded   atomic.Pointer[bounded]
+	beside    sync.WaitGroup // what runs beside the callers
+}
+
+// gates are those of the configured limits, also in their order.
+type gates struct {
+	byName map[string]*gate
+	order  []*gate
+}
+
+// NewLimiter checks the limits and returns a limiter. It does not talk to Redis
+// yet: the first question of a limit writes what its script obeys.
+func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
+	if cfg.Redis == nil {
+		return nil, errors.New("admission: no Redis client is given")
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultLimiterTimeout
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Breaker == nil {
+		cfg.Breaker = NewBreaker(BreakerConfig{Logger: cfg.Logger, Metrics: cfg.Metrics})
+	}
+	given, err := lru.New[string, *gate](givenLimits)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	l := &Limiter{
+		redis: cfg.Redis, timeout: cfg.Timeout, breaker: cfg.Breaker, metrics: cfg.Metrics, log: cfg.Logger,
+		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
+		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+	}
+	l.gates.Store(&gates{})
+	return l, l.setLimits(cfg.Limits, cfg.Revision)
+}
+
+// setLimits replaces the configured limits. Those that stay keep what is under
+// way.
+func (l *Limiter) setLimits(limits []Limit, revision int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.gates.Load()
+	next := &gates{byName: make(map[string]*gate, len(limits))}
+	sources := make([]*source, len(limits))
+	for i, limit := range limits {
+		if next.byName[limit.Name] != nil {
+			return fmt.Errorf("limit %q: is given twice", limit.Name)
+		}
+		g, pin := old.byName[limit.Name], Patch{}
+		if g == nil {
+			g = newGate(l, limit.Name)
+		} else {
+			pin = g.source.Load().latest.Load().pin
+		}
+		s, err := newSource(limit, revision, pin)
+		if err != nil {
+			return err
+		}
+		next.byName[limit.Name], sources[i] = g, s
+		next.order = append(next.order, g)
+	}
+	for i, g := range next.order {
+		g.source.Store(sources[i])
+	}
+	l.gates.Store(next)
+	return nil
+}
+
+// configured returns the gate of a configured limit.
+func (l *Limiter) configured(name string) (*gate, error) {
+	if g := l.gates.Load().byName[name]; g != nil {
+		return g, nil
+	}
+	return nil, fmt.Errorf("%w %q", ErrUnknownLimit, name)
+}
+
+// byValue returns the gate of a limit that is given by value.
+func (l *Limiter) byValue(name string) *gate {
+	if g, ok := l.given.Get(name); ok {
+		return g
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, ok := l.given.Get(name)
+	if !ok {
+		g = newGate(l, name)
+		l.given.Add(name, g)
+	}
+	return g
+}
+
+// Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and
+// spends them if so; a refusal spends nothing and is no error. The limit is
+// taken as it is given here, whatever is configured under its name; limits of
+// one name share their state. Key is one made by [Limit.Key], or another text of
+// the caller's choice; "" is a caller who is exempt.
+//
+// An error that is [Unavailable] means that Redis did not answer and that the
+// limit is [Closed]: whether something was spent is not known. Any other error
+// stays: a limit that is not valid, a cost out of range.
+func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
+	start := time.Now()
+	limit = limit.WithDefaults()
+	g := l.byValue(limit.Name)
+	f, err := g.formOf(&limit)
+	var d Decision
+	if err == nil {
+		d, err = l.decide(ctx, g, f, safeKey(key), n, start, nil)
+	}
+	l.metrics.observe(limit.Name, &d, err, start)
+	return d, err
+}
+
+// decide answers one question. A key of "" is a caller who is exempt. If away is
+// not nil, Redis is not there.
+func (l *Limiter) decide(ctx context.Context, g *gate, f *form, key string, n int64, start time.Time, away error) (Decision, error) {
+	if n < 1 || n > MaxCost {
+		return Decision{}, fmt.Errorf("limit %q: cost %d: want 1 to %d", f.Name, n, MaxCost)
+	}
+	if key == "" {
+		return f.exempt(), nil
+	}
+	key = f.prefix + key
+	if away != nil {
+		return l.away(ctx, g, f, key, n, away)
+	}
+	if l.now == "" {
+		if d, ok := l.refusals.recall(f, key, n, start); ok {
+			return d, nil
+		}
+	}
+	q := l.newQuestion(f, key, n, start)
+	if f.SyncInterval > 0 {
+		if d, ok := l.chunks.give(q); ok {
+			l.release(q)
+			return d, nil
+		}
+	}
+	q.report = l.locals.owed(key)
+	err := g.ask(ctx, q)
+	l.locals.reported(key, q.report, err == nil)
+	if f.SyncInterval > 0 {
+		l.chunks.keep(q, err)
+	}
+	if err != nil {
+		if Unavailable(err) && ctx.Err() == nil {
+			return l.away(ctx, g, f, key, n, err)
+		}
+		return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)
+	}
+	d := f.decide(q.verdict, q.remaining, q.wait, q.reset)
+	switch q.verdict {
+	case verdictRefused:
+		l.refusals.remember(f, key, n, start, d)
+	case verdictAllowed:
+		l.refusals.forget(key)
+	}
+	if f.OnStoreFailure == Local {
+		l.locals.saw(g, f, key, q.remaining)
+		l.presence.say(ctx, l)
+	}
+	l.reconcile(ctx)
+	l.release(q)
+	return d, nil
+}
+
+// Verdicts of lua/limits.lua.
+const (
+	verdictAllowed = iota
+	verdictRefused
+	verdictImpossible
+	verdictNotAsked
+)
+
+// Asked reports whether a verdict of the scripts is one.
+func Asked(verdict int64) bool { return verdict != verdictNotAsked }
+
+// Decide makes a decision of the four numbers in which the scripts answer:
+// verdict, whole requests remaining, and two times in microseconds.
+func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
+	f := form{Limit: l}
+	f.quota, f.window = l.Policy()
+	return f.decide(verdict, remaining, wait, reset)
+}

@@ -1,0 +1,270 @@
+package admission
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// maxLocals is how many keys of Local limits a process knows of. Those not used
+// for the longest time are forgotten first: they start anew with a full share,
+// and what they were let through is not reported.
+const maxLocals = 16_384
+
+// locals are the states of Local limits in this process: what Redis last said
+// of a key, and, while Redis is away, a token bucket of this instance's share.
+//
+// The share is the limit's rate and burst (in a window: its number) divided by
+// the number of instances that were there last, the burst at least 1. It starts
+// with this instance's part of what Redis last said was left, refilled since, or
+// full where nothing is known. A cost above the whole share passes when the
+// share is full, and is paid off before the next. So all instances together let
+// the limit's rate through, and no more than its burst at once, as far as the
+// number of instances is right and each has its part of the callers.
+type locals struct {
+	of    *lru.Cache[string, *local]
+	owing *atomic.Int64 // keys that were let through something which Redis does not know
+	busy  *atomic.Bool  // it is being reported
+}
+
+type local struct {
+	mu   sync.Mutex
+	gate *gate
+	form *form
+
+	remaining int64 // what Redis said
+	said      time.Time
+
+	active    bool
+	share     float64
+	perSecond float64
+	level     float64
+	at        time.Time
+	admitted  int64 // since Redis is away
+	reporting int64 // of those
+}
+
+func newLocals() locals {
+	l := locals{owing: new(atomic.Int64), busy: new(atomic.Bool)}
+	l.of, _ = lru.NewWithEvict(maxLocals, func(_ string, old *local) { // fails for sizes below 1 only
+		old.mu.Lock()
+		defer old.mu.Unlock()
+		if old.admitted > 0 {
+			l.owing.Add(-1)
+			old.admitted = 0
+		}
+	})
+	return l
+}
+
+// get returns the state of a key. Two that begin at once may make two, of which
+// the later one stays.
+func (ls locals) get(g *gate, f *form, key string) *local {
+	if l, ok := ls.of.Get(key); ok {
+		return l
+	}
+	l := &local{gate: g, form: f}
+	if known, ok, _ := ls.of.PeekOrAdd(key, l); ok {
+		return known
+	}
+	return l
+}
+
+// saw notes what Redis said is left.
+func (ls locals) saw(g *gate, f *form, key string, remaining int64) {
+	l := ls.get(g, f, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gate, l.form, l.remaining, l.said = g, f, remaining, time.Now()
+	if l.admitted == 0 {
+		l.active = false
+	}
+}
+
+// decide applies this instance's share of the limit.
+func (ls locals) decide(g *gate, f *form, key string, n, instances int64, now time.Time) Decision {
+	if n > f.quota {
+		return ls.decision(f, verdictImpossible, 0, 0, 0)
+	}
+	l := ls.get(g, f, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.take(g, f, float64(instances), now)
+	need := min(float64(n), l.share)
+	if l.level < need {
+		return ls.decision(f, verdictRefused, l.level, l.until(need), l.until(l.share))
+	}
+	l.level -= float64(n)
+	if l.admitted == 0 {
+		ls.owing.Add(1)
+	}
+	l.admitted += n
+	return ls.decision(f, verdictAllowed, l.level, 0, l.until(l.share))
+}
+
+func (locals) decision(f *form, verdict int64, level float64, wait, reset time.Duration) Decision {
+	d := f.decide(verdict, max(int64(level), 0), wait.Microseconds(), reset.Microseconds())
+	d.Source = FromLocal
+	return d
+}
+
+// take brings the level up to now, and begins where Redis left off.
+func (l *local) take(g *gate, f *form, instances float64, now time.Time) {
+	if l.active && l.form == f {
+		l.refill(now)
+		return
+	}
+	level, at := l.level, l.at
+	wasActive := l.active
+	l.perSecond = f.Limit.Limit.PerSecond() / instances
+	l.share = max(float64(f.quota)/instances, 1)
+	switch {
+	case wasActive: // the limit was changed meanwhile
+		l.level, l.at = level, at
+	case l.said.IsZero():
+		l.level, l.at = l.share, now
+	default:
+		l.level, l.at = float64(l.remaining)/instances, l.said
+	}
+	l.gate, l.form, l.active = g, f, true
+	l.refill(now)
+}
+
+func (l *local) refill(now time.Time) {
+	if passed := now.Sub(l.at); passed > 0 {
+		l.level += passed.Seconds() * l.perSecond
+		l.at = now
+	}
+	l.level = min(l.level, l.share)
+}
+
+// until is the time until the level is there.
+func (l *local) until(level float64) time.Duration {
+	if l.level >= level {
+		return 0
+	}
+	return time.Duration(math.Ceil((level-l.level)/l.perSecond*1e6)+1) * time.Microsecond
+}
+
+// owed is what Redis is to take first for a key: what was let through without
+// it and is not refilled yet. [locals.reported] must follow.
+func (ls locals) owed(key string) int64 {
+	if ls.owing.Load() == 0 {
+		return 0
+	}
+	l, ok := ls.of.Peek(key)
+	if !ok {
+		return 0
+	}
+	return l.owed(time.Now())
+}
+
+func (l *local) owed(now time.Time) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.admitted == 0 || l.reporting > 0 {
+		return 0
+	}
+	l.refill(now)
+	l.reporting = l.admitted
+	return max(min(l.admitted, int64(math.Ceil(l.share-l.level))), 1)
+}
+
+// reported says whether what owed returned was taken.
+func (ls locals) reported(key string, n int64, ok bool) {
+	if n == 0 {
+		return
+	}
+	l, found := ls.of.Peek(key)
+	if !found {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ok && l.admitted > 0 {
+		if l.admitted -= l.reporting; l.admitted <= 0 {
+			l.admitted, l.active = 0, false
+			ls.owing.Add(-1)
+		}
+	}
+	l.reporting = 0
+}
+
+// reconcile tells Redis, which is back, what was let through without it. It
+// does so beside the caller, a batch of keys at a time. A key that is asked
+// about meanwhile is told with its question.
+func (l *Limiter) reconcile(ctx context.Context) {
+	if l.locals.owing.Load() == 0 || !l.locals.busy.CompareAndSwap(false, true) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	l.beside.Go(func() {
+		defer l.locals.busy.Store(false)
+		told := 0
+		for {
+			n, err := l.report(ctx)
+			told += n
+			if err != nil || n == 0 {
+				if told > 0 {
+					l.log.InfoContext(ctx, "Redis was told what was let through without it", "keys", told)
+				}
+				return
+			}
+		}
+	})
+}
+
+// report tells a batch of keys of one limit.
+func (l *Limiter) report(ctx context.Context) (int, error) {
+	start := time.Now()
+	var batch []*question
+	var of *gate
+	for _, key := range l.locals.of.Keys() {
+		state, ok := l.locals.of.Peek(key)
+		if !ok || len(batch) == maxBatch {
+			continue
+		}
+		state.mu.Lock()
+		g, f := state.gate, state.form
+		state.mu.Unlock()
+		if of != nil && g != of {
+			continue
+		}
+		n := state.owed(start)
+		if n == 0 {
+			continue
+		}
+		of = g
+		q := l.newQuestion(g.current(f), key, 0, start)
+		q.report = n
+		batch = append(batch, q)
+	}
+	if len(batch) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	r := newRound(batch)
+	defer r.release()
+	err := r.exchange(ctx, of)
+	r.decode(err)
+	for _, q := range batch {
+		l.locals.reported(q.key, q.report, q.err == nil)
+		if q.err != nil {
+			err = q.err
+		}
+	}
+	return len(batch), err
+}
+
+// current is the form that a limit has now for the tier of another form of it.
+func (g *gate) current(f *form) *form {
+	if s := g.source.Load(); s != nil {
+		return s.latest.Load().form(f.tier)
+	}
+	return f
+}

@@ -1,0 +1,133 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+)
+
+// Metrics counts what limiters do. A nil *Metrics counts nothing. The label
+// "limit" comes from the names given to [NewMetrics]; limits that were not
+// named there count as "other".
+type Metrics struct {
+	decisions *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	breaker   prometheus.Gauge
+	limits    map[string]*limitMetrics
+	other     *limitMetrics
+}
+
+// limitMetrics are those of one limit, looked up once.
+type limitMetrics struct {
+	outcomes map[outcome]prometheus.Counter
+	refusals prometheus.Counter
+	duration prometheus.Observer
+}
+
+// outcome is a label of tundish_limit_decisions_total.
+type outcome string
+
+const (
+	outcomeAllowed       outcome = "allowed"
+	outcomeRefused       outcome = "refused"
+	outcomeImpossible    outcome = "impossible"
+	outcomeShadowRefused outcome = "shadow_refused"
+	outcomeExempt        outcome = "exempt"
+	outcomeOpen          outcome = "open"          // Redis is away and the limit is Open, or in shadow mode
+	outcomeLocalAllowed  outcome = "local_allowed" // Redis is away and the limit is Local
+	outcomeLocalRefused  outcome = "local_refused"
+	outcomeError         outcome = "error"
+)
+
+var outcomes = []outcome{
+	outcomeAllowed, outcomeRefused, outcomeImpossible, outcomeShadowRefused, outcomeExempt,
+	outcomeOpen, outcomeLocalAllowed, outcomeLocalRefused, outcomeError,
+}
+
+const otherLimits = "other"
+
+// NewMetrics registers the metrics for limits of these names with reg. All
+// series exist from the start, at 0.
+func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_limit_decisions_total", Help: "Decisions of limits that were asked on their own, by outcome.",
+		}, []string{"limit", "outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_limit_local_refusals_total", Help: "Refusals that did not ask Redis, because the caller had been told when to come back.",
+		}, []string{"limit"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tundish_limit_decision_duration_seconds", Help: "Time that a decision took.",
+			Buckets: []float64{.00001, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5},
+		}, []string{"limit"}),
+		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_store_breaker_state", Help: "State of the circuit breaker of Redis: 0 closed, 1 half-open, 2 open.",
+		}),
+		limits: make(map[string]*limitMetrics, len(limits)),
+	}
+	reg.MustRegister(m.decisions, m.refusals, m.duration, m.breaker)
+	for _, name := range limits {
+		m.limits[name] = m.of(name)
+	}
+	m.other = m.of(otherLimits)
+	return m
+}
+
+func (m *Metrics) of(name string) *limitMetrics {
+	l := &limitMetrics{
+		outcomes: make(map[outcome]prometheus.Counter, len(outcomes)),
+		refusals: m.refusals.WithLabelValues(name),
+		duration: m.duration.WithLabelValues(name),
+	}
+	for _, o := range outcomes {
+		l.outcomes[o] = m.decisions.WithLabelValues(name, string(o))
+	}
+	return l
+}
+
+// observe counts a decision of a limit, or that there was none.
+func (m *Metrics) observe(limit string, d *Decision, err error, start time.Time) {
+	if m == nil {
+		return
+	}
+	l, ok := m.limits[limit]
+	if !ok {
+		l = m.other
+	}
+	l.outcomes[outcomeOf(d, err)].Inc()
+	if d.Source == FromMemory {
+		l.refusals.Inc()
+	}
+	l.duration.Observe(time.Since(start).Seconds())
+}
+
+func outcomeOf(d *Decision, err error) outcome {
+	switch {
+	case err != nil:
+		return outcomeError
+	case d.Source == FromExemption:
+		return outcomeExempt
+	case d.Source == FromNobody:
+		return outcomeOpen
+	case d.Source == FromLocal && d.Allowed && !d.WouldRefuse:
+		return outcomeLocalAllowed
+	case d.Source == FromLocal && !d.WouldRefuse:
+		return outcomeLocalRefused
+	case d.WouldRefuse:
+		return outcomeShadowRefused
+	case d.Impossible:
+		return outcomeImpossible
+	case d.Allowed:
+		return outcomeAllowed
+	}
+	return outcomeRefused
+}
+
+// setBreaker shows the state of the breaker.
+func (m *Metrics) setBreaker(state gobreaker.State) {
+	if m != nil {
+		m.breaker.Set(float64(state)) // the library's numbers are those of the help text
+	}
+}

@@ -1,0 +1,116 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// Every outcome is counted once, under the names of the configuration only.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	reg := prometheus.NewRegistry()
+	metrics := NewMetrics(reg, []string{"l", "shadow", "open", "local"})
+	shadow := hourly("shadow", 1)
+	shadow.Mode, shadow.OnMissing = Shadow, Exempt
+	client := connected(t, server)
+	l, err := NewLimiter(LimiterConfig{
+		Redis: client, Metrics: metrics,
+		Limits: []Limit{hourly("l", 2), shadow, daily("open", 1, Open), daily("local", 1, Local)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.beside.Wait)
+	ada := Identity{Caller: "ada"}
+	ask := func(name string, id Identity, n int64, times int) {
+		for range times {
+			_, _ = l.Ask(t.Context(), name, id, n)
+		}
+	}
+	ask("l", ada, 1, 5) // 2 allowed, 1 refused by Redis, 2 from memory
+	ask("l", ada, 3, 1)
+	ask("l", Identity{}, 1, 1)
+	ask("shadow", ada, 1, 3)
+	ask("shadow", Identity{}, 1, 1)
+	_, _ = l.Allow(t.Context(), daily("somebody-elses", 1, Closed), "k", 1)
+	server.Kill()
+	ask("open", ada, 1, 1)
+	ask("local", ada, 1, 2)
+	ask("l", Identity{Caller: "bob"}, 1, 3)
+	for label, want := range map[string]float64{
+		"l allowed": 2, "l refused": 3, "l impossible": 1, "l error": 4,
+		"shadow allowed": 1, "shadow shadow_refused": 2, "shadow exempt": 1,
+		"open open": 1, "local local_allowed": 1, "local local_refused": 1, "other allowed": 1,
+	} {
+		limit, outcome, _ := strings.Cut(label, " ")
+		if got := testutil.ToFloat64(metrics.decisions.WithLabelValues(limit, outcome)); got != want {
+			t.Errorf("%s: %v, want %v", label, got, want)
+		}
+	}
+	if got := testutil.ToFloat64(metrics.refusals.WithLabelValues("l")); got != 2 {
+		t.Errorf("%v local refusals", got)
+	}
+	if got := testutil.ToFloat64(metrics.breaker); got != 2 {
+		t.Errorf("breaker state %v", got)
+	}
+	if n := testutil.CollectAndCount(metrics.decisions); n != 5*len(outcomes) {
+		t.Errorf("%d series", n)
+	}
+	var none *Metrics
+	none.observe("l", &Decision{}, nil, time.Now())
+	none.setBreaker(0)
+}
+
+// The estimate of a limit's keys is near their number.
+func TestKeyCollector(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	pipe := client.Pipeline()
+	for i := range 1000 {
+		key := fmt.Sprintf("tundish:{l:a}:%d", i)
+		switch {
+		case i >= 900:
+			key = fmt.Sprintf("tundish:{b}:b:b:body%d", i)
+		case i >= 800:
+			key = fmt.Sprintf("tundish:{l:c}:%d", i)
+		case i >= 500:
+			key = fmt.Sprintf("tundish:{b}:b:b:limit:b:%d", i)
+		}
+		pipe.Set(t.Context(), key, 1, 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := NewKeyCollector(t.Context(), client, []string{"a", "b", "none"})
+	counts := c.sample()
+	for name, want := range map[string]float64{"a": 500, "b": 300, "other": 100, "none": 0} {
+		if got, ok := counts[name]; !ok || got < want-200 || got > want+200 { // six standard deviations
+			t.Errorf("%s: %v keys, want about %v", name, got, want)
+		}
+	}
+	if n := testutil.CollectAndCount(c); n != 4 {
+		t.Errorf("%d series", n)
+	}
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if counts := c.sample(); counts["a"] != 0 || len(counts) != 4 {
+		t.Errorf("of an empty Redis: %v", counts)
+	}
+	for key, want := range map[string]string{
+		"tundish:{l:a}:conf": "", "tundish:{l:a}:all": "a", "tundish:{b}:b:b:limit:x:k:limit:y:": "x", "tundish:{b}:b:b:q:normal::limit:x:y": "",
+		"tundish:{pool}:b:b:conf": "", "tundish:instances": "", "other": "", "tundish:{l:a": "",
+	} {
+		if got, ok := limitOf(key); ok != (want != "") || ok && got != want {
+			t.Errorf("%s: %q, %t", key, got, ok)
+		}
+	}
+}

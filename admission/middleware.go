@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Asker asks a limit by its name. [*Limiter] is one.
+type Asker interface {
+	Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error)
+}
+
+// Policy is what [Middleware] asks of a request. Only Limit is required.
+type Policy struct {
+	Limit string // the name of the limit that is asked
+
+	// Identify says who asks; nil means Proxies.Identity: the client's address,
+	// and the headers of the request.
+	Identify func(r *http.Request) Identity
+
+	// Proxies are those before this server, for the default of Identify.
+	Proxies Proxies
+
+	// Cost is what the request is charged, 1 to [MaxCost]: any other number is
+	// a fault of the request. nil means 1.
+	Cost func(r *http.Request) int64
+
+	Logger *slog.Logger // told of what only the operator can repair; nil logs nothing
+}
+
+// Middleware lets a limit decide of each request whether the handler behind it
+// sees it. It answers the others with a problem of RFC 9457, and every request
+// with the headers of [SetHeaders]:
+//
+//	429 limit-exceeded     with Retry-After: who waits that long and is alone passes
+//	422 cost-impossible    the cost is above what the limit can ever hold
+//	400 identity-missing   the limit counts by something that the request does not have
+//	400 invalid            the cost is out of range
+//	503 store-unavailable  with Retry-After: Redis is away, and the limit is [Closed]
+//	500 internal           the limit is not configured, or such; the log says more
+//
+// It asks one limit. Where several are to hold, put one Middleware around the
+// other: they are asked from the outermost to the innermost, and what is
+// refused by an inner one has been spent at the outer ones. (The limits of a
+// bucket are decided in one step: enqueue a job where that matters.) The
+// answer then has the headers of all that were asked.
+//
+// It panics if the policy names no limit or its Proxies are not valid.
+func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
+	if err := policy.Proxies.Validate(); err != nil || policy.Limit == "" {
+		panic(fmt.Sprintf("admission: Middleware: want a limit and valid proxies: limit %q: %v", policy.Limit, err))
+	}
+	if policy.Identify == nil {
+		policy.Identify = policy.Proxies.Identity
+	}
+	if policy.Cost == nil {
+		policy.Cost = func(*http.Request) int64 { return 1 }
+	}
+	if policy.Logger == nil {
+		policy.Logger = slog.New(slog.DiscardHandler)
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cost := policy.Cost(r)
+			if cost < 1 || cost > MaxCost {
+				problem{
+					Title: "The request is not valid", Status: http.StatusBadRequest, Code: "invalid",
+					Detail: fmt.Sprintf("it costs %d: want 1 to %d", cost, MaxCost),
+				}.write(w, r)
+				return
+			}
+			d, err := limiter.Ask(r.Context(), policy.Limit, policy.Identify(r), cost)
+			if err != nil {
+				policy.fault(r, err).write(w, r)
+				return
+			}
+			decisions := append(slices.Clone(Decisions(r.Context())), d)
+			SetHeaders(w.Header(), decisions, time.Now())
+			if !d.Allowed {
+				problemOf(&d).write(w, r)
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionsKey{}, decisions)))
+		})
+	}
+}
+
+type decisionsKey struct{}
+
+// Decisions are those by which [Middleware] has let the request of ctx pass,
+// the outermost first. They are not to be changed.
+func Decisions(ctx context.Context) []Decision {
+	decisions, _ := ctx.Value(decisionsKey{}).([]Decision)
+	return decisions
+}
+
+func problemOf(d *Decision) problem {
+	if d.Impossible {
+		return problem{
+			Title: "The cost can never be met", Status: http.StatusUnprocessableEntity, Code: "cost-impossible",
+			Detail:           fmt.Sprintf("the cost is above what limit %q can ever hold, %d", d.Limit, d.Quota),
+			ViolatedPolicies: []string{d.Limit},
+		}
+	}
+	return problem{
+		Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: "limit-exceeded",
+		Detail:           fmt.Sprintf("limit %q is used up for now", d.Limit),
+		ViolatedPolicies: []string{d.Limit}, RetryAfter: RetrySeconds(d.RetryAfter),
+	}
+}
+
+// fault is what a request is answered of which nothing was decided. What the
+// client cannot know is logged; that Redis is away says the [Breaker] once.
+func (p *Policy) fault(r *http.Request, err error) problem {
+	if missing, ok := errors.AsType[*MissingIdentityError](err); ok {
+		return problem{
+			Title: "A limit counts by something that the request does not have", Status: http.StatusBadRequest,
+			Code: "identity-missing", Detail: missing.Error(),
+		}
+	}
+	if Unavailable(err) || r.Context().Err() != nil {
+		return problem{
+			Title: "The store cannot be asked now", Status: http.StatusServiceUnavailable, Code: "store-unavailable",
+			Detail: "it is not reachable or too slow: retry", RetryAfter: 1,
+		}
+	}
+	p.Logger.ErrorContext(r.Context(), "a request could not be decided", "limit", p.Limit, "error", err)
+	return problem{
+		Title: "Something went wrong here", Status: http.StatusInternalServerError, Code: "internal",
+		Detail: "the log of the server says more",
+	}
+}

@@ -1,0 +1,126 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// LimitInfo is a configured limit and what became of it.
+type LimitInfo struct {
+	Configured Limit // by the configuration in force, which may be of a higher revision
+	InForce    Limit
+	Pin        Patch  // what an operator changed of it
+	Rev        string // changes with InForce, in all processes alike
+}
+
+// Limits returns the configured limits in their order, as they are in force.
+// It costs a round trip a limit.
+func (l *Limiter) Limits(ctx context.Context) ([]LimitInfo, error) {
+	gates := l.gates.Load()
+	infos := make([]LimitInfo, len(gates.order))
+	for i, g := range gates.order {
+		info, err := g.info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		infos[i] = info
+	}
+	return infos, nil
+}
+
+func (g *gate) info(ctx context.Context) (LimitInfo, error) {
+	s, err := g.look(ctx)
+	if err != nil {
+		return LimitInfo{}, err
+	}
+	return LimitInfo{Configured: s.configured, InForce: s.limit, Pin: s.pin, Rev: s.rev}, nil
+}
+
+// look asks Redis what is in force.
+func (g *gate) look(ctx context.Context) (*state, error) {
+	s := g.source.Load()
+	s.fresh.Store(false)
+	state, err := g.inForce(ctx, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("limit %q: %w", s.own.Name, err)
+	}
+	return state, nil
+}
+
+// InvalidPatchError says that a change does not fit its limit.
+type InvalidPatchError struct {
+	Limit string
+	Err   error
+}
+
+func (e *InvalidPatchError) Error() string { return fmt.Sprintf("limit %q: %v", e.Limit, e.Err) }
+func (e *InvalidPatchError) Unwrap() error { return e.Err }
+
+// Pin changes a configured limit for all processes at once, over what
+// configurations say, until [Limiter.Unpin]. What an earlier Pin changed and
+// this one does not name stays changed; of two at the same moment one may be
+// lost. The state of the limit stays: who has spent much is over a lower limit
+// at once. It returns the limit in force afterwards.
+//
+// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [Unavailable],
+// after which the same call may be made again. It costs three round trips.
+func (l *Limiter) Pin(ctx context.Context, name string, p Patch) (Limit, error) {
+	return l.pin(ctx, name, func(pinned Patch) Patch { return pinned.Merge(p) })
+}
+
+// Unpin takes back all that [Limiter.Pin] changed of a limit, for all processes
+// at once. It returns the limit in force afterwards.
+func (l *Limiter) Unpin(ctx context.Context, name string) (Limit, error) {
+	return l.pin(ctx, name, func(Patch) Patch { return Patch{} })
+}
+
+func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch) Patch) (Limit, error) {
+	g, err := l.configured(name)
+	if err != nil {
+		return Limit{}, err
+	}
+	before, err := g.look(ctx)
+	if err != nil {
+		return Limit{}, err
+	}
+	text, err := PinText(before.configured, change(before.pin))
+	if err != nil {
+		return Limit{}, err
+	}
+	until, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	defer cancel()
+	err = l.breaker.Run(func() error {
+		_, err := lua.Pin.Run(until, l.redis, nil, []string{g.conf}, name, text)
+		return err
+	})
+	if err != nil {
+		return Limit{}, fmt.Errorf("limit %q: %w", name, err)
+	}
+	after, err := g.look(ctx)
+	if err != nil {
+		return Limit{}, err
+	}
+	return after.limit, nil
+}
+
+// Reconfigure replaces the configured limits, as after a reload. What is in
+// force changes for all processes with the first of them that does so, except
+// where a configuration of a higher revision is in force; limits keep their
+// states and what operators changed of them. Limits that are not valid change
+// nothing. Redis need not be there: what could not be written, which is an
+// error, is written with the next question.
+func (l *Limiter) Reconfigure(ctx context.Context, limits []Limit, revision int64) error {
+	if err := l.setLimits(limits, revision); err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range l.gates.Load().order {
+		_, err := g.info(ctx)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// Bounds of the memory of refusals.
+const (
+	maxRefusals = 16_384
+	// forgetAfter is how long a refusal is repeated at most before Redis is asked
+	// again: so long may it take until a limit that was raised by another process
+	// is noticed.
+	forgetAfter = time.Second
+)
+
+// refusals remembers who was refused, so that Redis is not asked what is known:
+// until the time that a refused caller was told, the answer would be the same.
+//
+// It refuses nobody whom Redis would admit, as long as that keeps the state and
+// its clock does not step forward: the time is counted by our own monotonic
+// clock from the start of the call, which is no later than the instant at which
+// Redis decided; and a cost below the refused one is not refused. What a caller
+// is told to wait is counted from the end of the call, so that it is never too
+// short. The memory of a key is one of about 300 bytes; those not used for the
+// longest time are forgotten first.
+type refusals struct {
+	of   *lru.Cache[string, refusal]
+	some *atomic.Bool // there was one
+}
+
+type refusal struct {
+	form  *form
+	cost  int64
+	until time.Time // the same answer is known to hold
+	told  time.Time // when the caller may come, at the latest
+	d     Decision
+}
+
+func newRefusals() refusals {
+	of, _ := lru.New[string, refusal](maxRefusals) // fails for sizes below 1 only
+	return refusals{of, new(atomic.Bool)}
+}
+
+// remember notes the answer to a call that began at start.
+func (r refusals) remember(f *form, key string, cost int64, start time.Time, d Decision) {
+	d.Source = FromMemory
+	r.of.Add(key, refusal{
+		form: f, cost: cost, d: d, told: time.Now().Add(d.RetryAfter),
+		until: start.Add(min(d.RetryAfter, forgetAfter)),
+	})
+	r.some.Store(true)
+}
+
+// forget is told of a key that something was spent of: whoever waits for more
+// now waits for longer than he was told.
+func (r refusals) forget(key string) {
+	if r.some.Load() && r.of.Contains(key) {
+		r.of.Remove(key)
+	}
+}
+
+// recall returns the refusal of a key, if it is known to hold.
+func (r refusals) recall(f *form, key string, cost int64, now time.Time) (Decision, bool) {
+	if !r.some.Load() {
+		return Decision{}, false
+	}
+	known, ok := r.of.Get(key)
+	if !ok || known.form != f || !now.Before(known.until) {
+		return Decision{}, false
+	}
+	more, ok := f.longer(known.cost, cost)
+	if !ok {
+		return Decision{}, false
+	}
+	d := known.d.Later(known.d.RetryAfter - known.told.Sub(now))
+	d.RetryAfter += more
+	d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
+	return d, true
+}
+
+// longer is how much longer a question of a cost waits than one of a refused
+// cost, if that is known without asking: for the same cost not at all; and in a
+// fixed window, whose end frees all; and in a token bucket as long as the
+// difference takes to come.
+func (f *form) longer(refused, cost int64) (time.Duration, bool) {
+	switch {
+	case cost == refused:
+		return 0, true
+	case cost < refused || cost > f.quota:
+		return 0, false
+	case f.Algorithm == FixedWindow:
+		return 0, true
+	case f.Algorithm == TokenBucket:
+		return time.Duration(float64(cost-refused)/f.Limit.Limit.PerSecond()*float64(time.Second)) + time.Microsecond, true
+	}
+	return 0, false
+}

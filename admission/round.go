@@ -1,0 +1,243 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Statuses of lua/allow.lua.
+const (
+	statusDecided = iota
+	statusStale
+	statusUnconfigured
+)
+
+// errStale says that the limit was changed since its conf was read.
+var errStale = errors.New("admission: the limit was changed")
+
+// errReply says that a script answered something that this program does not
+// understand.
+var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
+
+// round is a batch of questions as one run of lua/allow.lua. Questions that are
+// the same travel as one.
+type round struct {
+	batch   []*question
+	keys    []string
+	forms   []*form
+	of      []int // form of each state
+	latest  []int // line that asked last about each state
+	states  map[string]int
+	groups  []group
+	args    []any
+	numbers []int64
+}
+
+// group is a line of the script: the same question, some times. One of no times
+// takes what is there, up to the cost.
+type group struct {
+	state     int
+	cost      int64
+	times     int64
+	questions []*question
+	reports   bool // the answer is of no interest
+}
+
+var rounds = sync.Pool{New: func() any { return &round{states: map[string]int{}} }}
+
+func newRound(batch []*question) *round {
+	r := rounds.Get().(*round)
+	r.batch = batch
+	for _, q := range batch {
+		state := r.state(q)
+		if q.report > 0 {
+			r.add(state, q.report, 0, true)
+		}
+		if q.cost == 0 {
+			continue // it only reports
+		}
+		// Questions about different states do not change each other's answers, so
+		// that only those about the same one must keep their order.
+		if last := r.latest[state]; last >= 0 && r.groups[last].cost == q.cost && r.groups[last].times > 0 {
+			r.groups[last].times++
+		} else {
+			r.add(state, q.cost, 1, false)
+		}
+		line := &r.groups[r.latest[state]]
+		line.questions = append(line.questions, q)
+		if q.extra > 0 {
+			r.add(state, q.extra, 0, false)
+			last := &r.groups[len(r.groups)-1]
+			last.questions = append(last.questions, q)
+		}
+	}
+	return r
+}
+
+func (r *round) add(state int, cost, times int64, reports bool) {
+	if len(r.groups) < cap(r.groups) {
+		r.groups = r.groups[:len(r.groups)+1]
+	} else {
+		r.groups = append(r.groups, group{})
+	}
+	g := &r.groups[len(r.groups)-1]
+	*g = group{state: state, cost: cost, times: times, reports: reports, questions: g.questions[:0]}
+	r.latest[state] = len(r.groups) - 1
+}
+
+// state is the number of the state that a question is about, from 0.
+func (r *round) state(q *question) int {
+	last := len(r.keys) - 1
+	if last >= 0 && r.keys[last] == q.key {
+		return last
+	}
+	if len(r.batch) > 1 {
+		if n, ok := r.states[q.key]; ok {
+			return n
+		}
+		r.states[q.key] = last + 1
+	}
+	r.keys, r.latest = append(r.keys, q.key), append(r.latest, -1)
+	for n := len(r.forms) - 1; n >= 0; n-- {
+		if r.forms[n] == q.form {
+			r.of = append(r.of, n)
+			return last + 1
+		}
+	}
+	r.forms = append(r.forms, q.form)
+	r.of = append(r.of, len(r.forms)-1)
+	return last + 1
+}
+
+func (r *round) release() {
+	for i := range r.groups {
+		clear(r.groups[i].questions)
+	}
+	clear(r.keys)
+	clear(r.forms)
+	clear(r.args)
+	clear(r.states)
+	*r = round{keys: r.keys[:0], forms: r.forms[:0], of: r.of[:0], latest: r.latest[:0], states: r.states, groups: r.groups[:0], args: r.args[:0]}
+	rounds.Put(r)
+}
+
+// exchange runs the script. An error is one of all questions.
+func (r *round) exchange(ctx context.Context, g *gate) error {
+	keys := make([]string, 0, 1+len(r.keys))
+	keys = append(append(keys, g.conf), r.keys...)
+	args := append(r.args[:0], r.batch[0].rev, g.limiter.now)
+	if len(r.groups) == 1 && r.groups[0].times == 1 {
+		args = append(append(append(args, 0), r.forms[0].args[:]...), r.groups[0].cost)
+	} else {
+		args = r.long(append(args, len(r.forms)))
+	}
+	r.args = args
+	err := g.limiter.breaker.Run(func() (err error) {
+		r.numbers, err = lua.AllowBy(string(r.forms[0].Algorithm)).Numbers(ctx, g.limiter.redis, keys, args...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(r.numbers) == 0 {
+		return errReply
+	}
+	switch r.numbers[0] {
+	case statusStale:
+		return errStale
+	case statusUnconfigured:
+		g.unconfigured(r.batch[0].rev)
+	}
+	return nil
+}
+
+// long appends what the script wants to know of any number of questions.
+func (r *round) long(args []any) []any {
+	for _, f := range r.forms {
+		args = append(args, f.args[:]...)
+	}
+	for _, n := range r.of {
+		args = append(args, n+1)
+	}
+	for i := range r.groups {
+		line := &r.groups[i]
+		args = append(args, line.state+1, line.cost, line.times)
+	}
+	return args
+}
+
+// decode gives every question its answer, or the error.
+func (r *round) decode(err error) {
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		for _, q := range r.batch {
+			q.err = err
+		}
+		return
+	}
+	in := r.numbers[1:]
+	for i := range r.groups {
+		line := &r.groups[i]
+		if line.times == 0 {
+			if !line.reports {
+				q := line.questions[0]
+				q.taken, q.remaining, q.reset = in[0], in[1], in[2]
+			}
+			in = in[3:]
+			continue
+		}
+		passed, remaining := int(in[0]), in[1]
+		for n, q := range line.questions[:passed] {
+			q.verdict, q.remaining, q.wait, q.reset = verdictAllowed, remaining+int64(passed-n-1)*line.cost, 0, in[2+n]
+		}
+		in = in[2+passed:]
+		if passed == len(line.questions) {
+			continue
+		}
+		for _, q := range line.questions[passed:] {
+			q.verdict, q.remaining, q.wait, q.reset = in[0], remaining, in[1], in[2]
+		}
+		in = in[3:]
+	}
+}
+
+// check reports whether the reply is as long as the questions want it.
+func (r *round) check() error {
+	in := r.numbers[1:]
+	for i := range r.groups {
+		line := &r.groups[i]
+		n := int64(3)
+		if line.times > 0 {
+			if len(in) == 0 || in[0] < 0 || in[0] > line.times {
+				return fmt.Errorf("%w: %v", errReply, r.numbers)
+			}
+			n = 2 + in[0]
+			if in[0] < line.times {
+				n += 3
+			}
+		}
+		if int64(len(in)) < n {
+			return fmt.Errorf("%w: %v", errReply, r.numbers)
+		}
+		in = in[n:]
+	}
+	if len(in) > 0 {
+		return fmt.Errorf("%w: %v", errReply, r.numbers)
+	}
+	return nil
+}
+
+// isolated reports whether an error may be of one key of several: Redis gave an
+// answer, before anything was written, that does not concern all.
+func isolated(err error) bool {
+	var answer redis.Error
+	return err != nil && !Unavailable(err) && errors.As(err, &answer)
+}

@@ -1,0 +1,214 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// schemaVersion is that of the conf of a limit in Redis. One that is newer is
+// left alone.
+const schemaVersion = 1
+
+// source is a configured limit: what the configuration says, and what is in
+// force.
+type source struct {
+	own      Limit
+	text     string // of own, as conf has it
+	revision int64
+
+	turn   chan struct{} // held by whoever talks to the conf
+	fresh  atomic.Bool   // the conf in Redis was written, and read since its last change that is known of
+	wrote  atomic.Bool   // the conf in Redis was written
+	latest atomic.Pointer[state]
+}
+
+// state is a limit as it is in force.
+type state struct {
+	configured Limit // by the configuration in force, which may be another than ours
+	limit      Limit
+	pin        Patch  // what an operator changed
+	rev        string // limits_rev
+	base       *form
+	tiers      map[string]*form
+}
+
+func newState(configured, limit Limit, pin Patch, rev string) *state {
+	s := &state{configured: configured, limit: limit, pin: pin, rev: rev, base: newForm(limit, "", rev)}
+	s.tiers = make(map[string]*form, len(limit.Tiers))
+	for tier := range limit.Tiers {
+		s.tiers[tier] = newForm(limit, tier, rev)
+	}
+	return s
+}
+
+// form is the limit for callers of a tier.
+func (s *state) form(tier string) *form {
+	if f, ok := s.tiers[tier]; ok {
+		return f
+	}
+	return s.base
+}
+
+// newSource is a limit before Redis was asked about it: with the change that
+// was last known of an operator, if it fits.
+func newSource(limit Limit, revision int64, pin Patch) (*source, error) {
+	limit = limit.WithDefaults()
+	if err := limit.Validate(); err != nil {
+		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
+	}
+	text, err := EncodeLimits([]Limit{limit})
+	if err != nil {
+		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
+	}
+	s := &source{own: limit, text: text, revision: revision, turn: make(chan struct{}, 1)}
+	pinned, err := limit.With(pin)
+	if err != nil {
+		pinned, pin = limit, Patch{}
+	}
+	s.latest.Store(newState(limit, pinned, pin, ""))
+	return s, nil
+}
+
+// inForce is the limit as it is in force, as far as it is known. With an error
+// it is the one that was last known.
+func (g *gate) inForce(ctx context.Context, start time.Time) (*state, error) {
+	s := g.source.Load()
+	if s.fresh.Load() {
+		return s.latest.Load(), nil
+	}
+	err := g.refresh(ctx, s, start.Add(g.limiter.timeout))
+	return s.latest.Load(), err
+}
+
+// outdated notes that a state is not in force any more.
+func (g *gate) outdated(old *state) {
+	s := g.source.Load()
+	if s.latest.Load() == old {
+		s.fresh.Store(false)
+	}
+}
+
+// unconfigured notes that the conf is missing in Redis.
+func (g *gate) unconfigured(rev string) {
+	if s := g.source.Load(); s != nil && s.latest.Load().rev == rev {
+		s.wrote.Store(false)
+		s.fresh.Store(false)
+	}
+}
+
+// refresh writes the conf if that was not done yet, and reads what is in force.
+// Concurrent callers wait for the first, no longer than their ctx.
+func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
+	if g.limiter.breaker.Shaky() && len(s.turn) > 0 {
+		return ErrStoreAway
+	}
+	waiting, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-waiting.Done():
+		return fmt.Errorf("wait for what is in force: %w", context.Cause(waiting))
+	}
+	if s.fresh.Load() {
+		return nil
+	}
+	// A caller who gives up says nothing of Redis.
+	ctx, cancelRun := context.WithDeadline(context.WithoutCancel(ctx), until)
+	defer cancelRun()
+	return g.limiter.breaker.Run(func() error {
+		err := errNoConf
+		for range 2 { // it may have been lost since it was written
+			if err = g.write(ctx, s); err == nil {
+				err = g.read(ctx, s)
+			}
+			if !errors.Is(err, errNoConf) {
+				break
+			}
+		}
+		return err
+	})
+}
+
+// write writes the conf, once.
+func (g *gate) write(ctx context.Context, s *source) error {
+	if s.wrote.Load() {
+		return nil
+	}
+	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, FieldLimits, s.text)
+	if err != nil {
+		return err
+	}
+	r := lua.NewReader(reply)
+	code, schema, revision := r.Int(), r.Int(), r.Int()
+	if r.Err() != nil {
+		return fmt.Errorf("script configure: %w", r.Err())
+	}
+	switch code {
+	case 1:
+		g.limiter.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
+			"limit", s.own.Name, "own_revision", s.revision, "revision", revision)
+	case 2:
+		return fmt.Errorf("its data has schema %d, this program knows %d: use a newer program", schema, schemaVersion)
+	}
+	s.wrote.Store(true)
+	return nil
+}
+
+// errNoConf says that the conf disappeared between two calls.
+var errNoConf = errors.New("its configuration disappeared from Redis: ask again")
+
+// read reads what is in force.
+func (g *gate) read(ctx context.Context, s *source) error {
+	conf, err := g.limiter.redis.HGetAll(ctx, g.conf).Result()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", g.conf, err)
+	}
+	rev := conf[FieldLimitsRev]
+	if rev == "" {
+		s.wrote.Store(false)
+		return errNoConf
+	}
+	if s.latest.Load().rev != rev {
+		state, err := g.decode(ctx, s, conf)
+		if err != nil {
+			return err
+		}
+		s.latest.Store(state)
+	}
+	s.fresh.Store(true)
+	return nil
+}
+
+func (g *gate) decode(ctx context.Context, s *source, conf map[string]string) (*state, error) {
+	unpinned, _, err := DecodeLimits(map[string]string{FieldLimits: conf[FieldLimits]})
+	if err != nil {
+		return nil, err
+	}
+	limits, ignored, err := DecodeLimits(conf)
+	if err != nil {
+		return nil, err
+	}
+	name := s.own.Name
+	configured, limit, pin := s.own, s.own, Patch{}
+	for i := range limits {
+		if limits[i].Name == name {
+			configured, limit = unpinned[i], limits[i]
+		}
+	}
+	if slices.Contains(ignored, name) {
+		g.limiter.log.WarnContext(ctx, "what an operator changed of a limit does not fit it any more and is ignored", "limit", name)
+	} else if text := conf[FieldPin+name]; text != "" {
+		if err := json.Unmarshal([]byte(text), &pin); err != nil {
+			return nil, fmt.Errorf("read %s: %w", FieldPin+name, err)
+		}
+	}
+	return newState(configured, limit, pin, conf[FieldLimitsRev]), nil
+}

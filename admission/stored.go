@@ -1,0 +1,197 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// This file is the form in which limits are kept in Redis, in the hash "conf"
+// of a bucket and of a limit that is asked on its own:
+//
+//	limits        JSON array of the limits of the configuration in force
+//	pin:<limit>   JSON of a [Patch]: what an operator changed of that limit
+//	limits_rev    a number that every change of these raises
+//
+// Scripts compare limits_rev with the one that the caller knows, and the caller
+// reads these fields again when it is another: so a change holds for all
+// processes at once.
+
+// Fields of the hash "conf".
+const (
+	FieldLimits    = "limits"
+	FieldLimitsRev = "limits_rev"
+	FieldPin       = "pin:" // and the limit's name
+)
+
+// Patch is a change of a limit. What is nil stays as it is.
+type Patch struct {
+	Limit *Rate           `json:"limit,omitempty"`
+	Burst *int64          `json:"burst,omitempty"`
+	Mode  *Mode           `json:"mode,omitempty"`
+	Tiers map[string]Rate `json:"tiers,omitempty"` // those named are replaced, no tier is added
+}
+
+// IsZero reports whether the patch changes nothing.
+func (p Patch) IsZero() bool {
+	return p.Limit == nil && p.Burst == nil && p.Mode == nil && len(p.Tiers) == 0
+}
+
+// Merge returns what both patches change; where both do, as over says.
+func (p Patch) Merge(over Patch) Patch {
+	if over.Limit != nil {
+		p.Limit = over.Limit
+	}
+	if over.Burst != nil {
+		p.Burst = over.Burst
+	}
+	if over.Mode != nil {
+		p.Mode = over.Mode
+	}
+	if len(over.Tiers) > 0 {
+		tiers := maps.Clone(p.Tiers)
+		if tiers == nil {
+			tiers = map[string]Rate{}
+		}
+		maps.Copy(tiers, over.Tiers)
+		p.Tiers = tiers
+	}
+	return p
+}
+
+// With returns the limit with a patch applied, or what is wrong with that. A
+// token bucket whose rate alone is changed has its burst scaled alike.
+func (l Limit) With(p Patch) (Limit, error) {
+	if p.Limit != nil {
+		l = l.at(*p.Limit)
+	}
+	if p.Burst != nil {
+		l.Burst = *p.Burst
+	}
+	if p.Mode != nil {
+		l.Mode = *p.Mode
+	}
+	if len(p.Tiers) > 0 {
+		l.Tiers = maps.Clone(l.Tiers)
+		for _, tier := range slices.Sorted(maps.Keys(p.Tiers)) {
+			if _, ok := l.Tiers[tier]; !ok {
+				return l, fmt.Errorf("tiers.%s: limit %q has no such tier", tier, l.Name)
+			}
+			l.Tiers[tier] = p.Tiers[tier]
+		}
+	}
+	return l, l.Validate()
+}
+
+// limitText is a limit as JSON. Rates are in their own grammar.
+type limitText struct {
+	Name           string          `json:"name"`
+	Algorithm      Algorithm       `json:"algorithm"`
+	Per            []string        `json:"per,omitempty"`
+	Limit          Rate            `json:"limit"`
+	Burst          int64           `json:"burst,omitempty"`
+	Precision      int64           `json:"precision,omitempty"`
+	Tiers          map[string]Rate `json:"tiers,omitempty"`
+	Mode           Mode            `json:"mode"`
+	OnStoreFailure OnStoreFailure  `json:"on_store_failure"`
+	OnMissing      OnMissing       `json:"on_missing"`
+	SyncInterval   string          `json:"sync_interval,omitempty"`
+}
+
+// MarshalJSON writes the limit with the keys of the configuration.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	t := limitText{
+		Name: l.Name, Algorithm: l.Algorithm, Per: l.Per, Limit: l.Limit, Burst: l.Burst, Precision: l.Precision,
+		Tiers: l.Tiers, Mode: l.Mode, OnStoreFailure: l.OnStoreFailure, OnMissing: l.OnMissing,
+	}
+	if l.SyncInterval != 0 {
+		t.SyncInterval = l.SyncInterval.String()
+	}
+	return json.Marshal(t)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written, and fills in defaults.
+func (l *Limit) UnmarshalJSON(data []byte) error {
+	var t limitText
+	if err := json.Unmarshal(data, &t); err != nil {
+		return err
+	}
+	*l = Limit{
+		Name: t.Name, Algorithm: t.Algorithm, Per: t.Per, Limit: t.Limit, Burst: t.Burst, Precision: t.Precision,
+		Tiers: t.Tiers, Mode: t.Mode, OnStoreFailure: t.OnStoreFailure, OnMissing: t.OnMissing,
+	}
+	if t.SyncInterval != "" {
+		d, err := time.ParseDuration(t.SyncInterval)
+		if err != nil {
+			return err
+		}
+		l.SyncInterval = d
+	}
+	*l = l.WithDefaults()
+	return nil
+}
+
+// EncodeLimits makes the text of [FieldLimits]. The same limits give the same
+// text.
+func EncodeLimits(limits []Limit) (string, error) {
+	if limits == nil {
+		limits = []Limit{}
+	}
+	text, err := json.Marshal(limits)
+	return string(text), err
+}
+
+// DecodeLimits reads the limits of a hash "conf" as they are in force: what
+// the configuration says, with the operators' pins over it. A pin that does
+// not fit its limit any more, because that was changed, is left out and named
+// in ignored. Limits that this program does not know how to apply are an error:
+// a newer program wrote them.
+func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err error) {
+	text, ok := conf[FieldLimits]
+	if !ok {
+		return nil, nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &limits); err != nil {
+		return nil, nil, fmt.Errorf("admission: limits in Redis: %w", err)
+	}
+	for i, limit := range limits {
+		if err := limit.Validate(); err != nil {
+			return nil, nil, fmt.Errorf("admission: limit %q in Redis is not one that this program knows, use a newer one: %w", limit.Name, err)
+		}
+		pin, ok := conf[FieldPin+limit.Name]
+		if !ok {
+			continue
+		}
+		patched, err := limit.withPin(pin)
+		if err != nil {
+			ignored = append(ignored, limit.Name)
+			continue
+		}
+		limits[i] = patched
+	}
+	return limits, ignored, nil
+}
+
+func (l Limit) withPin(text string) (Limit, error) {
+	var p Patch
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return l, err
+	}
+	return l.With(p)
+}
+
+// PinText makes the text of the field [FieldPin] of what is to be pinned of a
+// configured limit, "" for nothing. What does not fit the limit is an
+// [*InvalidPatchError].
+func PinText(configured Limit, pinned Patch) (string, error) {
+	if pinned.IsZero() {
+		return "", nil
+	}
+	if _, err := configured.With(pinned); err != nil {
+		return "", &InvalidPatchError{Limit: configured.Name, Err: err}
+	}
+	text, err := json.Marshal(pinned)
+	return string(text), err
+}

@@ -1,0 +1,55 @@
+package admission
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLSOptions is how a Redis that speaks TLS is known, and how it knows us. The
+// zero value trusts the authorities of the system and shows no certificate.
+// All names are of PEM files.
+type TLSOptions struct {
+	CA         string // authorities to trust instead of the system's
+	Cert, Key  string // ours, both or none; read again for each connection, so that they can be renewed
+	ServerName string // that the certificates of all servers have, where it is not their host's
+}
+
+// apply puts the options into the configuration of a URL, nil if that is not
+// one of TLS.
+func (o TLSOptions) apply(config *tls.Config) error {
+	switch {
+	case o == TLSOptions{}:
+		return nil
+	case config == nil:
+		return errors.New("options of TLS are given, but it is not a URL of TLS: write rediss instead of redis, or take them away")
+	case (o.Cert == "") != (o.Key == ""):
+		return errors.New("a certificate and its key are needed for TLS, and one of the two is missing")
+	}
+	if o.ServerName != "" {
+		config.ServerName = o.ServerName
+	}
+	if o.CA != "" {
+		text, err := os.ReadFile(o.CA)
+		if err != nil {
+			return fmt.Errorf("read the authorities for TLS: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("read the authorities for TLS: %s has no certificate in PEM", o.CA)
+		}
+	}
+	if o.Cert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(o.Cert, o.Key); err != nil {
+		return fmt.Errorf("read the certificate for TLS: %w", err)
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		return &pair, err
+	}
+	return nil
+}

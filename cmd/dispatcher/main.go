@@ -1,0 +1,21 @@
+// Command dispatcher lets the jobs of Tundish out, evenly, and is the tool of
+// whoever operates it. `dispatcher --help` lists its commands.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/tundish-io/tundish/internal/cli"
+)
+
+func main() {
+	logging.Disable() // the client's own lines: what it reports is told by whoever asked
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal stops, a second one kills
+	os.Exit(cli.RunDispatcher(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,77 @@
+// Package checker is the judge: it says, from what went in and what came out,
+// whether jobs were lost or doubled and how even the stream was. The demo, the
+// tests and the benchmarks share it, so that they mean the same by "lost".
+//
+// Whoever enqueues and whoever receives log into a [History]; afterwards
+// [History.Check] sorts the jobs into the classes that Jepsen uses for queues.
+package checker
+
+import (
+	"sync"
+	"time"
+)
+
+// History is a log of what happened to jobs. The zero value is empty and ready
+// for use. Its methods may be called from any goroutine and in any order: an
+// admission may be logged after the delivery of the same job.
+type History struct {
+	mu        sync.Mutex
+	admitted  []event
+	refused   []refusal
+	delivered []delivery
+	dead      []string
+	unknown   []string
+}
+
+type event struct {
+	id string
+	at time.Time
+}
+
+type delivery struct {
+	event
+	attempt int
+}
+
+type refusal struct {
+	n  int
+	at time.Time
+}
+
+// Admitted logs that the job was accepted. The same id admitted again is the
+// same job.
+func (h *History) Admitted(id string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.admitted = append(h.admitted, event{id, at})
+}
+
+// Refused logs that n jobs were refused.
+func (h *History) Refused(n int, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = append(h.refused, refusal{n, at})
+}
+
+// Unknown logs that the answer to an enqueue did not come: the job may have
+// been accepted or not. If it is logged as admitted too, that counts.
+func (h *History) Unknown(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unknown = append(h.unknown, id)
+}
+
+// Delivered logs that the downstream received the job, whatever it answered.
+// An attempt of 0 means that its number is not known.
+func (h *History) Delivered(id string, attempt int, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.delivered = append(h.delivered, delivery{event{id, at}, attempt})
+}
+
+// Dead logs that the job is a dead letter.
+func (h *History) Dead(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dead = append(h.dead, id)
+}

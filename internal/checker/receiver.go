@@ -1,0 +1,41 @@
+package checker
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Headers by which a delivery names its job and its attempt.
+const (
+	IDHeader      = "webhook-id"
+	AttemptHeader = "tundish-attempt"
+)
+
+// Receiver is a downstream: a handler that logs every request into History at
+// the instant of its arrival. A request without an id is logged with the id "",
+// which makes it unexpected.
+type Receiver struct {
+	History *History
+
+	// Respond answers. Nil reads the body and answers 200.
+	Respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
+}
+
+func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := time.Now()
+	id := r.Header.Get(IDHeader)
+	attempt, err := strconv.Atoi(r.Header.Get(AttemptHeader))
+	if err != nil {
+		attempt = 0
+	}
+	rc.History.Delivered(id, attempt, at)
+	if rc.Respond != nil {
+		rc.Respond(w, r, id, attempt)
+		return
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) bucketCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "bucket",
+		Short: "Look at buckets, pause, change or purge them",
+		Long: `Look at buckets: what is in them, and how fast they leak. Pause, change or purge
+them while they run: all processes obey at once, and after every restart.`,
+		Example: `  dispatcher bucket list
+  dispatcher bucket show webhooks --json
+  dispatcher bucket pause webhooks --reason "the receiver is down"
+  dispatcher bucket set webhooks --rate 20/s
+  dispatcher bucket list --diff`,
+	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(),
+		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand())
+}
+
+// bucketView is a bucket as it is shown.
+type bucketView struct {
+	Name              string     `json:"name"`
+	Rate              string     `json:"rate"`
+	Burst             int64      `json:"burst"`
+	Depth             int64      `json:"depth"` // what counts against the capacity
+	Capacity          int64      `json:"capacity"`
+	Waiting           int64      `json:"waiting"`
+	InFlight          int64      `json:"in_flight"`
+	MaxInFlight       int64      `json:"max_in_flight"`
+	Later             int64      `json:"later"` // delayed jobs and retries
+	Scheduled         int64      `json:"scheduled"`
+	ScheduledCapacity int64      `json:"scheduled_capacity"`
+	Dead              int64      `json:"dead"`
+	Remembered        int64      `json:"remembered_ids"`
+	Forgotten         int64      `json:"forgotten_ids"`
+	OldestSeconds     float64    `json:"oldest_age_seconds"`
+	LastSlot          *time.Time `json:"last_slot,omitempty"`
+	Revision          int64      `json:"revision"`
+	Orphaned          bool       `json:"orphaned"` // not in the configuration any more
+	Pause             *pauseView `json:"pause,omitempty"`
+	Purged            int64      `json:"purged"`            // jobs that purges have dropped, ever
+	Purging           int64      `json:"purging,omitempty"` // moved aside and not removed yet
+	Notes             []string   `json:"notes"`
+
+	Differences []difference `json:"differences"` // from the configuration here
+
+	info shaper.BucketInfo
+}
+
+// bucketViews looks at the buckets of these names; without names, at all of the
+// configuration, in its order, and then at those that left it.
+func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketView, error) {
+	if len(names) == 0 {
+		known, err := s.client.KnownBuckets(ctx)
+		if err != nil {
+			return nil, err
+		}
+		names = slices.Clone(s.client.Buckets())
+		for _, name := range known {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return []bucketView{}, nil
+	}
+	infos, err := s.client.BucketInfos(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]bucketView, len(infos))
+	for i, info := range infos {
+		views[i] = s.bucketView(info)
+	}
+	return views, nil
+}
+
+func (s *station) bucketView(info shaper.BucketInfo) bucketView {
+	v := bucketView{Notes: []string{}, Pause: viewPause(info.Pause), Purged: info.Purged, Purging: info.Purging}
+	if v.Pause != nil {
+		v.Notes = append(v.Notes, v.Pause.text(info.Now))
+	}
+	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == info.Name })
+	v.Orphaned = i < 0
+	switch {
+	case v.Orphaned && info.Unfinished+info.Scheduled+info.Dead > 0:
+		v.Notes = append(v.Notes, "orphaned: not in the configuration, nobody delivers its jobs")
+	case v.Orphaned:
+		v.Notes = append(v.Notes, "orphaned: not in the configuration, and empty")
+	case !info.Configured:
+		b := s.config.Buckets[i]
+		info.Rate, info.Burst, info.Capacity, info.Revision = b.Rate, b.Burst, b.Capacity, b.Revision
+		info.ScheduledCapacity, info.MaxInFlight = b.ScheduledCapacity, b.MaxInFlight
+		v.Notes = append(v.Notes, "not used yet")
+	case info.Revision > s.config.Revision:
+		v.Notes = append(v.Notes, fmt.Sprintf("obeys revision %d, the configuration here has %d", info.Revision, s.config.Revision))
+	}
+	if info.Purging > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("a purge has %d left to remove", info.Purging))
+	}
+	if info.Capacity > 0 && info.Unfinished >= info.Capacity {
+		v.Notes = append(v.Notes, "full")
+	}
+	v.Name, v.Rate, v.Burst, v.Revision = info.Name, info.Rate.String(), info.Burst, info.Revision
+	v.Depth, v.Capacity, v.Waiting = info.Unfinished, info.Capacity, info.Waiting
+	v.InFlight, v.MaxInFlight, v.Dead = info.InFlight, info.MaxInFlight, info.Dead
+	v.Later, v.Scheduled, v.ScheduledCapacity = info.Later, info.Scheduled, info.ScheduledCapacity
+	v.Remembered, v.Forgotten, v.OldestSeconds = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
+	if !info.LastSlot.IsZero() {
+		slot := info.LastSlot.UTC()
+		v.LastSlot = &slot
+	}
+	v.info = info
+	v.Differences = s.differences(&v)
+	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
+		v.Notes = append(v.Notes, "differs from the configuration here, see bucket list --diff")
+	}
+	return v
+}
+
+func (v *bucketView) oldest() string {
+	if v.info.OldestAge == 0 {
+		return "-"
+	}
+	return human(v.info.OldestAge)
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// onBucket makes the RunE of a command that changes the bucket NAME: it prints
+// what do says, or as JSON the bucket as it is then.
+func (a *app) onBucket(do func(ctx context.Context, c *shaper.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+			said, err := do(ctx, s.client.Control(operator()), args[0])
+			if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+				return fail(exitUsage, "%w", bad)
+			}
+			if err != nil {
+				return err
+			}
+			if !a.json {
+				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+			}
+			views, err := s.bucketViews(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(views[0], nil)
+		})
+	}
+}
+
+// operator names who runs this program, for those who look at a change later.
+func operator() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return "user " + u.Username
+	}
+	return fmt.Sprintf("user %d", os.Getuid())
+}
+
+func (a *app) bucketPauseCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Stop departures from a bucket",
+		Long: `Stop departures from a bucket, in all processes, at once and across restarts,
+until it is resumed. What has its slot already goes out, within 200 ms. Jobs are
+taken in until the bucket is full, and what is in flight ends as ever. To pause a
+bucket twice is harmless.`,
+		Example: `  dispatcher bucket pause webhooks --reason "the receiver is down until 3 pm"
+  dispatcher bucket resume webhooks`,
+		Args: positional("NAME"),
+	}
+	cmd.RunE = a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+		return "paused: " + bucket, c.Pause(ctx, bucket, reason)
+	})
+	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
+	return cmd
+}
+
+func (a *app) bucketResumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let a paused bucket run again",
+		Long: `Let a paused bucket run again, at its pace: what waited does not leave in a
+burst. To resume what is not paused is harmless.`,
+		Example: `  dispatcher bucket resume webhooks`,
+		Args:    positional("NAME"),
+	}
+	cmd.RunE = a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+		was, err := c.Resume(ctx, bucket)
+		if !was {
+			return "was not paused: " + bucket, err
+		}
+		return "resumed: " + bucket, err
+	})
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// settingFlags are the flags of `bucket set`, with what they take.
+var settingFlags = []struct {
+	setting shaper.Setting
+	usage   string
+}{
+	{shaper.SettingRate, "departures, such as `20/s` or 500/m"},
+	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
+	{shaper.SettingCapacity, "`number` of unfinished jobs at most"},
+	{shaper.SettingScheduledCapacity, "`number` of jobs for later at most"},
+	{shaper.SettingMaxInFlight, "`number` of jobs in flight at most, over all dispatchers"},
+	{shaper.SettingShedLow, "`percent` of the capacity at which jobs of priority low are refused"},
+	{shaper.SettingShedNormal, "the same `percent` for priority normal"},
+	{shaper.SettingShedHigh, "the same `percent` for priority high"},
+}
+
+func flagOf(setting shaper.Setting) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(string(setting))
+}
+
+func (a *app) bucketSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set NAME --SETTING VALUE...",
+		Short: "Change settings of a bucket while it runs",
+		Long: `Change settings of a bucket, in all processes, at once and across restarts: over
+what configurations say, until it is reset. A new rate holds from the next slot
+on. A rate of 0 is refused: pause the bucket, so that all see why.
+` + "`bucket list --diff`" + ` shows what was changed, by whom and when.`,
+		Example: `  dispatcher bucket set webhooks --rate 20/s
+  dispatcher bucket set webhooks --capacity 50000 --max-in-flight 64
+  dispatcher bucket reset webhooks`,
+		Args: positional("NAME"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var patch shaper.BucketPatch
+		for _, f := range settingFlags {
+			if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
+				if err := patch.Put(f.setting, flag.Value.String()); err != nil {
+					return wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+				}
+			}
+		}
+		if patch.IsZero() {
+			return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		}
+		return a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+			changes, err := c.Set(ctx, bucket, patch)
+			return changesText(changes), err
+		})(cmd, args)
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().SortFlags = false
+	for _, f := range settingFlags {
+		cmd.Flags().String(flagOf(f.setting), "", f.usage)
+	}
+	return cmd
+}
+
+func (a *app) bucketResetCommand() *cobra.Command {
+	names := make([]string, 0, len(settingFlags))
+	for _, f := range settingFlags {
+		names = append(names, string(f.setting))
+	}
+	cmd := &cobra.Command{
+		Use:   "reset NAME [SETTING...]",
+		Short: "Take back what was set: be as configured",
+		Long: `Take back what was changed by ` + "`bucket set`" + `, so that the configuration is in force
+again: of the settings that are named, or of all. They are ` + strings.Join(names[:4], ", ") + `,
+` + strings.Join(names[4:], ", ") + `. To reset what was not changed is harmless.`,
+		Example: `  dispatcher bucket reset webhooks rate
+  dispatcher bucket reset webhooks`,
+		Args: positional("NAME", "[SETTING...]"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		settings := make([]shaper.Setting, 0, len(args)-1)
+		for _, name := range args[1:] {
+			settings = append(settings, shaper.Setting(name))
+		}
+		return a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+			changes, err := c.Reset(ctx, bucket, settings...)
+			return changesText(changes), err
+		})(cmd, args)
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func changesText(changes []shaper.Change) string {
+	if len(changes) == 0 {
+		return "nothing is changed: it is as configured"
+	}
+	lines := make([]string, len(changes))
+	for i, change := range changes {
+		lines[i] = change.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// pauseView is the pause of a bucket.
+type pauseView struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+func viewPause(p *shaper.Pause) *pauseView {
+	if p == nil {
+		return nil
+	}
+	return &pauseView{Since: p.Since.UTC(), By: p.By, Reason: p.Reason}
+}
+
+// text says it in one line, safe to show.
+func (p *pauseView) text(now time.Time) string {
+	text := fmt.Sprintf("paused %s by %s", relative(p.Since, now), p.By)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return line(text, 200)
+}

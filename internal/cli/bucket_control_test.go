@@ -1,0 +1,64 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "a", "b")
+	s.run(t, "dispatcher bucket pause webhooks --reason maintenance").want(t, 0, "paused: webhooks")
+	s.run(t, "dispatcher bucket pause webhooks --reason maintenance --json").want(t, 0, `"reason": "maintenance"`, `"by": "user `)
+	s.run(t, "dispatcher bucket list").want(t, 0, "paused ", " by user ", ": maintenance")
+	s.run(t, "dispatcher bucket list --diff").want(t, 0, "BUCKET", "paused   no          yes")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "maintenance")
+	job := s.run(t, "dispatcher job show webhooks b --json")
+	job.want(t, 0, "is paused since ", "(maintenance); 1 ahead of it", `"paused",`, `"ahead"`)
+	var view map[string]any
+	if err := json.Unmarshal([]byte(job.out), &view); err != nil || view["eta"] != nil {
+		t.Errorf("a time is told: %v, %v", view["eta"], err)
+	}
+	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
+	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "was not paused: webhooks")
+	s.run(t, "dispatcher bucket pause nosuch").want(t, 4, `unknown bucket "nosuch"`)
+	s.run(t, "dispatcher bucket pause").want(t, 2, "NAME is missing")
+}
+
+func TestSetAndReset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t, "dispatcher bucket set webhooks --rate 1/h --capacity 9 --shed-low 50").want(t, 0, "rate 50/s → 1/h\n", "capacity 5 → 9", "shed.low 100 → 50")
+	s.run(t, "dispatcher bucket set webhooks --burst 3 --json").want(t, 0, `"rate": "1/h"`, `"setting": "shed.low"`, `"in_force": "3"`)
+	s.run(t, "dispatcher bucket list").want(t, 0, "1/h", "0/9", "bucket list --diff")
+	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  rate      50/s        1/h       set ", " by user ", "shed.low")
+	s.run(t, "dispatcher bucket list --diff --json").want(t, 0, `"configured": "50/s"`)
+	s.run(t, "dispatcher bucket reset webhooks rate").want(t, 0, "rate 1/h → 50/s")
+	s.run(t, "dispatcher bucket reset webhooks").want(t, 0, "burst 3 → 1", "capacity 9 → 5")
+	s.run(t, "dispatcher bucket reset webhooks").want(t, 0, "nothing is changed")
+	s.run(t, "dispatcher bucket list --diff --json").want(t, 0, "[]")
+
+	s.run(t, "dispatcher bucket set webhooks").want(t, 2, "nothing is changed: give --rate")
+	s.run(t, "dispatcher bucket set webhooks --rate 0/s").want(t, 2, "--rate", "paused: pause it")
+	s.run(t, "dispatcher bucket set webhooks --rate=-1/s").want(t, 2, "want 1 or more")
+	s.run(t, "dispatcher bucket set webhooks --rate NaN/s").want(t, 2, "not a whole number")
+	s.run(t, "dispatcher bucket set webhooks --rate 1000001/s").want(t, 2, "more than 1000000 a second")
+	s.run(t, "dispatcher bucket set webhooks --capacity 0").want(t, 2, "capacity: 0: want 1 to")
+	s.run(t, "dispatcher bucket set nosuch --capacity 1").want(t, 4)
+	s.run(t, "dispatcher bucket reset webhooks name").want(t, 2, "is no setting that can be changed")
+}
+
+func TestPurgeCommand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "a", "b", "c")
+	s.enqueue(t, "gone", "d")
+	s.run(t, "dispatcher bucket purge webhooks").want(t, 2, "--yes")
+	s.run(t, "dispatcher bucket purge webhooks --yes").want(t, 0, "purged: 3 jobs")
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, "cancelled")
+	s.run(t, "dispatcher bucket purge webhooks --yes --keep-later --json").want(t, 0, `"purged": 0`)
+	s.run(t, "dispatcher bucket purge gone --yes").want(t, 0, "purged: 1 job")
+	s.run(t, "dispatcher bucket list --json").want(t, 0, `"purged": 3`, "orphaned: not in the configuration, and empty")
+	s.run(t, "dispatcher bucket purge nosuch --yes").want(t, 4)
+}

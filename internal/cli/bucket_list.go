@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) bucketListCommand() *cobra.Command {
+	var diff bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List all buckets with their numbers",
+		Long: `List all buckets: those of the configuration in its order, then those that left
+it and may still hold jobs (orphaned).
+
+DEPTH counts unfinished jobs (waiting, in flight, retrying) against the
+capacity. LATER are delayed jobs and retries that wait for their time. OLDEST is
+the age of the job at the head.
+
+With --diff, list instead where what is in force is not what the configuration
+here says, why, and who set it when.`,
+		Example: `  dispatcher bucket list
+  dispatcher bucket list --diff
+  dispatcher bucket list --json | jq '.[] | select(.dead > 0).name'`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if diff {
+				return a.withStation(cmd.Context(), a.bucketDiff)
+			}
+			return a.withStation(cmd.Context(), a.bucketList)
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&diff, "diff", false, "list where buckets differ from the configuration")
+	return cmd
+}
+
+func (a *app) bucketList(ctx context.Context, s *station) error {
+	views, err := s.bucketViews(ctx)
+	if err != nil {
+		return err
+	}
+	if len(views) == 0 && !a.json {
+		a.note("there are no buckets: declare one as [[buckets]] in the configuration")
+		return nil
+	}
+	return a.print(views, func(w io.Writer) {
+		fmt.Fprintln(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\tNOTE")
+		for _, v := range views {
+			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s\n", v.Name, v.Rate, v.Depth, v.Capacity,
+				v.InFlight, v.MaxInFlight, v.Later, v.Dead, v.oldest(), dash(strings.Join(v.Notes, "; ")))
+		}
+	})
+}

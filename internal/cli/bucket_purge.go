@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) bucketPurgeCommand() *cobra.Command {
+	var yes bool
+	var options shaper.PurgeOptions
+	cmd := &cobra.Command{
+		Use:   "purge NAME",
+		Short: "Drop all jobs of a bucket that wait",
+		Long: `Drop all jobs of a bucket that wait, for good. There is no way back. None of them
+departs from the first moment on; what is in flight is left, and jobs that come
+meanwhile are not touched. Should this program be interrupted, the sweeper of a
+dispatcher goes on. The bucket's name has to be typed to confirm; where there is
+no terminal, --yes says so instead.
+
+Works also on a bucket that has left the configuration.`,
+		Example: `  dispatcher bucket purge webhooks
+  dispatcher bucket purge webhooks --keep-later --yes`,
+		Args: positional("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes && !isTerminal(a.in) {
+				return wrongUsage(cmd, "this drops every job of the bucket that waits: confirm with --yes, as there is no terminal to ask")
+			}
+			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return a.bucketPurge(ctx, s, args[0], options, yes)
+			})
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&options.KeepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+	return cmd
+}
+
+func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, options shaper.PurgeOptions, yes bool) error {
+	if !yes {
+		views, err := s.bucketViews(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		jobs := views[0].Waiting
+		if !options.KeepLater {
+			jobs += views[0].Later
+		}
+		fmt.Fprintf(a.err, "This drops %s of bucket %q for good. Type the bucket's name to go on: ", count(jobs, "waiting job"), bucket)
+		answer, err := bufio.NewReader(a.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the confirmation: %w", err)
+		}
+		if strings.TrimSpace(answer) != bucket {
+			return fail(exitFailed, "nothing is purged: that was not %q", bucket)
+		}
+	}
+	purged, err := s.client.Control(operator()).Purge(ctx, bucket, options)
+	if err != nil {
+		if purged.Left > 0 {
+			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))
+		}
+		return err
+	}
+	view := struct {
+		Bucket string `json:"bucket"`
+		Purged int64  `json:"purged"`
+	}{bucket, purged.Jobs}
+	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
+}

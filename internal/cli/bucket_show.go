@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) bucketShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one bucket in full",
+		Long:  "Show one bucket in full, also one that has left the configuration.",
+		Example: `  dispatcher bucket show webhooks
+  dispatcher bucket show webhooks --json`,
+		Args: positional("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error { return a.bucketShow(ctx, s, args[0]) })
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
+	if _, err := s.client.Bucket(name); err != nil {
+		known, lookErr := s.client.KnownBuckets(ctx)
+		if lookErr != nil {
+			return lookErr
+		}
+		if !slices.Contains(known, name) {
+			return err
+		}
+	}
+	views, err := s.bucketViews(ctx, name)
+	if err != nil {
+		return err
+	}
+	v := views[0]
+	return a.print(v, func(w io.Writer) {
+		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+		row("bucket", "%s", v.Name)
+		row("rate", "%s, burst %d", v.Rate, v.Burst)
+		row("depth", "%d of %d (%s)", v.Depth, v.Capacity, drainTime(v))
+		row("waiting", "%d, the oldest for %s", v.Waiting, v.oldest())
+		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
+		row("dead", "%d", v.Dead)
+		row("remembered", "%s, %d forgotten early", count(v.Remembered, "settled id"), v.Forgotten)
+		if v.LastSlot != nil {
+			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, v.info.Now))
+		}
+		row("revision", "%d", v.Revision)
+		for _, d := range v.Differences {
+			row("differs", "%s is %s, not %s: %s", d.Setting, d.InForce, dash(d.Configured), d.Why)
+		}
+		for _, note := range v.Notes {
+			row("note", "%s", note)
+		}
+	})
+}
+
+// drainTime says how long the list takes to leave at the bucket's rate.
+func drainTime(v bucketView) string {
+	switch {
+	case v.Waiting == 0:
+		return "nothing waits"
+	case v.info.Rate.IsZero():
+		return "no rate is known"
+	}
+	return "drained in " + human(v.info.Rate.Per*time.Duration(v.Waiting)/time.Duration(v.info.Rate.Count)) + " at this rate"
+}

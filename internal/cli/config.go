@@ -1,0 +1,15 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) configCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "config",
+		Short: "Check the configuration, or print what is in force",
+		Long: `Check the configuration, or print what is in force: defaults, then the file, then
+the TUNDISH_ variables of the environment, the later over the earlier. No command
+here talks to Redis.`,
+		Example: `  dispatcher config check
+  dispatcher config print --config /etc/tundish/config.toml`,
+	}, a.configCheckCommand(), a.configPrintCommand())
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/telemetry"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// daemon is what `producer serve` and `dispatcher run` have in common.
+type daemon struct {
+	config   *config.Config
+	log      *slog.Logger
+	redis    redis.UniversalClient
+	registry *prometheus.Registry
+	metrics  *shaper.Metrics
+	client   *shaper.Client
+	limiter  *admission.Limiter // nil where no jobs are taken in
+
+	source  *source
+	targets []target // what follows a changed configuration
+}
+
+// newDaemon wires a daemon on the Redis at url. It does not dial.
+// What it is asked while it stops is answered too, so that ctx is taken for its
+// values. One that takes jobs in has a limiter, and callers who will not wait.
+func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn bool) (*daemon, error) {
+	conn, err := connect(cfg, url)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
+	d.metrics = shaper.NewMetrics(d.registry, names(cfg))
+	client := shaper.ClientConfig{
+		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Metrics: d.metrics,
+	}
+	if takesIn {
+		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
+		client.Timeout = cfg.Producer.StoreTimeout
+		client.Breaker = admission.NewBreaker(admission.BreakerConfig{Logger: log, Metrics: metrics})
+		d.limiter, err = admission.NewLimiter(admission.LimiterConfig{
+			Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.Producer.StoreTimeout,
+			Breaker: client.Breaker, Metrics: metrics, Logger: log.With("component", "limiter"),
+		})
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+	}
+	d.client, err = shaper.NewClient(client)
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	d.registry.MustRegister(shaper.NewCollector(context.WithoutCancel(ctx), d.client))
+	if takesIn {
+		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
+		d.followBuckets(d.client.Reconfigure)
+		d.targets = append(d.targets, target{[]string{"revision", "limits"}, d.followLimits})
+	}
+	return d, nil
+}
+
+func limitNames(cfg *config.Config) []string {
+	list := make([]string, len(cfg.Limits))
+	for i, limit := range cfg.Limits {
+		list[i] = limit.Name
+	}
+	return list
+}
+
+// followBuckets has what enqueues or dispatches follow the settings of buckets.
+func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
+	d.targets = append(d.targets, target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
+		return reconfigure(shaperBuckets(cfg))
+	}})
+}
+
+// followLimits does not need Redis: what cannot be written now is written with
+// the next question.
+func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
+	err := d.limiter.Reconfigure(ctx, cfg.Limits, cfg.Revision)
+	if admission.Unavailable(err) {
+		d.log.WarnContext(ctx, "redis does not answer: the changed limits hold as soon as it does", "error", err)
+		return nil
+	}
+	return err
+}
+
+// followKeys has an API follow the keys.
+func (d *daemon) followKeys(api *httpapi.Handler) {
+	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
+		api.SetKeys(cfg.Keys)
+		return nil
+	}})
+}
+
+// bucketPaths are the keys of a bucket that can change while it is used. That
+// of its worker cannot, and buckets that come or go cannot either.
+var bucketPaths = []string{
+	"revision", "limits",
+	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
+	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
+	"buckets.shed", "buckets.retry",
+}
+
+// reloadStage follows the configuration as long as the daemon runs.
+func (d *daemon) reloadStage() stage {
+	return newReloader(d.config, d.source, d.log, d.registry, d.targets...).run
+}
+
+func (d *daemon) close() error {
+	if err := d.redis.Close(); err != nil {
+		return fmt.Errorf("close the connections to redis: %w", err)
+	}
+	return nil
+}
+
+func names(cfg *config.Config) []string {
+	list := make([]string, len(cfg.Buckets))
+	for i, b := range cfg.Buckets {
+		list[i] = b.Name
+	}
+	return list
+}
+
+// logger makes the logger of a daemon and says what the configuration warns of.
+func (a *app) logger(cfg *config.Config) *slog.Logger {
+	log := telemetry.NewLogger(cfg.Log.Level, cfg.Log.Format, a.err)
+	for _, warning := range cfg.Warnings() {
+		log.Warn("configuration", "warning", warning)
+	}
+	return log
+}
+
+// producerStage listens on producer.listen and returns what serves the
+// producer's API there, and its address.
+func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
+	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen")
+	if err != nil {
+		return nil, "", err
+	}
+	handler := httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
+		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
+		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
+		Metrics: d.registry, Logger: d.log.With("component", "producer_api"),
+	})
+	d.followKeys(handler)
+	serve = func(ctx context.Context) error {
+		return httpapi.Serve(ctx, listener, handler, d.config.Producer.ShutdownTimeout, d.log)
+	}
+	return serve, listener.Addr().String(), nil
+}
+
+// checkJob is what the bucket's worker says of a job, asked at the door.
+func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
+	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 {
+		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
+	}
+	return webhookConfig(d.config, d.config.Buckets[i]).CheckJob(job)
+}
+
+func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
+	return webhook.Config{
+		URL: b.Webhook.URL, JobURL: b.Webhook.JobURL, Timeout: b.Webhook.Timeout, AllowNetworks: b.Webhook.AllowNetworks,
+		Concurrency: min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)),
+	}
+}
+
+// greet looks at Redis once: it warns of what would lose jobs, or says that it
+// is not there yet and that the daemon goes on trying.
+func (d *daemon) greet(ctx context.Context) {
+	if err := d.client.Ping(ctx); err != nil {
+		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
+		return
+	}
+	for _, c := range examine(ctx, d.redis) {
+		switch {
+		case c.Status == statusFail:
+			d.log.ErrorContext(ctx, "redis is not fit to keep jobs, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
+		case c.Status == statusWarn && c.Next != "": // of what is unknown there is nothing to do
+			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
+		}
+	}
+}
+
+// totals sums the counters that say what a daemon has done.
+func (d *daemon) totals() []any {
+	sums := map[string]float64{}
+	families, _ := d.registry.Gather() // what Redis should have told is missing when it is down
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			key := family.GetName()
+			for _, label := range metric.GetLabel() {
+				if name := label.GetName(); name == "result" || name == "decision" {
+					key += "/" + label.GetValue()
+				}
+			}
+			sums[key] += metric.GetCounter().GetValue()
+		}
+	}
+	var list []any
+	for _, total := range []struct{ name, key string }{
+		{"admitted", "tundish_admission_decisions_total/admitted"},
+		{"departed", "tundish_departures_total"},
+		{"delivered", "tundish_deliveries_total/done"},
+		{"retried", "tundish_retries_total"},
+		{"dead", "tundish_dead_letters_total"},
+	} {
+		list = append(list, total.name, int64(sums[total.key]))
+	}
+	return list
+}

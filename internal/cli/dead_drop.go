@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) deadDropCommand() *cobra.Command {
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "drop BUCKET ID...|--all",
+		Short: "Drop dead letters for good",
+		Long: `Drop dead letters for good. There is no way back. With --all the bucket's name
+has to be typed to confirm; where there is no terminal, --yes says so instead.`,
+		Example: `  dispatcher dead drop webhooks order-17
+  dispatcher dead drop webhooks --all
+  dispatcher dead drop webhooks --all --yes`,
+		Args: positional("BUCKET", "[ID...]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := idsOrAll(cmd, args[1:], all); err != nil {
+				return err
+			}
+			if all && !yes && !isTerminal(a.in) {
+				return wrongUsage(cmd, "--all drops every dead letter of the bucket: confirm with --yes, as there is no terminal to ask")
+			}
+			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				if all {
+					return a.deadDropAll(ctx, s, args[0], yes)
+				}
+				return a.deadDrop(ctx, s, args[0], args[1:])
+			})
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
+	return cmd
+}
+
+// deadDrop drops the ids it can, and then says which it could not.
+func (a *app) deadDrop(ctx context.Context, s *station, bucket string, ids []string) error {
+	dropped, code := 0, exitDone
+	var left []string
+	for _, id := range ids {
+		state, err := s.client.DropDead(ctx, bucket, id)
+		switch {
+		case errors.Is(err, shaper.ErrNotFound):
+			left, code = append(left, fmt.Sprintf("%q is unknown", id)), max(code, exitNotFound)
+		case err != nil:
+			return err
+		case state == shaper.StateDropped:
+			dropped++
+		default:
+			left, code = append(left, fmt.Sprintf("%q is no dead letter: it is %s", id, state)), max(code, exitFailed)
+		}
+	}
+	if err := a.printDropped(dropped); err != nil || code == exitDone {
+		return err
+	}
+	return fail(code, "not dropped: %s", strings.Join(left, ", "))
+}
+
+func (a *app) deadDropAll(ctx context.Context, s *station, bucket string, yes bool) error {
+	if _, err := s.client.Bucket(bucket); err != nil {
+		return err
+	}
+	if !yes {
+		views, err := s.bucketViews(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "This drops %s of bucket %q for good. Type the bucket's name to go on: ", count(views[0].Dead, "dead letter"), bucket)
+		answer, err := bufio.NewReader(a.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the confirmation: %w", err)
+		}
+		if strings.TrimSpace(answer) != bucket {
+			return fail(exitFailed, "nothing is dropped: that was not %q", bucket)
+		}
+	}
+	dropped, err := s.client.DropAllDead(ctx, bucket)
+	if err != nil && dropped > 0 {
+		a.note("%s dropped before it failed", count(dropped, "dead letter"))
+	}
+	if err != nil {
+		return err
+	}
+	return a.printDropped(dropped)
+}
+
+func (a *app) printDropped(n int) error {
+	view := struct {
+		Dropped int `json:"dropped"`
+	}{n}
+	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "dropped: %s\n", count(n, "dead letter")) })
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Whoever sits at a terminal is asked, and has to type the bucket's name.
+func TestDropAllAsks(t *testing.T) {
+	t.Parallel()
+	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
+		path := filepath.Join(t.TempDir(), "config.toml")
+		text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, asked strings.Builder
+		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
+		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error { return a.deadDropAll(ctx, s, "webhooks", false) })
+		if codeOf(err) != code {
+			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
+		}
+		if want := `drops 0 dead letters of bucket "webhooks" for good`; !strings.Contains(asked.String(), want) {
+			t.Errorf("asked %q, want %q", asked.String(), want)
+		}
+		if dropped := strings.Contains(out.String(), "dropped:"); dropped != (code == exitDone) {
+			t.Errorf("answer %q: stdout says %q", answer, out.String())
+		}
+	}
+}
+
+// A purge asks too.
+func TestPurgeAsks(t *testing.T) {
+	t.Parallel()
+	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
+		path := filepath.Join(t.TempDir(), "config.toml")
+		text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, asked strings.Builder
+		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
+		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error {
+			return a.bucketPurge(ctx, s, "webhooks", shaper.PurgeOptions{}, false)
+		})
+		if codeOf(err) != code {
+			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
+		}
+		if want := `drops 0 waiting jobs of bucket "webhooks" for good`; !strings.Contains(asked.String(), want) {
+			t.Errorf("asked %q, want %q", asked.String(), want)
+		}
+		if purged := strings.Contains(out.String(), "purged:"); purged != (code == exitDone) {
+			t.Errorf("answer %q: stdout says %q", answer, out.String())
+		}
+	}
+}

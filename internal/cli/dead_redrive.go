@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) deadRedriveCommand() *cobra.Command {
+	var all bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "redrive BUCKET ID...|--all",
+		Short: "Put dead letters back in the queue",
+		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
+They leave at the bucket's pace, and never make it fuller than its capacity: what
+does not fit stays dead, and the exit code is 3. With --all the oldest go first.`,
+		Example: `  dispatcher dead redrive webhooks order-17 order-18
+  dispatcher dead redrive webhooks --all --limit 100`,
+		Args: positional("BUCKET", "[ID...]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := idsOrAll(cmd, args[1:], all); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
+				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
+			}
+			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return a.deadRedrive(ctx, s, args[0], args[1:], limit)
+			})
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
+	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
+	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	return cmd
+}
+
+// deadRedrive moves the ids, or up to limit of all if there are none.
+func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []string, limit int) error {
+	redriven, err := s.redrive(ctx, bucket, ids, limit)
+	if err != nil {
+		if redriven.Moved > 0 {
+			a.note("%s moved before it failed", count(redriven.Moved, "dead letter"))
+		}
+		return err
+	}
+	view := struct {
+		Moved   int `json:"moved"`
+		Unknown int `json:"unknown"`
+		Full    int `json:"full"`
+	}(redriven)
+	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", count(redriven.Moved, "job")) }); err != nil {
+		return err
+	}
+	switch {
+	case redriven.Full > 0:
+		return fail(exitRefused, "bucket %q is full: what did not fit stays dead; redrive it when there is room", bucket)
+	case redriven.Unknown > 0 && len(ids) > 0:
+		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
+	}
+	return nil
+}
+
+func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (shaper.Redriven, error) {
+	if len(ids) == 0 {
+		return s.client.RedriveAll(ctx, bucket, limit)
+	}
+	return s.client.Redrive(ctx, bucket, ids...)
+}

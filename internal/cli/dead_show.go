@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) deadShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show BUCKET ID",
+		Short:   "Show one dead letter in full",
+		Long:    "Show one dead letter in full: why it died, the last response, and what it was to deliver.",
+		Example: `  dispatcher dead show webhooks order-17`,
+		Args:    positional("BUCKET", "ID"),
+		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
+			info, err := s.client.Job(ctx, bucket, id)
+			if err != nil {
+				return err
+			}
+			if info.State != shaper.StateDead {
+				return fail(exitNotFound, "job %q in bucket %q is no dead letter: it is %s", id, bucket, info.State)
+			}
+			return a.printJob(viewJob(info))
+		}),
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// RunDispatcher runs the command line of the dispatcher and returns the exit
+// code. args are without the program's name, environ is as os.Environ returns
+// it. A daemon stops when ctx ends.
+func RunDispatcher(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{program: "dispatcher", env: environ, in: stdin, out: stdout, err: stderr}
+	root := group(&cobra.Command{
+		Use:   "dispatcher",
+		Short: "Let jobs out, evenly",
+		Long: `Bursts in, an even stream out: the dispatcher lets jobs out of their buckets at
+the configured rate, and its other commands look after what is in there.
+
+` + exitCodes,
+		Example: `  dispatcher demo                      # see it work; needs nothing
+  dispatcher run                       # the daemon
+  dispatcher bucket list               # what is waiting, in flight, dead
+  dispatcher dead redrive webhooks --all
+  dispatcher doctor                    # is this Redis fit to keep jobs?`,
+	}, a.dispatchCommand(), a.demoCommand(), a.bucketCommand(), a.jobCommand(), a.deadCommand(), a.configCommand(), a.doctorCommand())
+	return a.run(ctx, root, args)
+}

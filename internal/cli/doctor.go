@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine Redis: is it fit to keep jobs?",
+		Long: `Examine the Redis that the configuration names: is it reachable, is it recent, does
+it keep what it acknowledged, can it run full, how far is it, and is every job in
+its place? Each finding says what to do next. What a managed Redis does not tell
+is unknown, and no failure. The exit code is 1 if there is a [fail].`,
+		Example: `  dispatcher doctor
+  dispatcher doctor --json | jq '.checks[] | select(.status != "ok")'`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withStation(cmd.Context(), a.doctor)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// The statuses of a check. What cannot be found out is a warning.
+const (
+	statusOK   = "ok"
+	statusWarn = "warn"
+	statusFail = "fail"
+)
+
+// check is one finding.
+type check struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Text   string `json:"text"`
+	Next   string `json:"next,omitempty"` // what to do
+}
+
+func ok(name, format string, args ...any) check {
+	return check{Name: name, Status: statusOK, Text: fmt.Sprintf(format, args...)}
+}
+
+func warn(name, next, format string, args ...any) check {
+	return check{Name: name, Status: statusWarn, Next: next, Text: fmt.Sprintf(format, args...)}
+}
+
+func bad(name, next, format string, args ...any) check {
+	return check{Name: name, Status: statusFail, Next: next, Text: fmt.Sprintf(format, args...)}
+}
+
+func unknown(name, format string, args ...any) check {
+	return warn(name, "", "unknown, because "+format, args...)
+}
+
+func (a *app) doctor(ctx context.Context, s *station) error {
+	checks := s.examineAll(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	failed := 0
+	for _, c := range checks {
+		if c.Status == statusFail {
+			failed++
+		}
+	}
+	view := struct {
+		Fit    bool    `json:"fit"`
+		Checks []check `json:"checks"`
+	}{failed == 0, checks}
+	err := a.print(view, func(w io.Writer) {
+		for _, c := range checks {
+			fmt.Fprintf(w, "[%s]\t%s\t%s\n", c.Status, c.Name, c.Text)
+			if c.Next != "" {
+				fmt.Fprintf(w, "\t\t-> %s\n", c.Next)
+			}
+		}
+	})
+	if err == nil && failed > 0 {
+		return fail(exitFailed, "%s failed", count(failed, "check"))
+	}
+	return err
+}
+
+// examineAll makes every check there is. When Redis does not answer, that is
+// the only finding.
+func (s *station) examineAll(ctx context.Context) []check {
+	if err := s.client.Ping(ctx); err != nil {
+		return []check{bad("redis", "start it, or correct redis.url", "%v", s.explain(err))}
+	}
+	checks := []check{ok("redis", "answers at %s", s.config.Redis.URL)}
+	if s.config.Redis.URL.Embedded() {
+		checks = []check{warn("redis", "set redis.url to a real Redis for jobs that matter",
+			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen)}
+	}
+	checks = append(checks, examine(ctx, s.redis)...)
+	checks = append(checks, examineClock(ctx, s.redis), examineLatency(ctx, s.redis), examineScripts(ctx, s.redis))
+	return append(checks, s.examineBuckets(ctx)...)
+}

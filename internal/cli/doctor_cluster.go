@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// examineMasters checks how each master of a cluster is set up. Where all are
+// alike there is one finding, that of the first.
+func examineMasters(ctx context.Context, client *redis.ClusterClient) []check {
+	var mu sync.Mutex
+	servers := map[string]*server{}
+	err := client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		s := askServer(ctx, master)
+		s.followed = true
+		mu.Lock()
+		defer mu.Unlock()
+		servers[master.Options().Addr] = s
+		return nil
+	})
+	checks := []check{examineCluster(ctx, client)}
+	if err != nil || len(servers) == 0 {
+		return append(checks, unknown("masters", "their addresses are not told: %v", err))
+	}
+	var order []string // of names, as one server has them
+	byName := map[string][]check{}
+	for _, addr := range slices.Sorted(maps.Keys(servers)) {
+		for _, c := range servers[addr].checks() {
+			if byName[c.Name] == nil {
+				order = append(order, c.Name)
+			}
+			c.Text = fmt.Sprintf("%s: %s", addr, c.Text)
+			byName[c.Name] = append(byName[c.Name], c)
+		}
+	}
+	for _, name := range order {
+		found := byName[name]
+		if different := slices.ContainsFunc(found, func(c check) bool { return c.Status != statusOK }); different {
+			checks = append(checks, slices.DeleteFunc(found, func(c check) bool { return c.Status == statusOK })...)
+			continue
+		}
+		first := found[0]
+		first.Text += fmt.Sprintf(" (%s alike)", count(len(found), "master"))
+		checks = append(checks, first)
+	}
+	return checks
+}
+
+// examineCluster sees whether all slots are served.
+func examineCluster(ctx context.Context, client *redis.ClusterClient) check {
+	const name = "cluster"
+	text, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return unknown(name, "CLUSTER INFO is refused: %s", line(err.Error(), 120))
+	}
+	info := fields(text)
+	if info["cluster_state"] != "ok" || info["cluster_slots_ok"] != info["cluster_slots_assigned"] {
+		return bad(name, "see CLUSTER NODES for the node that is down, or the slot that nobody has", "its state is %q, and %s of %s slots are served",
+			info["cluster_state"], info["cluster_slots_ok"], "16384")
+	}
+	if info["cluster_slots_assigned"] != "16384" {
+		return bad(name, "assign the others to a master", "only %s of 16384 slots have a master: buckets of the others cannot be used", info["cluster_slots_assigned"])
+	}
+	return ok(name, "all slots are served, by %s masters; each bucket is in one of them", info["cluster_size"])
+}
+
+// fields reads lines of "name:value".
+func fields(text string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			values[key] = value
+		}
+	}
+	return values
+}

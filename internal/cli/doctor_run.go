@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+const (
+	clockSamples   = 5
+	skewToTell     = time.Second
+	latencySamples = 100
+	latencyBudget  = 10 * time.Second
+	latencyToWarn  = 50 * time.Millisecond // 4 of these are the longest horizon
+)
+
+// examineClock compares the clocks. The time of Redis lies between ours before
+// and ours after we asked, whichever way the answer was slow; of some samples
+// the quickest says most.
+func examineClock(ctx context.Context, client redis.UniversalClient) check {
+	const name = "clock"
+	var low, high time.Duration
+	for i := range clockSamples {
+		before := time.Now()
+		theirs, err := client.Time(ctx).Result()
+		if err != nil {
+			return unknown(name, "TIME is refused: %s", line(err.Error(), 120))
+		}
+		after := time.Now()
+		if l, h := theirs.Sub(after), theirs.Sub(before); i == 0 || h-l < high-low {
+			low, high = l, h
+		}
+	}
+	text := fmt.Sprintf("that of Redis minus ours is between %s and %s", human(low), human(high))
+	if low > skewToTell || high < -skewToTell {
+		return warn(name, "run NTP on both machines", "%s: harmless for the pace, which goes by Redis alone, "+
+			"but a not_before is off by that, and so are the times shown here", text)
+	}
+	return ok(name, "%s; the pace goes by Redis alone", text)
+}
+
+// examineLatency measures round trips, one at a time.
+func examineLatency(ctx context.Context, client redis.UniversalClient) check {
+	const name = "latency"
+	var took []time.Duration
+	for start := time.Now(); len(took) < latencySamples && time.Since(start) < latencyBudget; {
+		before := time.Now()
+		if err := client.Ping(ctx).Err(); err != nil {
+			return bad(name, "look at the network and at the load of Redis", "PING failed after %s: %s", count(len(took), "answer"), line(err.Error(), 120))
+		}
+		took = append(took, time.Since(before))
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	text := fmt.Sprintf("a round trip takes %s, and 1 in 100 %s or more", human(p50), human(p99))
+	if p99 > latencyToWarn {
+		return warn(name, "bring the dispatchers nearer to Redis",
+			"%s: above %s a busy bucket may stay below its rate, as slots are claimed at most 200ms ahead", text, latencyToWarn)
+	}
+	return ok(name, "%s", text)
+}
+
+// examineScripts sees that the server runs scripts and knows how many of ours
+// it has.
+func examineScripts(ctx context.Context, client redis.UniversalClient) check {
+	const name = "scripts"
+	if err := client.Eval(ctx, "return 1", nil).Err(); err != nil {
+		return bad(name, "allow EVAL and EVALSHA to the user of redis.url", "Redis refuses to run them: %s", line(err.Error(), 120))
+	}
+	var digests []string
+	for _, script := range lua.All() {
+		digests = append(digests, script.SHA())
+	}
+	found, err := client.ScriptExists(ctx, digests...).Result()
+	if err != nil {
+		return ok(name, "run; how many are loaded is unknown, because SCRIPT is refused: %s", line(err.Error(), 120))
+	}
+	loaded := 0
+	for _, there := range found {
+		if there {
+			loaded++
+		}
+	}
+	return ok(name, "run; %d of %d are loaded, the others will be on first use", loaded, len(digests))
+}
+
+// examineBuckets sees whether every job is in its place: in the list, in later,
+// in flight or dead. There may be more places than jobs, as a cancelled one
+// keeps its place in the list, but not fewer.
+func (s *station) examineBuckets(ctx context.Context) []check {
+	views, err := s.bucketViews(ctx)
+	if err != nil {
+		return []check{bad("buckets", "see `dispatcher bucket list`", "cannot be looked at: %s", line(err.Error(), 120))}
+	}
+	var checks []check
+	for _, v := range views {
+		name := "bucket " + v.Name
+		jobs, places := v.info.Unfinished+v.info.Scheduled, v.info.Waiting+v.info.Later+v.info.InFlight
+		switch {
+		case jobs > places:
+			checks = append(checks, warn(name, "see to it that a `dispatcher run` has this bucket: its sweeper puts them back within minutes",
+				"%s without a place, as a crash of Redis may leave them", count(jobs-places, "job")))
+		case v.Orphaned && jobs+v.Dead > 0:
+			checks = append(checks, warn(name, "put it back into the configuration until it is empty",
+				"orphaned: it left the configuration with %s and %s", count(jobs, "job"), count(v.Dead, "dead letter")))
+		case v.Forgotten > 0:
+			checks = append(checks, warn(name, "raise dedupe_max or shorten dedupe_window",
+				"%s forgotten before the dedupe window ended", count(v.Forgotten, "id")))
+		default:
+			text := fmt.Sprintf("%s, %s", count(jobs, "job"), count(v.Dead, "dead letter"))
+			checks = append(checks, ok(name, "every job is in its place: %s", strings.Join(append([]string{text}, v.Notes...), "; ")))
+		}
+	}
+	if len(checks) == 0 {
+		return []check{warn("buckets", "declare one as [[buckets]] in the configuration", "there are none")}
+	}
+	return checks
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// server is what Redis tells of itself. Managed ones forbid CONFIG, and the
+// embedded store knows little of INFO: what is missing has a reason.
+type server struct {
+	info      map[string]string
+	config    map[string]string
+	infoErr   error
+	configErr error
+	followed  bool // as a node of a cluster
+}
+
+// examine checks how the server is set up. It assumes that it answers.
+func examine(ctx context.Context, client redis.UniversalClient) []check {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return examineMasters(ctx, cluster)
+	}
+	return askServer(ctx, client).checks()
+}
+
+func (s *server) checks() []check {
+	return []check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas()}
+}
+
+func askServer(ctx context.Context, client redis.UniversalClient) *server {
+	s := &server{config: map[string]string{}}
+	text, err := client.Info(ctx).Result()
+	s.info, s.infoErr = fields(text), err
+	for _, key := range []string{"appendfsync", "min-replicas-to-write"} {
+		values, err := client.ConfigGet(ctx, key).Result()
+		if err != nil {
+			s.configErr = err
+			break
+		}
+		s.config[key] = values[key]
+	}
+	return s
+}
+
+// notTold is the finding where INFO lacks a field.
+func (s *server) notTold(name, field string) check {
+	if s.infoErr != nil {
+		return unknown(name, "INFO is refused: %s", line(s.infoErr.Error(), 120))
+	}
+	return unknown(name, "INFO does not tell %s here", field)
+}
+
+func (s *server) version() check {
+	const name = "version"
+	if version := s.info["valkey_version"]; version != "" {
+		return ok(name, "Valkey %s", version)
+	}
+	version := s.info["redis_version"]
+	if version == "" {
+		return s.notTold(name, "redis_version")
+	}
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 7 {
+		return bad(name, "upgrade to Redis 7.0 or newer, or to Valkey", "Redis %s is too old: the scripts need 7.0", version)
+	}
+	return ok(name, "Redis %s", version)
+}
+
+func (s *server) mode() check {
+	const name = "mode"
+	switch {
+	case s.info["role"] == "slave":
+		return bad(name, "set redis.url to the master", "this is a replica: it refuses writes")
+	case s.info["cluster_enabled"] == "1" && !s.followed:
+		return bad(name, `set redis.url to "redis+cluster://" and some of the nodes`, "this is a node of a cluster, and redis.url is that of a single server: other buckets cannot be used")
+	case s.info["loading"] == "1":
+		return warn(name, "wait until it is done", "it loads its data, and refuses commands until then")
+	case s.info["role"] == "":
+		return s.notTold(name, "role")
+	}
+	if s.followed {
+		return ok(name, "a master of a cluster, which takes writes")
+	}
+	return ok(name, "a single server that takes writes")
+}
+
+func (s *server) persistence() check {
+	const name = "persistence"
+	switch {
+	case s.info["aof_enabled"] == "":
+		return s.notTold(name, "aof_enabled")
+	case s.info["aof_enabled"] == "0":
+		return bad(name, "CONFIG SET appendonly yes, and the same in redis.conf",
+			"appendonly is no: jobs that were admitted are lost when Redis restarts; snapshots alone do not help")
+	case s.info["aof_last_write_status"] == "err":
+		return bad(name, "look at the disk and the log of Redis", "the last write of the append-only file failed")
+	case s.configErr != nil:
+		return ok(name, "appendonly is yes; appendfsync is unknown, because CONFIG is refused: %s", line(s.configErr.Error(), 120))
+	case s.config["appendfsync"] == "no":
+		return warn(name, "CONFIG SET appendfsync everysec", "appendonly is yes, appendfsync no: a power loss may lose half a minute")
+	case s.config["appendfsync"] == "always":
+		return ok(name, "appendonly is yes, appendfsync always: what was answered is on disk")
+	}
+	return ok(name, "appendonly is yes, appendfsync %s: a crash of Redis loses nothing, a power loss up to a second", s.config["appendfsync"])
+}
+
+func (s *server) eviction() check {
+	const name = "eviction"
+	switch policy := s.info["maxmemory_policy"]; policy {
+	case "":
+		return s.notTold(name, "maxmemory_policy")
+	case "noeviction":
+		return ok(name, "maxmemory-policy is noeviction")
+	default:
+		return bad(name, "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+			"maxmemory-policy is %s: a full Redis throws jobs away", policy)
+	}
+}
+
+func (s *server) memory() check {
+	const name = "memory"
+	used, err1 := strconv.ParseFloat(s.info["used_memory"], 64)
+	most, err2 := strconv.ParseFloat(s.info["maxmemory"], 64)
+	switch {
+	case err1 != nil || err2 != nil:
+		return s.notTold(name, "used_memory and maxmemory")
+	case most == 0:
+		return warn(name, "CONFIG SET maxmemory to what the machine can spare",
+			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
+	case used > 0.8*most:
+		return warn(name, "raise maxmemory, or lower the capacity of the buckets",
+			"%s of %s in use (%.0f %%): when it is full, jobs are refused", size(used), size(most), 100*used/most)
+	}
+	return ok(name, "%s of %s in use (%.0f %%)", size(used), size(most), 100*used/most)
+}
+
+func (s *server) replicas() check {
+	const name = "replicas"
+	n, err := strconv.Atoi(s.info["connected_slaves"])
+	switch {
+	case err != nil:
+		return s.notTold(name, "connected_slaves")
+	case n == 0 && s.followed:
+		return warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, nobody takes its buckets over")
+	case n == 0:
+		return ok(name, "none: jobs are as safe as this one server")
+	case s.configErr != nil:
+		return ok(name, "%d; min-replicas-to-write is unknown, because CONFIG is refused: %s", n, line(s.configErr.Error(), 120))
+	case s.config["min-replicas-to-write"] == "0":
+		return warn(name, "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1",
+			"%d, and min-replicas-to-write is 0: a master that is cut off goes on admitting jobs, which a failover then loses", n)
+	}
+	return ok(name, "%d, of which %s must be near for a write", n, s.config["min-replicas-to-write"])
+}
+
+// size is a number of bytes for people.
+func size(n float64) string {
+	unit := 0
+	for n >= 1024 && unit < len(units)-1 {
+		n /= 1024
+		unit++
+	}
+	if n >= 100 {
+		return fmt.Sprintf("%.0f %s", n, units[unit])
+	}
+	return fmt.Sprintf("%.3g %s", n, units[unit])
+}
+
+var units = []string{"B", "KiB", "MiB", "GiB", "TiB"}

@@ -1,0 +1,134 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// examined runs the doctor on a Redis and returns its findings by name.
+func examined(t *testing.T, url string) (found map[string]string, code int, text string) {
+	t.Helper()
+	env := writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n[[buckets]]\nname = \"webhooks\"\nrate = \"50/s\"\n", url))
+	r := command(t.Context(), env, "", "dispatcher doctor --json")
+	var view struct {
+		Checks []struct{ Name, Status string }
+	}
+	if err := json.Unmarshal([]byte(r.out), &view); err != nil {
+		t.Fatalf("%v\n%s", err, r.out)
+	}
+	found = map[string]string{}
+	for _, c := range view.Checks {
+		found[c.Name] = c.Status
+	}
+	return found, r.code, r.out
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want map[string]string // what is not ok
+	}{
+		"all is well": {
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb"}, 0, nil,
+		},
+		"memory only": {
+			[]string{"--maxmemory", "100mb"}, 1, map[string]string{"persistence": "fail"},
+		},
+		"throws jobs away": {
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, 1, map[string]string{"eviction": "fail"},
+		},
+		"no bound, no fsync": {
+			[]string{"--appendonly", "yes", "--appendfsync", "no"}, 0, map[string]string{"memory": "warn", "persistence": "warn"},
+		},
+		"nearly full": {
+			[]string{"--appendonly", "yes", "--maxmemory", "1mb"}, 0, map[string]string{"memory": "warn"},
+		},
+		"CONFIG is forbidden": {
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--rename-command", "CONFIG", ""}, 0, nil,
+		},
+		"INFO is forbidden": {
+			[]string{"--rename-command", "INFO", "", "--rename-command", "CONFIG", ""}, 0, map[string]string{
+				"version": "warn", "mode": "warn", "persistence": "warn", "eviction": "warn", "memory": "warn", "replicas": "warn",
+			},
+		},
+		"scripts are forbidden": {
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--rename-command", "EVAL", ""}, 1,
+			map[string]string{"scripts": "fail", "buckets": "fail"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, code, text := examined(t, redistest.Start(t, test.args...).URL())
+			if code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			for name, status := range found {
+				want := test.want[name]
+				if want == "" {
+					want = "ok"
+				}
+				if name != "latency" && status != want { // that is the machine's
+					t.Errorf("%s is %s, want %s", name, status, want)
+				}
+				delete(test.want, name)
+			}
+			if len(test.want) > 0 || t.Failed() {
+				t.Errorf("not found: %v\n%s", test.want, text)
+			}
+		})
+	}
+}
+
+func TestDoctorOnTheEmbeddedStore(t *testing.T) {
+	t.Parallel()
+	found, code, text := examined(t, "redis://"+redistest.Miniredis(t).Addr())
+	if code != 0 || found["version"] != "warn" || found["scripts"] != "ok" || found["bucket webhooks"] != "ok" {
+		t.Errorf("exit code %d, found %v\n%s", code, found, text)
+	}
+}
+
+func TestDoctorOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, "--appendonly", "yes", "--maxmemory", "100mb", "--min-replicas-to-write", "1")
+	found, code, text := examined(t, c.URL())
+	for _, name := range []string{"cluster", "version", "mode", "persistence", "eviction", "memory", "replicas", "scripts", "bucket webhooks"} {
+		if found[name] != "ok" {
+			t.Errorf("%s is %q, want ok", name, found[name])
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+	// One of three masters is not as the others are.
+	master := c.MasterOf(t, "webhooks")
+	if err := master.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	found, code, text = examined(t, c.URL())
+	if found["eviction"] != "fail" || code != 1 || !strings.Contains(text, master.Addr()+": maxmemory-policy is allkeys-lru") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+	// And what a node says to those who take it for a server of its own.
+	if found, code, text = examined(t, master.URL()); found["mode"] != "fail" || code != 1 {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
+func TestDoctorOfSentinels(t *testing.T) {
+	t.Parallel()
+	trio := redistest.StartSentinel(t, "--appendonly", "yes", "--maxmemory", "100mb", "--min-replicas-to-write", "1")
+	found, code, text := examined(t, trio.URL())
+	if code != 0 || found["mode"] != "ok" || found["replicas"] != "ok" || found["bucket webhooks"] != "ok" {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+	_, code, text = examined(t, trio.URL()+"2")
+	if code != 1 || !strings.Contains(text, "know no master of this name") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}

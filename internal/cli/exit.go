@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// The exit codes, as the package says.
+const (
+	exitDone = iota
+	exitFailed
+	exitUsage
+	exitRefused
+	exitNotFound
+	exitUnreachable
+)
+
+// exitError is a fault with the code that the program exits with. An empty text
+// says nothing: the command has said it all.
+type exitError struct {
+	code int
+	text string
+	err  error // the cause, nil if there is none to unwrap
+}
+
+func (e *exitError) Error() string { return e.text }
+func (e *exitError) Unwrap() error { return e.err }
+
+// fail makes an error with a code. A %w in the format is its cause.
+func fail(code int, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &exitError{code: code, text: err.Error(), err: errors.Unwrap(err)}
+}
+
+// silent exits with a code and says nothing more.
+func silent(code int) error { return &exitError{code: code} }
+
+// codeOf is the exit code of an error: its own, or that of what it means. That a
+// server is unreachable only those know who asked it, and say so with fail.
+func codeOf(err error) int {
+	var exit *exitError
+	var faults config.Faults
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &faults):
+		return exitUsage
+	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket):
+		return exitNotFound
+	default:
+		return exitFailed
+	}
+}
+
+// report says what went wrong, once, and returns the exit code.
+func report(w io.Writer, program string, err error) int {
+	if err == nil {
+		return exitDone
+	}
+	text := err.Error()
+	var faults config.Faults
+	switch {
+	case errors.As(err, &faults):
+		text = fmt.Sprintf("the configuration has %s:\n  %s",
+			count(len(faults), "fault"), strings.ReplaceAll(faults.Error(), "\n", "\n  "))
+	case errors.Is(err, context.Canceled) && codeOf(err) == exitFailed:
+		text = "interrupted"
+	default:
+		text = strings.ReplaceAll(text, "shaper: ", "")
+	}
+	if text != "" {
+		fmt.Fprintf(w, "%s: %s\n", program, text)
+	}
+	return codeOf(err)
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel BUCKET ID",
+		Short: "Cancel a job that waits",
+		Long: `Cancel a job that waits: queued, scheduled or retrying. One that is in flight,
+dead or done is left as it is, and the exit code is 1. To cancel a job twice is
+harmless.`,
+		Example: `  dispatcher job cancel webhooks order-17`,
+		Args:    positional("BUCKET", "ID"),
+		RunE:    a.onJob(a.jobCancel),
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// stateView is what became of a job.
+type stateView struct {
+	ID     string       `json:"id"`
+	Bucket string       `json:"bucket"`
+	State  shaper.State `json:"state"`
+}
+
+func (a *app) jobCancel(ctx context.Context, s *station, bucket, id string) error {
+	state, err := s.client.Cancel(ctx, bucket, id)
+	if err != nil {
+		return err
+	}
+	if state == shaper.StateCancelled {
+		return a.print(stateView{id, bucket, state}, func(w io.Writer) { fmt.Fprintf(w, "cancelled %s\n", id) })
+	}
+	if a.json {
+		if err := a.print(stateView{id, bucket, state}, nil); err != nil {
+			return err
+		}
+	}
+	return fail(exitFailed, "job %q in bucket %q is not cancelled: %s", id, bucket, map[shaper.State]string{
+		shaper.StateInFlight: "it is in_flight; a delivery that has left cannot be called back",
+		shaper.StateDead:     "it is dead; drop it with `dispatcher dead drop`",
+		shaper.StateDone:     "it is done",
+		shaper.StateDropped:  "it is dropped already",
+	}[state])
+}

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) jobShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show BUCKET ID",
+		Short: "Show a job: state, position, ETA, last response",
+		Long: `Show all that is known of a job: its state and why it waits, position and ETA,
+attempts, the last response, and what it delivers. Of a settled job only the
+state is known, until its dedupe window ends.`,
+		Example: `  dispatcher job show webhooks order-17
+  dispatcher job show webhooks order-17 --json | jq .payload`,
+		Args: positional("BUCKET", "ID"),
+		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
+			info, err := s.client.Job(ctx, bucket, id)
+			if err != nil {
+				return err
+			}
+			return a.printJob(viewJob(info))
+		}),
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}

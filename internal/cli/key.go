@@ -1,0 +1,13 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) keyCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "key",
+		Short: "Make API keys",
+		Long: `Make API keys. The configuration holds only their hashes, in [[keys]]; to take a
+key away, take its table out. No command here talks to a server.`,
+		Example: `  producer key new billing --role enqueue --bucket webhooks`,
+	}, a.keyNewCommand())
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+func (a *app) keyNewCommand() *cobra.Command {
+	var key httpapi.Key
+	var roles []string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a key: its secret, and the table for the configuration",
+		Long: `Make an API key. The secret goes to stdout, this once: it is kept nowhere, and the
+configuration knows its SHA-256 only. The table to paste into the configuration
+goes to stderr; with --json both are on stdout.
+
+Roles: enqueue puts jobs into the key's buckets, looks at one by its id and cancels
+it; check asks limits; read looks at everything, metrics too; admin may do all that
+and change limits. For the limits a key is the caller of its name.`,
+		Example: `  producer key new billing --role enqueue --bucket webhooks
+  producer key new gateway --role check --tier pro
+  producer key new prometheus --role read > prometheus.key
+  producer key new root --role admin --bucket '*' --json`,
+		Args: positional("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key.Name = args[0]
+			for _, role := range roles {
+				key.Roles = append(key.Roles, httpapi.Role(role))
+			}
+			return a.newKey(cmd, key)
+		},
+	}
+	a.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&roles, "role", nil, "what the key may do: enqueue, check, read or admin, a `role`; may be repeated")
+	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
+	f.StringVar(&key.Tier, "tier", "", "which of the limits' tiers applies, a `name`")
+	return cmd
+}
+
+// keyView is a new key as --json shows it.
+type keyView struct {
+	Name    string         `json:"name"`
+	Secret  string         `json:"secret"`
+	SHA256  string         `json:"sha256"`
+	Roles   []httpapi.Role `json:"roles"`
+	Buckets []string       `json:"buckets"`
+	Tier    string         `json:"tier,omitempty"`
+	TOML    string         `json:"toml"`
+}
+
+func (a *app) newKey(cmd *cobra.Command, key httpapi.Key) error {
+	if err := config.CheckKey(key); err != nil {
+		return wrongUsage(cmd, "%s", indented(err))
+	}
+	var secret string
+	secret, key.SHA256 = httpapi.NewSecret()
+	var table strings.Builder
+	if err := config.WriteKey(&table, key); err != nil {
+		return err
+	}
+	if a.json {
+		return writeJSON(a.out, keyView{
+			Name: key.Name, Secret: secret, SHA256: hex.EncodeToString(key.SHA256[:]), Roles: key.Roles,
+			Buckets: append([]string{}, key.Buckets...), Tier: key.Tier, TOML: table.String(),
+		})
+	}
+	a.note("The secret, shown this once; send it as \"Authorization: Bearer …\", or give it to clients as TUNDISH_KEY:")
+	if _, err := fmt.Fprintln(a.out, secret); err != nil {
+		return err
+	}
+	a.note("\nFor the configuration, on every producer and dispatcher:\n\n%s", table.String())
+	return nil
+}

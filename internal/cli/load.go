@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/load"
+)
+
+func (a *app) loadCommand() *cobra.Command {
+	opts := load.DefaultOptions()
+	var key string
+	cmd := &cobra.Command{
+		Use:   "load BUCKET",
+		Short: "Generate load: many jobs, at a rate or as fast as it goes",
+		Long: `Send many jobs to the HTTP API and report how they were answered: admitted,
+refused and failed, and the latency. With --rate, latency counts from when a
+request should have started. A refusal is an honest answer: the exit code is 1
+only where jobs failed.`,
+		Example: `  producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
+  producer load webhooks --jobs 100000 --rate 5000 --batch 100 --json
+  producer load webhooks --jobs 3000 --wait`,
+		Args: positional("BUCKET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := a.server(opts.Server)
+			if err != nil {
+				return err
+			}
+			if err := checkPriority(cmd, opts.Priority); err != nil {
+				return err
+			}
+			secret, err := a.clientKey(key)
+			if err != nil {
+				return err
+			}
+			opts.Server, opts.Bucket, opts.Key = server, args[0], secret.Reveal()
+			if err := opts.Validate(); err != nil {
+				return wrongUsage(cmd, "%s", indented(err))
+			}
+			return a.generate(cmd, opts)
+		},
+	}
+	a.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&opts.Server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
+	keyFlag(cmd, &key)
+	f.StringVar(&opts.Priority, "priority", "", "critical, high, normal or low, a `word` (default: normal)")
+	f.StringVar(&opts.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
+	f.IntVar(&opts.Jobs, "jobs", opts.Jobs, "`number` of jobs")
+	f.Float64Var(&opts.Rate, "rate", 0, "jobs a second, a `number`; 0 is as fast as it goes")
+	f.IntVar(&opts.Concurrency, "concurrency", opts.Concurrency, "requests at a time, a `number`")
+	f.IntVar(&opts.Size, "size", opts.Size, "`bytes` of a payload")
+	f.IntVar(&opts.Batch, "batch", opts.Batch, "jobs in a request, a `number`")
+	f.BoolVar(&opts.WaitOn429, "wait", false, "wait and try again where a job is refused for now")
+	return cmd
+}
+
+func (a *app) generate(cmd *cobra.Command, opts load.Options) error {
+	report, err := load.Run(cmd.Context(), opts, a.err)
+	if errors.Is(err, load.ErrUnreachable) {
+		return fail(exitUnreachable, "%w: start one with `dispatcher run` (embedded store) or `producer serve`, or name another with --server", err)
+	}
+	if a.json {
+		err = errors.Join(err, writeJSON(a.out, report))
+	} else {
+		_, writeErr := fmt.Fprint(a.out, report)
+		err = errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return err
+	}
+	if failed := report.Sent - report.Admitted - sum(report.Refused); failed > 0 {
+		return fail(exitFailed, "%d of %s failed", failed, count(report.Sent, "job"))
+	}
+	return nil
+}
+
+func sum(counts map[string]int) int {
+	n := 0
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}

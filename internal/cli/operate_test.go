@@ -1,0 +1,176 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// site is a Redis with a bucket "webhooks" of capacity 5 and a bucket "gone"
+// that left the configuration with a job in it.
+type site struct {
+	env    []string
+	redis  redis.UniversalClient
+	client *shaper.Client
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	server := redistest.Start(t)
+	s := &site{env: writeConfig(t, fmt.Sprintf(`
+[redis]
+url = %q
+[[buckets]]
+name = "webhooks"
+rate = "50/s"
+capacity = 5
+shed = { low = 100, normal = 100, high = 100 }
+`, server.URL()))}
+	s.redis = server.Client()
+	var err error
+	s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{bucket(t, "webhooks"), bucket(t, "gone")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func bucket(t *testing.T, name string) shaper.Bucket {
+	t.Helper()
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker, b.Capacity, b.Shed = name, "webhook", 5, shaper.NoShedding
+	rate, err := admission.ParseRate("50/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Rate = rate
+	return b
+}
+
+func (s *site) enqueue(t *testing.T, bucket string, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		receipts, err := s.client.Enqueue(t.Context(), shaper.Job{Bucket: bucket, ID: id, Payload: []byte(`{"n":1}`), URL: "https://example.com/"})
+		if err != nil || receipts[0].Refusal != nil {
+			t.Fatalf("enqueue %s: %+v, %v", id, receipts, err)
+		}
+	}
+}
+
+// deliver has a worker deliver all jobs of "webhooks", until as many as n ended.
+func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var mu sync.Mutex
+	worker := shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {
+		if attempt.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if n--; n == 0 {
+			stop()
+		}
+		return outcome
+	})
+	dispatcher, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		Redis: s.redis, Buckets: []shaper.Bucket{bucket(t, "webhooks")}, Workers: map[string]shaper.Worker{"webhook": worker},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dispatcher.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) run(t *testing.T, words string) result {
+	t.Helper()
+	return command(t.Context(), s.env, "", words)
+}
+
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t, "dispatcher bucket list").want(t, 0, "webhooks", "0/5", "not used yet")
+	s.enqueue(t, "webhooks", "a", "b", "c", "d", "e")
+	s.enqueue(t, "gone", "f")
+
+	list := s.run(t, "dispatcher bucket list")
+	list.want(t, 0, "BUCKET", "full", "orphaned: not in the configuration, nobody delivers its jobs")
+	if webhooks, gone := strings.Index(list.out, "webhooks"), strings.Index(list.out, "gone"); webhooks > gone {
+		t.Errorf("the orphaned bucket comes first:\n%s", list.out)
+	}
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "5 of 5", "drained in 100ms", "50/s, burst 1")
+	s.run(t, "dispatcher bucket show gone").want(t, 0, "orphaned")
+	s.run(t, "dispatcher bucket show nosuch").want(t, 4, `unknown bucket "nosuch": the configuration has webhooks`)
+
+	var views []struct {
+		Name     string
+		Depth    int
+		Orphaned bool
+	}
+	asJSON := s.run(t, "dispatcher bucket list --json")
+	if err := json.Unmarshal([]byte(asJSON.out), &views); err != nil || len(views) != 2 || views[0].Depth != 5 || !views[1].Orphaned {
+		t.Errorf("--json = %v, %+v\n%s", err, views, asJSON.out)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "a", "b")
+	s.run(t, "dispatcher job show webhooks b").want(t, 0, "queued", "position  1", "https://example.com/", `{"n":1}`)
+	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"position": 1`, `"n": 1`)
+	s.run(t, "dispatcher job show webhooks nosuch").want(t, 4, `no such job: "nosuch"`)
+
+	s.run(t, "dispatcher job cancel webhooks b").want(t, 0, "cancelled b")
+	s.run(t, "dispatcher job cancel webhooks b --json").want(t, 0, `"state": "cancelled"`)
+	s.run(t, "dispatcher job cancel webhooks nosuch").want(t, 4)
+	s.deliver(t, 1, shaper.Done(200))
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 1, `job "a" in bucket "webhooks" is not cancelled: it is done`)
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, "done")
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t, "dispatcher dead list webhooks").want(t, 0, "0 dead letters")
+	s.run(t, "dispatcher dead list webhooks --json").want(t, 0, "[]")
+	s.enqueue(t, "webhooks", "a", "b", "c", "d")
+	s.deliver(t, 4, shaper.Dead("http_410", "the receiver said \x1b[31mGone"))
+
+	s.run(t, "dispatcher dead list webhooks").want(t, 0, "http_410", "the receiver said  [31mGone")
+	page := s.run(t, "dispatcher dead list webhooks --limit 1 --offset 1")
+	page.want(t, 0, "2 more: --offset 2")
+	if n := strings.Count(page.out, "\n"); n != 2 {
+		t.Errorf("a page of one has %d lines:\n%s", n, page.out)
+	}
+	s.run(t, "dispatcher dead show webhooks a").want(t, 0, "dead because", "http_410", `{"n":1}`)
+	s.run(t, "dispatcher dead show webhooks nosuch").want(t, 4)
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 1, "it is dead", "dead drop")
+
+	s.run(t, "dispatcher dead redrive webhooks a nosuch").want(t, 4, "redriven: 1 job", "1 of the ids")
+	s.run(t, "dispatcher dead show webhooks a").want(t, 4, "is no dead letter: it is queued")
+	s.run(t, "dispatcher dead redrive webhooks --all --limit 1 --json").want(t, 0, `"moved": 1`)
+	s.enqueue(t, "webhooks", "e", "f", "g")
+	s.run(t, "dispatcher dead redrive webhooks --all").want(t, 3, "redriven: 0 jobs", `bucket "webhooks" is full`)
+
+	s.run(t, "dispatcher dead drop webhooks a").want(t, 1, "dropped: 0 dead letters", `"a" is no dead letter: it is queued`)
+	s.run(t, "dispatcher dead drop webhooks nosuch").want(t, 4, `"nosuch" is unknown`)
+	s.run(t, "dispatcher dead drop webhooks --all").want(t, 2, "--yes")
+	s.run(t, "dispatcher dead drop nosuch --all --yes").want(t, 4)
+	s.run(t, "dispatcher dead drop webhooks --all --yes").want(t, 0, "dropped: 2 dead letters")
+	s.run(t, "dispatcher dead list webhooks").want(t, 0, "0 dead letters")
+}

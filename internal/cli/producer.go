@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// RunProducer runs the command line of the producer and returns the exit code.
+// args are without the program's name, environ is as os.Environ returns it. A
+// server stops when ctx ends.
+func RunProducer(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{program: "producer", env: environ, in: stdin, out: stdout, err: stderr}
+	root := group(&cobra.Command{
+		Use:   "producer",
+		Short: "Take jobs in",
+		Long: `Bursts in, an even stream out: the producer takes jobs in, by the HTTP API that it
+serves or from the command line, and refuses what is too much.
+
+` + exitCodes,
+		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
+  producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
+  producer serve                       # the HTTP API
+  producer key new billing --role enqueue --bucket webhooks`,
+	}, a.serveCommand(), a.sendCommand(), a.loadCommand(), a.keyCommand())
+	return a.run(ctx, root, args)
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// source is where a daemon has its configuration from.
+type source struct {
+	options config.Options
+	read    [sha256.Size]byte // digest of the files that were read the last time
+	file    string            // the configuration file; "" if there was none
+}
+
+var errUnchanged = errors.New("what was read is what was read before")
+
+// load reads the configuration. Where the files are the same as the last time
+// it returns [errUnchanged], unless it is told to look all the same.
+func (s *source) load(again bool) (*config.Config, error) {
+	digest := sha256.New()
+	empty := ""
+	options := s.options
+	options.ReadFile = func(path string) ([]byte, error) {
+		data, err := config.ReadFile(path)
+		sum := sha256.Sum256(data)
+		digest.Write(sum[:])
+		if path == s.file && err == nil && strings.TrimSpace(string(data)) == "" {
+			empty = path
+		}
+		return data, err
+	}
+	cfg, err := config.Load(options)
+	var sum [sha256.Size]byte
+	digest.Sum(sum[:0])
+	if sum == s.read && !again {
+		return nil, errUnchanged
+	}
+	s.read = sum
+	switch {
+	case err != nil:
+		return nil, err
+	case empty != "":
+		return nil, config.Faults{{File: s.file, Reason: "is empty: it is probably being written"}}
+	case s.file != "" && cfg.File == "":
+		return nil, config.Faults{{File: s.file, Reason: "is not there any more"}}
+	}
+	s.file = cfg.File
+	return cfg, nil
+}
+
+// reloader has a running daemon follow its configuration: all of a new one that
+// it can follow, or, where there is a fault, nothing of it.
+type reloader struct {
+	source  *source
+	started *config.Config // with which the process started
+	inForce *config.Config // what it follows now
+	targets []target
+	log     *slog.Logger
+	reloads *prometheus.CounterVec
+}
+
+// target is a part of a daemon that can follow a configuration. What it is
+// given is valid.
+type target struct {
+	paths []string // which keys it follows: these, and those below them
+	apply func(context.Context, *config.Config) error
+}
+
+// Values of the label "result".
+const (
+	reloadApplied = "applied"
+	reloadRefused = "refused"
+)
+
+func newReloader(cfg *config.Config, src *source, log *slog.Logger, reg prometheus.Registerer, targets ...target) *reloader {
+	r := &reloader{
+		source: src, started: cfg, inForce: cfg, targets: targets, log: log.With("component", "reload"),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_config_reloads_total",
+			Help: "Reloads of the configuration: applied, or refused because of a fault.",
+		}, []string{"result"}),
+	}
+	r.reloads.WithLabelValues(reloadApplied)
+	r.reloads.WithLabelValues(reloadRefused)
+	reg.MustRegister(r.reloads)
+	return r
+}
+
+// reload reads the configuration again and applies what has changed. Asked by
+// somebody, it says so where nothing has.
+func (r *reloader) reload(ctx context.Context, asked bool) {
+	cfg, err := r.source.load(asked)
+	if errors.Is(err, errUnchanged) {
+		return
+	}
+	if err == nil {
+		err = r.apply(ctx, cfg)
+	}
+	if err != nil {
+		r.refuse(ctx, err)
+		return
+	}
+	r.reloads.WithLabelValues(reloadApplied).Inc()
+	r.tell(ctx, cfg)
+	r.inForce = cfg
+}
+
+// apply has every part follow cfg; if one cannot, all go back to what was.
+func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
+	for i, t := range r.targets {
+		err := t.apply(ctx, cfg)
+		if err == nil {
+			continue
+		}
+		for _, t := range r.targets[:i+1] {
+			err = errors.Join(err, t.apply(ctx, r.inForce))
+		}
+		return err
+	}
+	return nil
+}
+
+func (r *reloader) refuse(ctx context.Context, err error) {
+	r.reloads.WithLabelValues(reloadRefused).Inc()
+	faults, ok := errors.AsType[config.Faults](err)
+	if !ok {
+		faults = config.Faults{{Reason: err.Error()}}
+	}
+	r.log.ErrorContext(ctx, "the changed configuration is not applied: the old one stays in force", "faults", len(faults))
+	for _, fault := range faults {
+		r.log.ErrorContext(ctx, "fault of the changed configuration", "fault", fault.Error())
+	}
+}
+
+// tell says what is followed from now on, and what waits for a restart.
+func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
+	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
+	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)
+	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", dash(keysOf(changed)))
+	if len(waiting) > 0 {
+		r.log.WarnContext(ctx, "changes of the configuration that need a restart", "keys", keysOf(waiting))
+	}
+	known := r.inForce.Warnings()
+	for _, warning := range cfg.Warnings() {
+		if !slices.Contains(known, warning) {
+			r.log.WarnContext(ctx, "configuration", "warning", warning)
+		}
+	}
+}
+
+func (r *reloader) follows(c config.Change) bool {
+	return slices.ContainsFunc(r.targets, func(t target) bool {
+		return slices.ContainsFunc(t.paths, func(path string) bool {
+			return c.Path == path || strings.HasPrefix(c.Path, path+".")
+		})
+	})
+}
+
+func keysOf(changes []config.Change) string {
+	keys := make([]string, len(changes))
+	for i, c := range changes {
+		keys[i] = c.Key
+	}
+	return strings.Join(keys, ", ")
+}

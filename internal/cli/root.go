@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// app is one run of a program: what it was given, and the flags that many
+// commands have.
+type app struct {
+	program string
+	env     []string
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+
+	configPath string
+	json       bool
+}
+
+// run executes a command line and returns the exit code.
+func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = version()
+	root.SetUsageTemplate(usage)
+	root.SetHelpCommand(helpCommand())
+	root.CompletionOptions.HiddenDefaultCmd = true
+	logging.Disable() // of go-redis: what it would print, it also returns
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, "%v", err) })
+	root.PersistentFlags().StringVar(&a.configPath, "config", "",
+		"`file` to read (default: the one that TUNDISH_CONFIG names, else ./config.toml if it is there)")
+	return report(a.err, a.program, root.ExecuteContext(ctx))
+}
+
+// load reads the configuration that the flags and the environment name.
+func (a *app) load() (*config.Config, error) {
+	return config.Load(a.options())
+}
+
+func (a *app) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
+
+// jsonFlag gives a command that prints data its --json.
+func (a *app) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+}
+
+// usage is the end of every help, as cobra's templates want it.
+const usage = `Usage:
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Run "{{.CommandPath}} COMMAND --help" for its examples and flags.{{end}}
+`
+
+const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused by
+admission (try again later), 4 not found, 5 Redis or server unreachable.`
+
+// group makes a command that only has commands. Called without one of them it
+// shows its help and is wrong usage.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.FParseErrWhitelist.UnknownFlags = true // those of the command that was mistyped
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n\n%s\n", cmd.Long, cmd.UsageString())
+			return fail(exitUsage, "say which command")
+		}
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = fmt.Sprintf("; did you mean %q?", strings.TrimSpace(path(cmd)+" "+near[0]))
+		}
+		return fail(exitUsage, "there is no command %q%s\nrun `%s --help` for the list",
+			strings.TrimSpace(path(cmd)+" "+args[0]), hint, cmd.CommandPath())
+	}
+	return cmd
+}
+
+// helpCommand is `program help COMMAND`, which knows its commands.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Show the help of a command",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 && found.HasAvailableSubCommands() {
+				return errors.Join(err, found.RunE(found, rest))
+			}
+			return found.Help()
+		},
+	}
+}
+
+// wrongUsage says what is wrong with a command line and what to type.
+func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
+	return fail(exitUsage, "%s: %s\nusage: %s\nrun `%s --help` for examples",
+		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
+}
+
+// path is the name of a command without that of the program, which report puts
+// in front.
+func path(cmd *cobra.Command) string {
+	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
+}
+
+// positional wants as many arguments as there are names; the last one may
+// be missing if it is in brackets, and repeated if it ends in dots.
+func positional(names ...string) cobra.PositionalArgs {
+	least, most := len(names), len(names)
+	if len(names) > 0 {
+		last := names[len(names)-1]
+		if strings.HasPrefix(last, "[") {
+			least--
+		}
+		if strings.Contains(last, "...") {
+			most = 1 << 30
+		}
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return wrongUsage(cmd, "%s is missing", strings.TrimSuffix(names[len(args)], "..."))
+		case len(args) > most:
+			return wrongUsage(cmd, "%q is one argument too many", args[most])
+		}
+		return nil
+	}
+}
+
+// version says what was built: version, commit, date, Go.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown (" + runtime.Version() + ")"
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	text := info.Main.Version
+	if text == "" || text == "(devel)" {
+		text = "devel"
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		text += fmt.Sprintf(", commit %.12s of %s", commit, settings["vcs.time"])
+		if settings["vcs.modified"] == "true" {
+			text += " with changes"
+		}
+	}
+	return text + ", " + info.GoVersion
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// sendFlags are the flags of `producer send`.
+type sendFlags struct {
+	server  string
+	key     string
+	headers []string
+	wait    bool
+	delay   time.Duration
+	job     jobRequest
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	var flags sendFlags
+	cmd := &cobra.Command{
+		Use:   "send BUCKET [PAYLOAD]",
+		Short: "Enqueue jobs: one, or one for each line of stdin",
+		Long: `Enqueue one job, or with "-" or no PAYLOAD one for each line of stdin. A payload
+is JSON and is delivered as it is. Each job gets one line on stdout: its state and
+id, its position, and when it leaves.
+
+Every job has an id before it is sent, so a lost answer is no loss: what is sent
+again under the same id is the same job. With --wait a refused job is tried again
+when the server says so; without, the exit code is 3.
+
+A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. Other
+users of this machine can see what stands on a command line, so prefer the first.`,
+		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
+  producer send webhooks '{"order":17}' --id order-17 --delay 10m
+  TUNDISH_KEY_FILE=/run/secrets/tundish producer send webhooks '{"order":17}' --priority low
+  jq -c '.[]' orders.json | producer send webhooks --url https://example.com/hook --wait`,
+		Args: positional("BUCKET", "[PAYLOAD]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.read(cmd); err != nil {
+				return err
+			}
+			return a.send(cmd, args, flags)
+		},
+	}
+	a.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&flags.server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
+	keyFlag(cmd, &flags.key)
+	f.StringVar(&flags.job.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
+	f.StringVar(&flags.job.Method, "method", "", "HTTP `method` of the delivery (default: POST)")
+	f.StringArrayVar(&flags.headers, "header", nil, "header of the delivery as `name=value`; may be repeated")
+	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
+	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
+	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: who gets in as the bucket fills up (default: normal)")
+	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow")
+	f.Int64Var(&flags.job.Cost, "cost", 0, "what the limits are charged, a `number` (default: 1)")
+	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
+	return cmd
+}
+
+// read turns the flags into fields of the job.
+func (f *sendFlags) read(cmd *cobra.Command) error {
+	if f.delay < 0 {
+		return wrongUsage(cmd, "--delay %s: want 0s or more", f.delay)
+	}
+	if err := checkPriority(cmd, f.job.Priority); err != nil {
+		return err
+	}
+	if f.delay > 0 {
+		f.job.Delay = f.delay.String()
+	}
+	for _, header := range f.headers {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok || name == "" {
+			return wrongUsage(cmd, "--header %q: want name=value", header)
+		}
+		if f.job.Headers == nil {
+			f.job.Headers = map[string]string{}
+		}
+		f.job.Headers[name] = value
+	}
+	return nil
+}
+
+func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
+	server, err := a.server(flags.server)
+	if err != nil {
+		return err
+	}
+	key, err := a.clientKey(flags.key)
+	if err != nil {
+		return err
+	}
+	s := newSender(server, args[0], flags.wait, a.note)
+	s.key = key
+	defer s.http.CloseIdleConnections()
+	switch {
+	case len(args) == 2 && args[1] != "-":
+		return a.sendOne(cmd, s, flags.job, args[1])
+	case len(args) == 1 && isTerminal(a.in):
+		return wrongUsage(cmd, `PAYLOAD is missing; or pipe lines of JSON in, or type them after "-"`)
+	case flags.job.ID != "":
+		return wrongUsage(cmd, "--id names one job: give its PAYLOAD as an argument")
+	}
+	return a.sendLines(cmd.Context(), s, flags.job)
+}
+
+// server is the base URL of the API: what the flag says, else where the
+// configuration has it.
+func (a *app) server(flag string) (string, error) {
+	if flag == "" {
+		cfg, err := a.load()
+		if err != nil {
+			return "", err
+		}
+		flag = cfg.Producer.Listen
+	}
+	if !strings.Contains(flag, "://") {
+		flag = "http://" + flag
+	}
+	return strings.TrimRight(flag, "/"), nil
+}
+
+// checkPriority wants one that there is, or none.
+func checkPriority(cmd *cobra.Command, priority string) error {
+	known := shaper.Priorities()
+	if priority != "" && !slices.Contains(known, shaper.Priority(priority)) {
+		return wrongUsage(cmd, "--priority %q: want one of %v", priority, known)
+	}
+	return nil
+}
+
+// keyFlag gives a client its --key.
+func keyFlag(cmd *cobra.Command, key *string) {
+	cmd.Flags().StringVar(key, "key", "", "API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
+}
+
+// clientKey is the API key to send, or "".
+func (a *app) clientKey(flag string) (config.Secret, error) {
+	key, err := config.ClientKey(config.Options{Env: a.env}, flag)
+	if err != nil {
+		return "", fail(exitUsage, "no API key: %v", err)
+	}
+	return key, nil
+}
+
+func (a *app) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload string) error {
+	if !json.Valid([]byte(payload)) {
+		return wrongUsage(cmd, `PAYLOAD %q is not JSON; a text is JSON in quotes: '"text"'`, line(payload, 40))
+	}
+	job.Payload = json.RawMessage(payload)
+	answer, err := s.send(cmd.Context(), job)
+	if err != nil {
+		return err
+	}
+	if answer.in() || a.json {
+		if err := a.printAnswer(answer); err != nil {
+			return err
+		}
+	}
+	if code := answer.exitCode(); code != exitDone {
+		return fail(code, "%s", answer.refusal())
+	}
+	return nil
+}
+
+// sendLines sends the lines of stdin one by one. A job that does not get in
+// has its line too; what concerns all that follow ends it.
+func (a *app) sendLines(ctx context.Context, s *sender, template jobRequest) error {
+	var in, refused, failed int
+	number := 0
+	err := eachLine(ctx, a.in, func(text []byte) error {
+		number++
+		job := template
+		job.Payload = json.RawMessage(text)
+		answer := notJSON
+		if json.Valid(text) {
+			var err error
+			if answer, err = s.send(ctx, job); err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
+		}
+		switch code := answer.exitCode(); {
+		case answer.endsIt():
+			return fail(code, "line %d: %s", number, answer.refusal())
+		case code == exitDone:
+			in++
+		case code == exitRefused:
+			refused++
+		default:
+			failed++
+		}
+		return a.printAnswer(answer)
+	})
+	a.note("%s in, %d refused, %d failed", count(in, "job"), refused, failed)
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		return silent(exitFailed)
+	case refused > 0:
+		return silent(exitRefused)
+	}
+	return nil
+}
+
+// printAnswer prints the one line of a job.
+func (a *app) printAnswer(answer *answer) error {
+	text := string(answer.raw)
+	if !a.json {
+		text = answer.line(time.Now())
+	}
+	_, err := fmt.Fprintln(a.out, text)
+	return err
+}
+
+// newSender makes what sends jobs to a bucket of a server.
+func newSender(server, bucket string, wait bool, note func(format string, args ...any)) *sender {
+	return &sender{
+		http: &http.Client{
+			Timeout:       sendTimeout,
+			Transport:     &http.Transport{ResponseHeaderTimeout: sendTimeout}, // no proxy: the API is on this machine
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		server: server, bucket: bucket, wait: wait, note: note, pause: pause,
+		newID: func() (string, error) {
+			id, err := uuid.NewV7()
+			return id.String(), err
+		},
+	}
+}

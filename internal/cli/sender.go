@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+const (
+	sendTimeout = 30 * time.Second
+	maxAnswer   = 1 << 20
+)
+
+// jobRequest is a job as the API takes it.
+type jobRequest struct {
+	ID      string            `json:"id,omitempty"`
+	Flow    string            `json:"flow,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Method  string            `json:"method,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload json.RawMessage   `json:"payload"`
+	Cost    int64             `json:"cost,omitempty"`
+	Delay   string            `json:"delay,omitempty"`
+
+	Priority string `json:"priority,omitempty"`
+}
+
+// answer is what the API said of a job: 202, or a problem.
+type answer struct {
+	Status    int          `json:"status"`
+	ID        string       `json:"id"`
+	Bucket    string       `json:"bucket"`
+	State     shaper.State `json:"state"`
+	Position  int64        `json:"position"`
+	ETA       time.Time    `json:"eta"`
+	Duplicate bool         `json:"duplicate"`
+
+	Code       string `json:"code"`
+	Title      string `json:"title"`
+	Detail     string `json:"detail"`
+	RetryAfter int64  `json:"retry_after"` // seconds
+	Errors     []struct {
+		Field  string `json:"field"`
+		Reason string `json:"reason"`
+	} `json:"errors"`
+
+	raw json.RawMessage // in one line
+}
+
+// notJSON stands for the answer to a line that was not even sent.
+var notJSON = &answer{
+	Status: http.StatusBadRequest, Code: "invalid", Detail: "the line is not JSON",
+	raw: json.RawMessage(`{"status":400,"code":"invalid","detail":"the line is not JSON"}`),
+}
+
+// in says whether the job is admitted, now or before.
+func (a *answer) in() bool { return a.Status == http.StatusAccepted }
+
+func (a *answer) exitCode() int {
+	switch a.Status {
+	case http.StatusAccepted:
+		return exitDone
+	case http.StatusTooManyRequests:
+		return exitRefused
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusServiceUnavailable:
+		return exitUnreachable
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// endsIt says whether the next job would be answered alike.
+func (a *answer) endsIt() bool {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+// line is the answer in one line for people.
+func (a *answer) line(now time.Time) string {
+	if !a.in() {
+		return "refused  " + a.refusal()
+	}
+	text := fmt.Sprintf("%-9s %s", a.State, a.ID)
+	if a.Duplicate {
+		return text + "  duplicate: the job was there already"
+	}
+	if a.State == shaper.StateQueued {
+		text += fmt.Sprintf("  position %d", a.Position)
+	}
+	if !a.ETA.IsZero() {
+		text += fmt.Sprintf("  leaves %s (%s)", relative(later(a.ETA, now), now), stamp(a.ETA))
+	}
+	return text
+}
+
+// later is the later of two instants.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// refusal says why the job is not in, and when to try again.
+func (a *answer) refusal() string {
+	text := a.Detail
+	if text == "" {
+		text = a.Title
+	}
+	if len(a.Errors) > 1 { // with one, the detail says it
+		for _, e := range a.Errors {
+			text += fmt.Sprintf("; %s: %s", e.Field, e.Reason)
+		}
+	}
+	if a.RetryAfter > 0 && !strings.Contains(text, "retry in") {
+		text += fmt.Sprintf("; retry in %s", human(time.Duration(a.RetryAfter)*time.Second))
+	}
+	if a.Status == http.StatusServiceUnavailable && a.ID != "" {
+		text += "; whether the job is in is unknown: send it again with --id " + a.ID
+	}
+	if a.Status == http.StatusUnauthorized {
+		text += "; the key is taken from --key, TUNDISH_KEY or TUNDISH_KEY_FILE"
+	}
+	if a.Code == "" {
+		return line(text, 500)
+	}
+	return a.Code + ": " + line(text, 500)
+}
+
+// sender sends jobs to one bucket.
+type sender struct {
+	http           *http.Client
+	server, bucket string
+	key            config.Secret // "" where there is none
+	wait           bool
+	note           func(format string, args ...any)
+	newID          func() (string, error)
+	pause          func(context.Context, time.Duration) error
+}
+
+// send asks for a job to be let in. A refusal is an answer; where s.wait is set
+// it is not returned but obeyed, as long as the server says when to come again.
+// An error means that there is no server, or that it did not answer.
+func (s *sender) send(ctx context.Context, job jobRequest) (*answer, error) {
+	if job.ID == "" {
+		id, err := s.newID()
+		if err != nil {
+			return nil, fmt.Errorf("make an id: %w", err)
+		}
+		job.ID = id
+	}
+	body, err := json.Marshal(job)
+	if err != nil {
+		return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
+	}
+	waited := ""
+	for {
+		answer, err := s.post(ctx, job.ID, body)
+		if err != nil {
+			return nil, err
+		}
+		again := answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable
+		if !s.wait || !again || answer.RetryAfter < 1 {
+			return answer, nil
+		}
+		if waited != answer.Code {
+			waited = answer.Code
+			s.note("waiting: %s", answer.refusal())
+		}
+		if err := s.pause(ctx, time.Duration(answer.RetryAfter)*time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *sender) post(ctx context.Context, id string, body []byte) (*answer, error) {
+	target := s.server + "/v1/buckets/" + url.PathEscape(s.bucket) + "/jobs"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fail(exitUsage, "--server %q is not an address: %w", s.server, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if s.key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.key.Reveal())
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return nil, s.explain(ctx, id, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, s.explain(ctx, id, err)
+	}
+	a := &answer{}
+	var raw bytes.Buffer
+	if json.Unmarshal(text, a) != nil || json.Compact(&raw, text) != nil || a.Status == 0 && a.ID == "" {
+		return nil, fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", s.server, resp.Status)
+	}
+	a.Status, a.raw = resp.StatusCode, raw.Bytes()
+	if a.ID == "" {
+		a.ID = id
+	}
+	if seconds, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil {
+		a.RetryAfter = seconds
+	}
+	return a, nil
+}
+
+// explain says what to do when there is no answer.
+func (s *sender) explain(ctx context.Context, id string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err // the address is in front already
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return fail(exitUnreachable, "no server at %s (%w): start one with `dispatcher run` (embedded store) or `producer serve`, "+
+			"or name another with --server", s.server, err)
+	}
+	return fail(exitUnreachable, "%s gave no answer (%w): whether the job is in is unknown; send it again with --id %s", s.server, err, id)
+}
+
+// pause waits, or returns early with the reason why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// station is an open connection to where the jobs are, for the operator's
+// commands.
+type station struct {
+	config *config.Config
+	redis  redis.UniversalClient
+	client *shaper.Client
+}
+
+// open loads the configuration and makes a client for its Redis; of the
+// embedded store, for the one in the running dispatcher. It does not dial.
+func (a *app) open() (*station, error) {
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	url := cfg.Redis.URL.Reveal()
+	if cfg.Redis.URL.Embedded() {
+		url = "redis://" + cfg.Redis.EmbeddedListen
+	}
+	conn, err := connect(cfg, url)
+	if err != nil {
+		return nil, err
+	}
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg)})
+	if err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
+	return &station{config: cfg, redis: conn, client: client}, nil
+}
+
+func (s *station) close() { _ = s.redis.Close() } // what was asked is answered
+
+// connect makes the client for a URL with the settings of the configuration.
+func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {
+	options := admission.ConnectOptions{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize}
+	if r := cfg.Redis; !r.URL.Embedded() { // that one has no password
+		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
+		options.TLS = admission.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
+	}
+	return admission.Connect(url, options)
+}
+
+// callTimeout bounds a call with its resends, of which each command has the
+// configured timeout.
+func callTimeout(cfg *config.Config) time.Duration { return cfg.Redis.Timeout * 3 / 2 }
+
+func shaperBuckets(cfg *config.Config) []shaper.Bucket {
+	buckets := make([]shaper.Bucket, len(cfg.Buckets))
+	for i, b := range cfg.Buckets {
+		buckets[i] = b.Bucket
+	}
+	return buckets
+}
+
+// explain turns the errors of Redis into what to do about them.
+func (s *station) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, shaper.ErrUnknownBucket):
+		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.client.Buckets(), ", ")))
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):
+		return fail(exitUsage, "Redis at %s refuses the password: set redis.password or TUNDISH_REDIS_PASSWORD (of sentinels: redis.sentinel_password): %w", s.config.Redis.URL, err)
+	case errors.Is(err, redis.Nil) && strings.Contains(string(s.config.Redis.URL), "+sentinel:"):
+		return fail(exitUsage, "the sentinels at %s know no master of this name: %w", s.config.Redis.URL, err)
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return fail(exitUsage, "Redis at %s forbids the user a command: deploy/redis/users.acl has what is needed: %w", s.config.Redis.URL, err)
+	case !admission.Unavailable(err):
+		return err
+	case s.config.Redis.URL.Embedded():
+		return fail(exitUnreachable, "the embedded store does not answer on %s: it lives in `dispatcher run`, so start that, "+
+			"or set redis.url to a real Redis: %w", s.config.Redis.EmbeddedListen, err)
+	default:
+		return fail(exitUnreachable, "Redis at %s does not answer: is it running, and is redis.url right? (%w)", s.config.Redis.URL, err)
+	}
+}
+
+// withStation runs what talks to Redis, and explains its error.
+func (a *app) withStation(ctx context.Context, do func(ctx context.Context, s *station) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.explain(do(ctx, s))
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settleTime is how long a file must be left alone to count as written.
+const settleTime = 250 * time.Millisecond
+
+// run reloads at SIGHUP and when the file was changed, until ctx ends.
+func (r *reloader) run(ctx context.Context) error {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+	defer signal.Stop(asked)
+	var events <-chan fsnotify.Event
+	var errs <-chan error
+	if path := r.source.file; path != "" {
+		watcher, err := watchFile(path)
+		if err != nil {
+			r.log.WarnContext(ctx, "changes of the configuration file are not seen: after one, send SIGHUP", "file", path, "error", err)
+		} else {
+			defer watcher.Close()
+			events, errs = watcher.Events, watcher.Errors
+			r.reload(ctx, false) // it may have changed before
+		}
+	}
+	r.follow(ctx, asked, events, errs)
+	return nil
+}
+
+// watchFile watches the directory of a file: editors, and Kubernetes for a
+// ConfigMap, put another file in its place.
+func watchFile(path string) (*fsnotify.Watcher, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		_ = watcher.Close()
+		return nil, err
+	}
+	return watcher, nil
+}
+
+// follow turns what happens to the file into reloads, one for all that comes
+// within settleTime: who reads a file that is being written reads half of it.
+func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-chan fsnotify.Event, errs <-chan error) {
+	settled := time.NewTimer(settleTime)
+	settled.Stop()
+	defer settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			settled.Stop()
+			r.reload(ctx, true)
+		case event, ok := <-events:
+			if !ok {
+				events = nil
+			} else if concerns(event.Name, r.source.file) {
+				settled.Reset(settleTime)
+			}
+		case _, ok := <-errs:
+			if !ok {
+				errs = nil
+				continue
+			}
+			settled.Reset(settleTime) // an event was missed, perhaps
+		case <-settled.C:
+			r.reload(ctx, false)
+		}
+	}
+}
+
+// concerns reports whether what happened to a name in the directory of the file
+// can have changed the file: it is the file's own, or one of the links that
+// Kubernetes turns to another version of all files at once.
+func concerns(name, file string) bool {
+	base := filepath.Base(name)
+	return base == filepath.Base(file) || strings.HasPrefix(base, "..")
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// TestRunSeesChanges changes a real file in all ways in which that is done.
+func TestRunSeesChanges(t *testing.T) {
+	t.Parallel()
+	write := func(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
+	for name, test := range map[string]struct {
+		lay    func(dir string) error // puts a file of the old configuration there
+		change func(dir, text string) error
+	}{
+		"written in place": {nil, func(dir, text string) error { return write(filepath.Join(dir, "config.toml"), text) }},
+		"another put in its place": {nil, func(dir, text string) error {
+			if err := write(filepath.Join(dir, "next"), text); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "config.toml"))
+		}},
+		"removed and made again": {nil, func(dir, text string) error {
+			if err := os.Remove(filepath.Join(dir, "config.toml")); err != nil {
+				return err
+			}
+			return write(filepath.Join(dir, "config.toml"), text)
+		}},
+		"a ConfigMap": {func(dir string) error {
+			if err := os.Mkdir(filepath.Join(dir, "..v1"), 0o700); err != nil {
+				return err
+			}
+			if err := write(filepath.Join(dir, "..v1", "config.toml"), reloadBefore); err != nil {
+				return err
+			}
+			if err := os.Symlink("..v1", filepath.Join(dir, "..data")); err != nil {
+				return err
+			}
+			return os.Symlink(filepath.Join("..data", "config.toml"), filepath.Join(dir, "config.toml"))
+		}, func(dir, text string) error {
+			if err := os.Mkdir(filepath.Join(dir, "..v2"), 0o700); err != nil {
+				return err
+			}
+			if err := write(filepath.Join(dir, "..v2", "config.toml"), text); err != nil {
+				return err
+			}
+			if err := os.Symlink("..v2", filepath.Join(dir, "..data_tmp")); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if test.lay == nil {
+				test.lay = func(dir string) error { return write(filepath.Join(dir, "config.toml"), reloadBefore) }
+			}
+			if err := test.lay(dir); err != nil {
+				t.Fatal(err)
+			}
+			src := &source{options: config.Options{Path: filepath.Join(dir, "config.toml")}}
+			cfg, err := src.load(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rates := make(chan string, 10)
+			part := target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
+				rates <- cfg.Buckets[0].Rate.String()
+				return nil
+			}}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- newReloader(cfg, src, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), part).run(ctx)
+			}()
+			if err := test.change(dir, strings.Replace(reloadBefore, "50/s", "60/s", 1)); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-rates; got != "60/s" {
+				t.Errorf("followed %s", got)
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

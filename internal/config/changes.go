@@ -1,0 +1,51 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Change is a difference between two configurations.
+type Change struct {
+	// Key is what is different, such as redis.url or `buckets "webhooks".rate`;
+	// of a table that came or went, the table: `buckets "webhooks"`.
+	Key string
+
+	// Path is the key without names, such as buckets.rate; of a table that came
+	// or went, buckets.
+	Path string
+}
+
+// Changes lists what is different between two configurations, in alphabetical
+// order. Tables of an array are told apart by their names: where they stand
+// makes no difference.
+func Changes(before, after *Config) []Change {
+	was, is := before.byName(), after.byName()
+	found := map[Change]bool{}
+	for _, pair := range [][2]map[string]printed{{was, is}, {is, was}} {
+		for key, p := range pair[0] {
+			other, both := pair[1][key]
+			change := Change{Key: key, Path: unindexed(p.path)}
+			table, _, inArray := strings.Cut(key, `".`)
+			table += `"`
+			if _, stays := pair[1][table+".name"]; inArray && !stays {
+				change = Change{Key: table, Path: change.Path[:strings.Index(change.Path, ".")]}
+			} else if both && other.Value == p.Value {
+				continue
+			}
+			found[change] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(found), func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// byName has the settings by their keys without numbers, which every table of
+// an array has a name for.
+func (c *Config) byName() map[string]printed {
+	settings := make(map[string]printed, len(c.effective))
+	for _, p := range c.effective {
+		settings[unindexed(p.Key)] = p
+	}
+	return settings
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	const a = "[[limits]]\nname = \"a\"\nlimit = \"5/m\"\n"
+	const b = "[[limits]]\nname = \"b.c\"\nlimit = \"5/m\"\nalgorithm = \"fixed_window\"\n"
+	key := "[[keys]]\nname = \"k\"\nsha256 = \"" + strings.Repeat("a", 64) + "\"\nroles = [\"check\"]\ntier = \"pro\"\n"
+	pro := key + a + "tiers = { pro = \"9/m\" }\n"
+	for name, test := range map[string]struct {
+		before, after string
+		want          []Change
+	}{
+		"nothing":           {a, a + "\n# a comment\n", nil},
+		"the order":         {a + b, b + a, nil},
+		"a scalar":          {"", "[log]\nlevel = \"warn\"\n", []Change{{"log.level", "log.level"}}},
+		"a value":           {a + b, b + strings.Replace(a, "5/m", "6/m", 1), []Change{{`limits "a".burst`, "limits.burst"}, {`limits "a".limit`, "limits.limit"}}},
+		"a table came":      {a, a + b, []Change{{`limits "b.c"`, "limits"}}},
+		"a table went":      {a + b, a, []Change{{`limits "b.c"`, "limits"}}},
+		"a tier":            {pro, strings.Replace(pro, "9/m", "10/m", 1), []Change{{`limits "a".tiers.pro`, "limits.tiers.pro"}}},
+		"a tier and a key":  {a, pro, []Change{{`keys "k"`, "keys"}, {`limits "a".tiers.pro`, "limits.tiers.pro"}}},
+		"a secret's digest": {pro, strings.Replace(pro, "aa", "bb", 1), []Change{{`keys "k".sha256`, "keys.sha256"}}},
+	} {
+		if got := Changes(mustLoad(t, test.before), mustLoad(t, test.after)); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}

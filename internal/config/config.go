@@ -1,0 +1,87 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Config is a valid configuration. It is not changed after [Load]; to reload,
+// load another one.
+type Config struct {
+	// Revision orders configurations: a process whose revision is lower than
+	// the one stored in Redis obeys what is stored and changes nothing.
+	Revision int64
+
+	Redis      Redis
+	Producer   Producer
+	Dispatcher Dispatcher
+	Log        Log
+	Keys       []httpapi.Key
+	Limits     []admission.Limit
+	Buckets    []Bucket
+
+	// File is the file that was read, "" if there was none.
+	File string
+
+	effective []printed
+}
+
+// Redis says where the jobs are kept.
+type Redis struct {
+	URL              RedisURL      `mapstructure:"url"`
+	EmbeddedListen   string        `mapstructure:"embedded_listen"`
+	Password         Secret        `mapstructure:"password"` // over the URL's, if not empty
+	SentinelPassword Secret        `mapstructure:"sentinel_password"`
+	TLSCA            string        `mapstructure:"tls_ca"` // PEM files
+	TLSCert          string        `mapstructure:"tls_cert"`
+	TLSKey           string        `mapstructure:"tls_key"`
+	TLSServerName    string        `mapstructure:"tls_server_name"`
+	PoolSize         int           `mapstructure:"pool_size"` // 0 lets the client choose
+	Timeout          time.Duration `mapstructure:"timeout"`
+}
+
+// Producer is the program that takes jobs in.
+type Producer struct {
+	Listen          string        `mapstructure:"listen"`
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+	StoreTimeout    time.Duration `mapstructure:"store_timeout"`    // how long a request waits for Redis
+	TrustedProxies  Networks      `mapstructure:"trusted_proxies"`  // whose word on the client's address counts
+	ForwardedHeader string        `mapstructure:"forwarded_header"` // where they put it: x-forwarded-for, forwarded
+	IPv6Prefix      int           `mapstructure:"ipv6_prefix"`      // bits of an IPv6 address that are one client
+}
+
+// Networks are networks and, as networks of one, addresses.
+type Networks []netip.Prefix
+
+// Dispatcher is the program that lets jobs out.
+type Dispatcher struct {
+	Listen          string        `mapstructure:"listen"`
+	Concurrency     int           `mapstructure:"concurrency"` // workers per bucket in this process
+	Lease           time.Duration `mapstructure:"lease"`
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `mapstructure:"level"`  // debug, info, warn, error
+	Format string `mapstructure:"format"` // auto, text, json
+}
+
+// Bucket is a bucket and the settings of its worker.
+type Bucket struct {
+	shaper.Bucket
+
+	Webhook WebhookSettings
+}
+
+// WebhookSettings are those of a bucket whose worker is "webhook".
+type WebhookSettings struct {
+	URL           string         `mapstructure:"url"`     // where a job names none
+	JobURL        bool           `mapstructure:"job_url"` // whether a job may name its own
+	Timeout       time.Duration  `mapstructure:"timeout"` // of one attempt
+	AllowNetworks []netip.Prefix `mapstructure:"allow_networks"`
+}

@@ -1,0 +1,330 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func TestLoadWithoutFile(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Options{ReadFile: files(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := defaultSettings()
+	if c.Redis != s.Redis || !reflect.DeepEqual(c.Producer, s.Producer) || c.Dispatcher != s.Dispatcher || c.Log != s.Log {
+		t.Errorf("got %+v, want the defaults", c)
+	}
+	if len(c.Buckets) != 0 || len(c.Limits) != 0 || c.File != "" {
+		t.Errorf("got %+v, want no buckets, limits, file", c)
+	}
+	if !c.Redis.URL.Embedded() {
+		t.Errorf("redis.url is %q", c.Redis.URL)
+	}
+}
+
+func TestLoadMissingFile(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"by option":   {Path: "no.toml"},
+		"by variable": {Env: []string{"TUNDISH_CONFIG=no.toml"}},
+	} {
+		o.ReadFile = files(map[string]string{"config.toml": ""})
+		_, err := Load(o)
+		if want := "no.toml: cannot be read: file does not exist"; err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/c.toml"
+	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		path:               "has more than",
+		t.TempDir():        "is a directory",
+		path + "-not-here": "no such file",
+	} {
+		if _, err := Load(Options{Path: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", path, err, want)
+		}
+	}
+}
+
+const full = `
+revision = 7
+[redis]
+url = "rediss://app:hunter2@db:6380/2"
+[producer]
+listen = ":8080"
+trusted_proxies = ["10.0.0.0/8", "192.0.2.7", "::1"]
+[[keys]]
+name = "billing"
+sha256 = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F"
+roles = ["enqueue", "check"]
+buckets = ["hooks", "second"]
+tier = "pro"
+[[keys]]
+name = "ops"
+sha256 = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+roles = ["admin"]
+buckets = ["*"]
+tier = "pro.plus"
+[[limits]]
+name = "a"
+per = ["caller", "flow"]
+limit = "100/15m"
+mode = "shadow"
+on_store_failure = "local"
+on_missing = "share"
+sync_interval = "50ms"
+[limits.tiers]
+pro = "1000/m"
+"pro.plus" = "5/s"
+[[limits]]
+name = "b.c"
+limit = "5/s"
+burst = 9
+[[buckets]]
+name = "hooks"
+rate = "50/s"
+max_payload = "1MiB"
+limits = ["a"]
+dedupe_window = "0s"
+[buckets.retry]
+max_attempts = 3
+[buckets.webhook]
+url = "https://example.com/hook"
+job_url = false
+allow_networks = ["10.0.0.0/8"]
+[[buckets]]
+name = "second"
+rate = "7/m"
+`
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, full)
+
+	a := admission.Limit{
+		Name: "a", Algorithm: admission.TokenBucket, Per: []string{"caller", "flow"},
+		Limit: admission.Rate{Count: 100, Per: 15 * time.Minute, Unit: "requests"}, Burst: 100, Precision: 1,
+		Mode: admission.Shadow, OnStoreFailure: admission.Local, OnMissing: admission.Share, SyncInterval: 50 * time.Millisecond,
+		Tiers: map[string]admission.Rate{
+			"pro":      {Count: 1000, Per: time.Minute, Unit: "requests"},
+			"pro.plus": {Count: 5, Per: time.Second, Unit: "requests"},
+		},
+	}
+	if !reflect.DeepEqual(c.Limits[0], a) {
+		t.Errorf("limit is %+v, want %+v", c.Limits[0], a)
+	}
+	sum := [32]byte{}
+	for i := range sum {
+		sum[i] = byte(i)
+	}
+	billing := httpapi.Key{
+		Name: "billing", SHA256: sum, Tier: "pro", Buckets: []string{"hooks", "second"},
+		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
+	}
+	if len(c.Keys) != 2 || !reflect.DeepEqual(c.Keys[0], billing) {
+		t.Errorf("keys are %+v, want first %+v", c.Keys, billing)
+	}
+	proxies := Networks{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("::1/128")}
+	if !slices.Equal(c.Producer.TrustedProxies, proxies) {
+		t.Errorf("trusted proxies are %s, want %s", c.Producer.TrustedProxies, proxies)
+	}
+	if c.Limits[1].Name != "b.c" || c.Limits[1].Burst != 9 {
+		t.Errorf("limit is %+v", c.Limits[1])
+	}
+
+	hooks := shaper.DefaultBucket()
+	hooks.Name, hooks.Worker, hooks.Revision = "hooks", "webhook", 7
+	hooks.Rate = admission.Rate{Count: 50, Per: time.Second, Unit: "requests"}
+	hooks.MaxPayload, hooks.DedupeWindow, hooks.Retry.MaxAttempts = 1<<20, 0, 3
+	hooks.Limits = []admission.Limit{a}
+	want := Bucket{Bucket: hooks, Webhook: WebhookSettings{
+		URL: "https://example.com/hook", Timeout: 15 * time.Second,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	}}
+	if !reflect.DeepEqual(c.Buckets[0], want) {
+		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[0], want)
+	}
+
+	second := shaper.DefaultBucket()
+	second.Name, second.Worker, second.Revision = "second", "webhook", 7
+	second.Rate = admission.Rate{Count: 7, Per: time.Minute, Unit: "requests"}
+	want = Bucket{Bucket: second, Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second}}
+	if !reflect.DeepEqual(c.Buckets[1], want) {
+		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
+	}
+}
+
+func TestFaultsAsErrors(t *testing.T) {
+	t.Parallel()
+	_, err := load("[log]\nlevel = 1\n[redis]\ntimeout = 5\n")
+	faults, ok := errors.AsType[Faults](err)
+	if !ok || len(faults) != 2 {
+		t.Fatalf("got %v, want two faults", err)
+	}
+	want := Fault{
+		File: "config.toml", Line: 4, Key: "redis.timeout", Value: "5",
+		Reason: `want a duration with a unit (ms, s, m, h), such as "30s"`,
+	}
+	if faults[1] != want {
+		t.Errorf("got %+v, want %+v", faults[1], want)
+	}
+	if fault, ok := errors.AsType[Fault](err); !ok || fault.Key != "log.level" {
+		t.Errorf("got %+v, want the first fault", fault)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+[redis]
+url = "redis://db"
+[producer]
+listen = "127.0.0.1:8081"
+[[limits]]
+name = "l"
+limit = "5/m"
+[[buckets]]
+name = "a"
+rate = "50/s"
+burst = 11
+capacity = 10
+limits = ["l"]
+[[buckets]]
+name = "b"
+rate = "17/s"
+limits = ["l"]
+webhook.allow_networks = ["127.0.0.0/8", "10.0.0.0/8"]
+`)
+	want := []string{
+		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
+		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
+		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
+		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
+		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
+	}
+	if got := c.Warnings(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := mustLoad(t, "").Warnings(); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWarningsOfAdmission(t *testing.T) {
+	t.Parallel()
+	const limits = `
+[[limits]]
+name = "open"
+limit = "5/m"
+on_store_failure = "open"
+[[limits]]
+name = "sync"
+limit = "5/m"
+sync_interval = "50ms"
+[[limits]]
+name = "idle"
+limit = "5/m"
+[[buckets]]
+name = "a"
+rate = "5/s"
+limits = ["open", "sync"]
+`
+	key := func(name, roles string) string {
+		return fmt.Sprintf("[[keys]]\nname = %q\nsha256 = \"%064x\"\nroles = [%s]\nbuckets = [\"*\"]\n", name, name, roles)
+	}
+	open := `limits[0] "open": on_store_failure = "open" is for the check endpoint only: when Redis is away, buckets "a" answer 503 to every job, as a job has to be kept`
+	sync := `limits[1] "sync": sync_interval is for the check endpoint only: buckets "a" ask Redis each time`
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no keys":            {limits, []string{open, sync}},
+		"a key may check":    {limits + key("k", `"check"`), nil},
+		"no key may check":   {limits + key("k", `"enqueue"`), []string{open, sync, `limits[2] "idle": no bucket names it, and no key has the role check: nothing asks it`}},
+		"more than an admin": {limits + key("k", `"admin", "enqueue"`), []string{`keys[0] "k": role admin may do everything: the other roles add nothing; a key that only enqueues or looks should not have it`}},
+		"every proxy": {
+			limits + key("k", `"check"`) + "[producer]\ntrusted_proxies = [\"::/0\"]\n",
+			[]string{"producer.trusted_proxies has ::/0, everybody: any caller can then give itself any address"},
+		},
+	} {
+		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+func TestClientKey(t *testing.T) {
+	t.Parallel()
+	for _, try := range []struct{ flag, env, want, err string }{
+		{},
+		{flag: "tdk_flag", env: "TUNDISH_KEY=tdk_env", want: "tdk_flag"},
+		{env: "TUNDISH_KEY=tdk_env TUNDISH_KEY_FILE=/secret", want: "tdk_env"},
+		{env: "TUNDISH_KEY_FILE=/secret", want: "hunter2"},
+		{flag: "file:/secret", want: "hunter2"},
+		{flag: "env:OTHER", env: "OTHER=tdk_other", want: "tdk_other"},
+		{flag: "env:OTHER", err: `--key: the variable "OTHER" is not set`},
+		{env: "TUNDISH_KEY=file:/no", err: "env TUNDISH_KEY: cannot be read: open /no: file does not exist"},
+		{env: "TUNDISH_KEY_FILE=/no", err: "env TUNDISH_KEY_FILE: cannot be read: open /no: file does not exist"},
+	} {
+		got, err := ClientKey(Options{Env: strings.Fields(try.env), ReadFile: files(map[string]string{"/secret": "hunter2\n"})}, try.flag)
+		if got.Reveal() != try.want || (err == nil) != (try.err == "") || err != nil && err.Error() != try.err {
+			t.Errorf("%+v: got %q, %v", try, got.Reveal(), err)
+		}
+	}
+}
+
+// TestWriteKey makes a table that reads back as the key.
+func TestWriteKey(t *testing.T) {
+	t.Parallel()
+	key := httpapi.Key{
+		Name: "k", SHA256: [32]byte{1, 31: 255}, Buckets: []string{"*"},
+		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
+	}
+	if err := CheckKey(key); err != nil {
+		t.Error(err)
+	}
+	var text strings.Builder
+	if err := WriteKey(&text, key); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustLoad(t, text.String()).Keys; !reflect.DeepEqual(got, []httpapi.Key{key}) {
+		t.Errorf("got %+v, want %+v, from\n%s", got, key, text.String())
+	}
+	key.Tier = "Pro"
+	if err := CheckKey(key); err == nil || !strings.Contains(err.Error(), `tier: "Pro": want lower-case`) {
+		t.Error(err)
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	t.Parallel()
+	for _, try := range []struct{ word, want string }{
+		{"rat", `; did you mean "rate"?`},
+		{"brust", `; did you mean "burst"?`},
+		{"capcity", `; did you mean "capacity"?`},
+		{"zzz", ""},
+	} {
+		if got := didYouMean(try.word, []string{"rate", "burst", "capacity"}); got != try.want {
+			t.Errorf("%s: got %q, want %q", try.word, got, try.want)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// later lists keys and values that the design promises and this version lacks.
+var later = map[string]bool{
+	"schedules": true, "pools": true,
+	"buckets.quotas": true, "buckets.flow": true, "buckets.group": true, "buckets.result_retention": true,
+	"buckets.http": true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
+
+	"buckets.worker=http": true, "buckets.worker=llm": true, "buckets.worker=asynq": true,
+}
+
+const notYet = "is not supported in this version yet"
+
+// loader gathers the layers of a configuration and what is wrong with them.
+type loader struct {
+	doc      document
+	env      map[string]string
+	readFile func(string) ([]byte, error)
+
+	variables map[string]string // path of a key → the variable that sets it
+	faults    Faults
+	failed    map[string]bool // paths that have a fault, and each with its file
+}
+
+// fail notes a fault of a key, and where the key was set. A second fault of the
+// same key there is mostly a consequence of the first, and is left out.
+func (l *loader) fail(p place, value, format string, args ...any) {
+	f := Fault{File: l.doc.file, Line: l.doc.line(p.path), Key: p.shown, Value: clip(value), Reason: fmt.Sprintf(format, args...)}
+	if name, ok := l.variables[unindexed(p.path)]; ok {
+		f.File, f.Line = "env "+name, 0
+	}
+	once := f.File + " " + p.path
+	if l.failed[once] {
+		return
+	}
+	l.failed[once], l.failed[p.path] = true, true
+	l.faults = append(l.faults, f)
+}
+
+// table checks the keys and types of a table of the file and returns it with
+// the types of settings.
+func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]any {
+	out := map[string]any{}
+	fields, names := map[string]reflect.Type{}, []string{}
+	for i := range t.NumField() {
+		fields[tag(t.Field(i))] = t.Field(i).Type
+		names = append(names, tag(t.Field(i)))
+	}
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		here, field := p.key(key), fields[key]
+		switch {
+		case field == nil && later[unindexed(here.path)]:
+			l.fail(here, "", notYet)
+		case field == nil:
+			l.fail(here, "", "is not a known key%s", didYouMean(key, names))
+		case isTable(field):
+			if sub, ok := raw[key].(map[string]any); ok {
+				out[key] = l.table(field, sub, here)
+			} else {
+				l.fail(here, "", "want a table: [%s]", unindexed(here.path))
+			}
+		case isTables(field):
+			out[key] = l.tables(field.Elem(), raw[key], here)
+		case field.Kind() == reflect.Map:
+			out[key] = l.entries(field, raw[key], here)
+		default:
+			if value, ok := l.value(field, raw[key], here); ok {
+				out[key] = value
+			}
+		}
+	}
+	return out
+}
+
+// entries does the same for a table whose keys are names that the user chose.
+// It returns a map of type t: in one of any, viper would change the keys.
+func (l *loader) entries(t reflect.Type, raw any, p place) any {
+	out := reflect.MakeMap(t)
+	table, ok := raw.(map[string]any)
+	if !ok {
+		l.fail(p, "", "want a table: [%s]", unindexed(p.path))
+	}
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		if value, ok := l.value(t.Elem(), table[key], p.key(key)); ok {
+			out.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(value))
+		}
+	}
+	return out.Interface()
+}
+
+// tables does the same for an array of tables. Each element is complete: viper
+// knows no defaults inside an array.
+func (l *loader) tables(t reflect.Type, raw any, p place) []any {
+	list, ok := raw.([]any)
+	out := []any{}
+	for i, item := range list {
+		table, isMap := item.(map[string]any)
+		if ok = ok && isMap; !isMap {
+			break
+		}
+		name, _ := table["name"].(string)
+		element := asMap(defaultElement(t))
+		overlay(element, l.table(t, table, p.element(i, name)))
+		out = append(out, element)
+	}
+	if !ok {
+		l.fail(p, "", "want an array of tables: [[%s]], once for each", p.path)
+	}
+	return out
+}
+
+// value converts one value. It notes what is wrong and returns false then.
+func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
+	shown := literal(raw)
+	switch {
+	case isSecret(t):
+		shown = literal(Secret(mask))
+	case t == reflect.TypeFor[digest]():
+		shown = "" // it may be the secret itself, by mistake
+	}
+	if text, ok := raw.(string); ok {
+		if later[unindexed(p.path)+"="+text] {
+			l.fail(p, shown, notYet)
+			return nil, false
+		}
+		if isSecret(t) {
+			resolved, err := l.resolve(text)
+			if err != nil {
+				l.fail(p, shown, "%v", err)
+				return nil, false
+			}
+			raw = resolved
+		}
+	}
+	value, err := convert(t, raw)
+	if err == nil {
+		return value, true
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range list.Unwrap() {
+			if element, ok := errors.AsType[elementError](err); ok {
+				l.fail(p.element(element.index, ""), literal(element.value), "%v", err)
+			}
+		}
+		return nil, false
+	}
+	l.fail(p, shown, "%v", err)
+	return nil, false
+}
+
+func isSecret(t reflect.Type) bool {
+	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[RedisURL]()
+}
+
+// resolve follows "env:NAME" and "file:/path".
+func (l *loader) resolve(text string) (string, error) {
+	if name, ok := strings.CutPrefix(text, "env:"); ok {
+		if l.env[name] == "" {
+			return "", fmt.Errorf("the variable %s is not set", strconv.Quote(name))
+		}
+		return l.env[name], nil
+	}
+	if path, ok := strings.CutPrefix(text, "file:"); ok {
+		return l.secretFile(path)
+	}
+	return text, nil
+}
+
+// secretFile reads a secret, without the newline at its end.
+func (l *loader) secretFile(path string) (string, error) {
+	data, err := l.readFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot be read: %w", err)
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if secret == "" {
+		return "", fmt.Errorf("the file %s is empty", strconv.Quote(path))
+	}
+	return secret, nil
+}
+
+func asMap(table reflect.Value) map[string]any {
+	out := map[string]any{}
+	for i := range table.NumField() {
+		if field := table.Field(i); isTable(field.Type()) {
+			out[tag(table.Type().Field(i))] = asMap(field)
+		} else {
+			out[tag(table.Type().Field(i))] = field.Interface()
+		}
+	}
+	return out
+}
+
+func overlay(under, over map[string]any) {
+	for key, value := range over {
+		table, ok := value.(map[string]any)
+		if below, both := under[key].(map[string]any); ok && both {
+			overlay(below, table)
+			continue
+		}
+		under[key] = value
+	}
+}

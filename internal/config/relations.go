@@ -1,0 +1,141 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+func (l *loader) limits(s *settings) {
+	names := map[string]place{}
+	for i, written := range s.Limits {
+		p := at("limits").element(i, written.Name)
+		l.unique(p, written.Name, names)
+		burst, precision := p.key("burst"), p.key("precision")
+		hasBurst := admission.Algorithm(written.Algorithm).HasBurst()
+		if _, set := l.doc.lines[burst.path]; set && hasBurst && written.Burst == 0 {
+			l.fail(burst, "0", "want 1 to 1000000, or leave it out to have the limit's number")
+		}
+		if written.Precision == 0 {
+			l.fail(precision, "0", "want 1 to 100")
+		}
+		limit := written.limit()
+		if limit.Limit.IsZero() {
+			l.fail(p.key("limit"), "", `is missing: say how many in what time, such as "100/m"`)
+			if hasBurst {
+				limit.Burst = max(limit.Burst, 1)
+			}
+		} else if unit := limit.Limit.Unit; unit != admission.UnitRequests {
+			l.fail(p.key("limit"), literal(limit.Limit), "counting %s %s; want requests", unit, notYet)
+		}
+		l.failAll(p, limit.Validate())
+		for _, tier := range slices.Sorted(maps.Keys(written.Tiers)) {
+			here, rate := p.key("tiers").key(tier), written.Tiers[tier]
+			if unit := rate.Unit; unit != admission.UnitRequests {
+				l.fail(here, literal(rate), "counting %s %s; want requests", unit, notYet)
+			}
+			if admission.ValidName(tier) && !slices.ContainsFunc(s.Keys, func(k keySettings) bool { return k.Tier == tier }) {
+				l.fail(here, "", "no [[keys]] has this tier%s", didYouMean(tier, keyTiers(s)))
+			}
+		}
+	}
+}
+
+func (l *loader) buckets(s *settings) {
+	names := map[string]place{}
+	var limits []string
+	for _, limit := range s.Limits {
+		limits = append(limits, limit.Name)
+	}
+	for i, written := range s.Buckets {
+		p := at("buckets").element(i, written.Name)
+		l.unique(p, written.Name, names)
+		l.failAll(p, written.bucket(nil, s.Revision).Validate())
+		if written.Worker != "" {
+			l.oneOf(p.key("worker"), written.Worker, workerWebhook)
+		}
+		l.references(p.key("limits"), written.Limits, limits, "limits")
+		l.webhook(p.key("webhook"), written.Webhook, s.Dispatcher)
+	}
+}
+
+// references wants each name to be that of one of the tables, and to be there
+// once.
+func (l *loader) references(p place, names, tables []string, table string) {
+	seen := map[string]bool{}
+	known := map[string]bool{}
+	for _, name := range tables {
+		known[name] = true
+	}
+	for i, name := range names {
+		switch {
+		case !known[name]:
+			l.fail(p.element(i, ""), literal(name), "no [[%s]] has this name%s", table, didYouMean(name, tables))
+		case seen[name]:
+			l.fail(p.element(i, ""), literal(name), "is in the list twice")
+		}
+		seen[name] = true
+	}
+}
+
+func (l *loader) webhook(p place, w WebhookSettings, d Dispatcher) {
+	l.webhookURL(p.key("url"), w.URL)
+	if w.URL == "" && !w.JobURL {
+		l.fail(p.key("url"), `""`, "is empty while job_url is false: no job would have anywhere to go")
+	}
+	timeout := p.key("timeout")
+	inRange(l, timeout, w.Timeout, minWebhookTimeout, maxLease)
+	if w.Timeout > d.Lease && !l.failed["dispatcher.lease"] {
+		l.fail(timeout, literal(w.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
+	}
+}
+
+// unique wants a name that no element before has.
+func (l *loader) unique(p place, name string, names map[string]place) {
+	first, taken := names[name]
+	if taken && name != "" {
+		l.fail(p.key("name"), literal(name), "%s has this name already", first.path)
+	}
+	if !taken {
+		names[name] = p
+	}
+}
+
+// failAll notes the joined errors of a limit or a bucket, each of which begins
+// with a key and mostly goes on with the value.
+func (l *loader) failAll(p place, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			l.failAll(p, err)
+		}
+		return
+	}
+	if err == nil {
+		return
+	}
+	path, reason, _ := strings.Cut(err.Error(), ": ")
+	if tier, ok := strings.CutPrefix(path, "tiers."); ok {
+		p = p.key("tiers").key(tier)
+		reason = strings.TrimPrefix(reason, "tier "+tier+": ")
+	} else {
+		for key := range strings.SplitSeq(path, ".") {
+			p = p.key(key)
+		}
+	}
+	value, rest, ok := strings.Cut(reason, ": ")
+	if quoted, err := strconv.QuotedPrefix(reason); err == nil {
+		value = quoted
+		rest, ok = strings.CutPrefix(reason[len(quoted):], ": ")
+	}
+	if d, err := parseDuration(value); err == nil {
+		value = literal(d)
+	}
+	if ok && (value[0] == '"' || !strings.Contains(value, " ")) {
+		l.fail(p, value, "%s", rest)
+		return
+	}
+	l.fail(p, "", "%s", reason)
+}

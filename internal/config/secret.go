@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+const mask = "***"
+
+// Secret is a value that must not be seen. However it is printed or logged, it
+// shows as "***", or as "" if it is empty; only [Secret.Reveal] gives it away.
+type Secret string
+
+// Reveal returns the value itself.
+func (s Secret) Reveal() string { return string(s) }
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return mask
+}
+
+// GoString masks the value for %#v.
+func (s Secret) GoString() string { return fmt.Sprintf("config.Secret(%q)", s.String()) }
+
+// Format masks the value for every verb.
+func (s Secret) Format(f fmt.State, verb rune) { writeMasked(f, verb, s.String(), s.GoString()) }
+
+// MarshalText masks the value in JSON and the like.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue masks the value in logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+const embedded RedisURL = "embedded"
+
+// RedisURL is "embedded" or a URL for [admission.Connect]. However it is printed
+// or logged, the password in it shows as "***".
+type RedisURL string
+
+// Reveal returns the URL with its password.
+func (u RedisURL) Reveal() string { return string(u) }
+
+// Embedded reports whether the in-process store is wanted.
+func (u RedisURL) Embedded() bool { return u == embedded }
+
+// String masks all of what is not a URL: who knows what it is.
+func (u RedisURL) String() string {
+	if u == "" || u == embedded {
+		return string(u)
+	}
+	if u.validate() != "" {
+		return mask
+	}
+	_, rest, _ := strings.Cut(string(u), "://")
+	if user, _, ok := strings.Cut(rest, "@"); ok && !strings.Contains(user, ":") {
+		return string(u) // nothing to hide
+	}
+	return admission.RedactURL(string(u))
+}
+
+// GoString masks the password for %#v.
+func (u RedisURL) GoString() string { return fmt.Sprintf("config.RedisURL(%q)", u.String()) }
+
+// Format masks the password for every verb.
+func (u RedisURL) Format(f fmt.State, verb rune) { writeMasked(f, verb, u.String(), u.GoString()) }
+
+// MarshalText masks the password in JSON and the like.
+func (u RedisURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// LogValue masks the password in logs.
+func (u RedisURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// validate returns what is wrong with the URL, without any part of it, or "".
+func (u RedisURL) validate() string {
+	if u == embedded {
+		return ""
+	}
+	err := admission.CheckURL(string(u))
+	if err == nil {
+		return ""
+	}
+	if want, ok := strings.CutPrefix(err.Error(), "want "); ok {
+		return `want "embedded", ` + want
+	}
+	return err.Error()
+}
+
+func writeMasked(f fmt.State, verb rune, plain, syntax string) {
+	switch {
+	case verb == 'v' && f.Flag('#'):
+		plain = syntax
+	case verb == 'q':
+		plain = fmt.Sprintf("%q", plain)
+	}
+	_, _ = io.WriteString(f, plain)
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// TestSecretsDoNotShow prints a configuration with secrets in every way.
+func TestSecretsDoNotShow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]*Config{
+		"literal": mustLoad(t, "[redis]\nurl = \"redis://u:hunter2@db/1\"\npassword = \"hunter2\"\n"),
+		"env":     mustLoad(t, "[redis]\nurl = \"env:URL\"\npassword = \"env:PW\"\n", "URL=redis://u:hunter2@db/1", "PW=hunter2"),
+		"file":    mustLoad(t, "[redis]\nurl = \"redis://u:hunter2@db/1\"\npassword = \"file:/secret\"\n"),
+		"_FILE":   mustLoad(t, "", "TUNDISH_REDIS_PASSWORD_FILE=/secret", "TUNDISH_REDIS_URL=redis://u:hunter2@db/1"),
+	} {
+		if c.Redis.Password.Reveal() != "hunter2" || c.Redis.URL.Reveal() != "redis://u:hunter2@db/1" {
+			t.Errorf("%s: the secrets are not there", name)
+		}
+		var out bytes.Buffer
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			fmt.Fprintf(&out, verb+"\n", *c)
+			fmt.Fprintf(&out, verb+verb+"\n", c.Redis.Password, c.Redis.URL)
+		}
+		for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+			slog.New(handler).Info("loaded", "password", c.Redis.Password, "url", c.Redis.URL, "redis", c.Redis)
+		}
+		if err := json.NewEncoder(&out).Encode(c); err != nil {
+			t.Error(err)
+		}
+		if err := c.WriteTOML(&out); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(&out, c.Effective(), c.Warnings())
+		if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), fmt.Sprintf("%x", "hunter2")) {
+			t.Errorf("%s: a secret shows in\n%s", name, out.String())
+		}
+		if !strings.Contains(out.String(), "redis://u:***@db/1") {
+			t.Errorf("%s: the URL does not show in\n%s", name, out.String())
+		}
+	}
+	if Secret("").String() != "" {
+		t.Error("no secret looks like one")
+	}
+}
+
+func TestRedisURLShows(t *testing.T) {
+	t.Parallel()
+	for _, try := range []struct{ url, want string }{
+		{"embedded", "embedded"},
+		{"", ""},
+		{"redis://db:6379/0", "redis://db:6379/0"},
+		{"redis://:pw@db", "redis://:***@db"},
+		{"rediss://u:pw@db/3?pool_size=5", "rediss://u:***@db/3?pool_size=5"},
+		{"redis+sentinel://u:pw@h1,h2/m/1", "redis+sentinel://u:***@h1,h2/m/1"},
+		{"rediss+cluster://:pw@h1:1,h2:2", "rediss+cluster://:***@h1:1,h2:2"},
+		{"redis+sentinel://u:pw@h1,h2", "***"},
+		{"redis://u:p#w@db", "***"},
+		{"redis://db?password=pw", "***"},
+		{"u:pw@db", "***"},
+		{"pw", "***"},
+	} {
+		if got := RedisURL(try.url).String(); got != try.want {
+			t.Errorf("%s: got %s, want %s", try.url, got, try.want)
+		}
+	}
+}

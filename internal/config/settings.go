@@ -1,0 +1,159 @@
+package config
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// settings has the shape of the file: every key of this version is a field of
+// it, and no other list of them exists. Within a struct the tables come last,
+// as they must in TOML.
+type settings struct {
+	Revision   int64            `mapstructure:"revision"`
+	Redis      Redis            `mapstructure:"redis"`
+	Producer   Producer         `mapstructure:"producer"`
+	Dispatcher Dispatcher       `mapstructure:"dispatcher"`
+	Log        Log              `mapstructure:"log"`
+	Keys       []keySettings    `mapstructure:"keys"`
+	Limits     []limitSettings  `mapstructure:"limits"`
+	Buckets    []bucketSettings `mapstructure:"buckets"`
+}
+
+type keySettings struct {
+	Name    string   `mapstructure:"name"`
+	SHA256  digest   `mapstructure:"sha256"`
+	Roles   []string `mapstructure:"roles"`
+	Buckets []string `mapstructure:"buckets"`
+	Tier    string   `mapstructure:"tier"`
+}
+
+type limitSettings struct {
+	Name           string                    `mapstructure:"name"`
+	Algorithm      string                    `mapstructure:"algorithm"`
+	Per            []string                  `mapstructure:"per"`
+	Limit          admission.Rate            `mapstructure:"limit"`
+	Burst          int64                     `mapstructure:"burst"` // 0 where it is not set
+	Precision      int64                     `mapstructure:"precision"`
+	Mode           string                    `mapstructure:"mode"`
+	OnStoreFailure string                    `mapstructure:"on_store_failure"`
+	OnMissing      string                    `mapstructure:"on_missing"`
+	SyncInterval   time.Duration             `mapstructure:"sync_interval"`
+	Tiers          map[string]admission.Rate `mapstructure:"tiers"`
+}
+
+type bucketSettings struct {
+	Name              string          `mapstructure:"name"`
+	Rate              admission.Rate  `mapstructure:"rate"`
+	Burst             int64           `mapstructure:"burst"`
+	Capacity          int64           `mapstructure:"capacity"`
+	ScheduledCapacity int64           `mapstructure:"scheduled_capacity"`
+	MaxInFlight       int64           `mapstructure:"max_in_flight"`
+	Limits            []string        `mapstructure:"limits"`
+	Worker            string          `mapstructure:"worker"`
+	DedupeWindow      time.Duration   `mapstructure:"dedupe_window"`
+	DedupeMax         int64           `mapstructure:"dedupe_max"`
+	PermitTTL         time.Duration   `mapstructure:"permit_ttl"`
+	MaxPayload        size            `mapstructure:"max_payload"`
+	Shed              shedSettings    `mapstructure:"shed"`
+	Retry             retrySettings   `mapstructure:"retry"`
+	Webhook           WebhookSettings `mapstructure:"webhook"`
+}
+
+// shedSettings are percents of the capacity.
+type shedSettings struct {
+	Low    int64 `mapstructure:"low"`
+	Normal int64 `mapstructure:"normal"`
+	High   int64 `mapstructure:"high"`
+}
+
+type retrySettings struct {
+	MaxAttempts int           `mapstructure:"max_attempts"`
+	MinBackoff  time.Duration `mapstructure:"min_backoff"`
+	MaxBackoff  time.Duration `mapstructure:"max_backoff"`
+}
+
+// workerWebhook is the only kind of worker of this version.
+const workerWebhook = "webhook"
+
+func defaultSettings() settings {
+	return settings{
+		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Timeout: time.Second},
+		Producer: Producer{
+			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
+			ForwardedHeader: admission.XForwardedFor, IPv6Prefix: admission.DefaultIPv6Prefix,
+		},
+		Dispatcher: Dispatcher{
+			Listen: "127.0.0.1:8081", Concurrency: 256, Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
+		},
+		Log: Log{Level: "info", Format: "auto"},
+	}
+}
+
+func defaultLimit() limitSettings {
+	return limitSettings{
+		Algorithm: string(admission.TokenBucket), Precision: 1,
+		Mode: string(admission.Enforce), OnStoreFailure: string(admission.Closed), OnMissing: string(admission.Refuse),
+	}
+}
+
+func defaultBucket() bucketSettings {
+	b := shaper.DefaultBucket()
+	return bucketSettings{
+		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity, MaxInFlight: b.MaxInFlight,
+		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
+		MaxPayload: size(b.MaxPayload),
+		Shed:       shedSettings(b.Shed),
+		Retry:      retrySettings(b.Retry),
+		Webhook:    WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
+	}
+}
+
+// defaultElement returns the defaults of a table in an array of tables.
+func defaultElement(t reflect.Type) reflect.Value {
+	switch t {
+	case reflect.TypeFor[limitSettings]():
+		return reflect.ValueOf(defaultLimit())
+	case reflect.TypeFor[bucketSettings]():
+		return reflect.ValueOf(defaultBucket())
+	}
+	return reflect.Zero(t)
+}
+
+func (s keySettings) key() httpapi.Key {
+	key := httpapi.Key{Name: s.Name, SHA256: s.SHA256.sum(), Buckets: s.Buckets, Tier: s.Tier}
+	for _, role := range s.Roles {
+		key.Roles = append(key.Roles, httpapi.Role(role))
+	}
+	return key
+}
+
+func (s limitSettings) limit() admission.Limit {
+	return admission.Limit{
+		Name: s.Name, Algorithm: admission.Algorithm(s.Algorithm), Per: s.Per, Limit: s.Limit, Burst: s.Burst,
+		Precision: s.Precision, Tiers: s.Tiers, Mode: admission.Mode(s.Mode),
+		OnStoreFailure: admission.OnStoreFailure(s.OnStoreFailure), OnMissing: admission.OnMissing(s.OnMissing),
+		SyncInterval: s.SyncInterval,
+	}.WithDefaults()
+}
+
+// bucket returns the bucket with those of the limits that it names.
+func (s bucketSettings) bucket(limits []admission.Limit, revision int64) Bucket {
+	b := Bucket{Webhook: s.Webhook, Bucket: shaper.Bucket{
+		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
+		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight, Worker: s.Worker,
+		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
+		Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry), Revision: revision,
+	}}
+	for _, name := range s.Limits {
+		for _, limit := range limits {
+			if limit.Name == name {
+				b.Limits = append(b.Limits, limit)
+			}
+		}
+	}
+	return b
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const shippedPath = "../../config.toml"
+
+var comment = regexp.MustCompile(`\s+#\s(.*)$`)
+var example = regexp.MustCompile(`(?m)^#([a-z\[])`)
+var otherDefault = regexp.MustCompile(`default: ("[^"]*"|\[\]|the limit's number)`)
+
+// TestShippedFile holds config.toml to what it says: it is valid, as it is and
+// with its examples, has every key, and each has its default unless its comment gives another one.
+func TestShippedFile(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(shippedPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if warnings := mustLoad(t, string(data)).Warnings(); len(warnings) > 0 {
+		t.Errorf("warnings: %s", strings.Join(warnings, "\n"))
+	}
+	data = example.ReplaceAll(data, []byte("$1"))
+	c := mustLoad(t, string(data))
+	if warnings := c.Warnings(); len(warnings) > 0 {
+		t.Errorf("warnings with the examples: %s", strings.Join(warnings, "\n"))
+	}
+	values := map[string]string{}
+	for _, p := range c.effective {
+		values[p.path] = p.Value
+	}
+	doc, fault := parseDocument(shippedPath, data)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	s := defaultSettings()
+	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
+	lines := strings.Split(string(data), "\n")
+	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
+		line, ok := doc.lines[key.path]
+		if !ok {
+			t.Errorf("%s is missing", key.path)
+			continue
+		}
+		note := comment.FindStringSubmatch(lines[line-1])
+		if note == nil || note[1] == "" {
+			t.Errorf("%s has no comment", key.path)
+			continue
+		}
+		value, standard := values[key.path], literal(key.value.Interface())
+		other := otherDefault.FindStringSubmatch(note[1])
+		switch {
+		case strings.HasPrefix(note[1], "required"):
+			if !key.value.IsZero() {
+				t.Errorf("%s says that it is required, and has the default %s", key.path, standard)
+			}
+		case other == nil && value != standard:
+			t.Errorf("%s is %s, and its comment does not say that the default is %s", key.path, value, standard)
+		case other != nil && key.path == "limits[0].burst":
+		case other != nil && (other[1] != standard || value == standard):
+			t.Errorf("%s is %s and the default %s, but its comment says %s", key.path, value, standard, other[1])
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Bounds of settings that no other package has bounds for. The revision is a
+// number of Lua.
+const (
+	maxRevision        = 1 << 53
+	maxPoolSize        = 10_000
+	minRedisTimeout    = 100 * time.Millisecond
+	maxRedisTimeout    = 10 * time.Second
+	minLease           = time.Second
+	maxLease           = time.Hour
+	maxShutdownTimeout = time.Hour
+	minStoreTimeout    = 50 * time.Millisecond
+	maxStoreTimeout    = 10 * time.Second
+	minWebhookTimeout  = 100 * time.Millisecond
+)
+
+// validate notes every value out of range and every relation that does not
+// hold. What a limit and a bucket may be is said by their own packages.
+func (l *loader) validate(s *settings) {
+	inRange(l, at("revision"), s.Revision, 0, maxRevision)
+	if reason := s.Redis.URL.validate(); reason != "" {
+		l.fail(at("redis.url"), literal(s.Redis.URL), "%s", reason)
+	}
+	l.redisTLS(s.Redis)
+	inRange(l, at("redis.pool_size"), s.Redis.PoolSize, 0, maxPoolSize)
+	inRange(l, at("redis.timeout"), s.Redis.Timeout, minRedisTimeout, maxRedisTimeout)
+	inRange(l, at("producer.shutdown_timeout"), s.Producer.ShutdownTimeout, 0, maxShutdownTimeout)
+	l.forwarding(s.Producer)
+	inRange(l, at("producer.store_timeout"), s.Producer.StoreTimeout, minStoreTimeout, maxStoreTimeout)
+	inRange(l, at("dispatcher.concurrency"), s.Dispatcher.Concurrency, 1, shaper.MaxConcurrency)
+	inRange(l, at("dispatcher.lease"), s.Dispatcher.Lease, minLease, maxLease)
+	inRange(l, at("dispatcher.shutdown_timeout"), s.Dispatcher.ShutdownTimeout, 0, maxShutdownTimeout)
+	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")
+	l.oneOf(at("log.format"), s.Log.Format, "auto", "text", "json")
+	const open = "anybody who reaches it could use it"
+	l.listen(at("redis.embedded_listen"), s.Redis.EmbeddedListen, "the embedded store has no password, so "+open)
+	noKeys := ""
+	if len(s.Keys) == 0 {
+		noKeys = "without [[keys]] (`producer key new` makes one) " + open
+	}
+	l.listen(at("producer.listen"), s.Producer.Listen, noKeys)
+	l.listen(at("dispatcher.listen"), s.Dispatcher.Listen, noKeys)
+	l.keys(s)
+	l.limits(s)
+	l.buckets(s)
+}
+
+// redisTLS wants no options of TLS where there is none.
+func (l *loader) redisTLS(r Redis) {
+	if (r.TLSCert == "") != (r.TLSKey == "") {
+		l.fail(at("redis.tls_cert"), literal(r.TLSCert), "redis.tls_cert and redis.tls_key are a pair: set both or none")
+	}
+	if strings.HasPrefix(r.URL.Reveal(), "rediss") {
+		return
+	}
+	for _, option := range []struct{ key, value string }{
+		{"tls_ca", r.TLSCA}, {"tls_cert", r.TLSCert}, {"tls_key", r.TLSKey}, {"tls_server_name", r.TLSServerName},
+	} {
+		if option.value != "" {
+			l.fail(at("redis."+option.key), literal(option.value), "is for TLS, which redis.url is not: write rediss instead of redis there, or leave this out")
+		}
+	}
+}
+
+func inRange[T int | int64 | time.Duration](l *loader, p place, value, low, high T) {
+	if value < low || value > high {
+		l.fail(p, literal(value), "want %s to %s", bound(low), bound(high))
+	}
+}
+
+func bound(v any) string {
+	if d, ok := v.(time.Duration); ok {
+		return brief(d)
+	}
+	return fmt.Sprint(v)
+}
+
+func (l *loader) oneOf(p place, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		l.fail(p, literal(value), "want %s%s", strings.Join(allowed, ", "), didYouMean(value, allowed))
+	}
+}
+
+// listen wants an address; one of this machine alone if there is a reason why.
+func (l *loader) listen(p place, address, loopbackOnly string) {
+	host, port, err := net.SplitHostPort(address)
+	_, numberErr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || numberErr != nil:
+		l.fail(p, literal(address), `want host:port with a port of 0 to 65535, such as "127.0.0.1:8080"`)
+	case loopbackOnly != "" && !isLoopback(host):
+		l.fail(p, literal(address), `is beyond loopback: %s; want "127.0.0.1:%s"`, loopbackOnly, port)
+	}
+}
+
+// isLoopback reports whether only this machine reaches what listens on a host.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// webhookURL wants an absolute URL of HTTP without a secret in its authority.
+func (l *loader) webhookURL(p place, text string) {
+	u, err := url.Parse(text)
+	shown := literal(text)
+	if strings.Contains(text, "@") {
+		shown = ""
+	}
+	switch {
+	case text == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		l.fail(p, shown, `want "https://host/path" or "http://host/path"`)
+	case u.User != nil:
+		l.fail(p, shown, "want no user or password in the URL")
+	case u.Fragment != "":
+		l.fail(p, shown, `want no "#" in the URL: what follows it would not be sent`)
+	}
+}

@@ -1,0 +1,280 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// size is a number of bytes, written as an integer or as "256KiB", "1MiB".
+type size int64
+
+// digest is a SHA-256, written as 64 hex digits. It is a string so that a
+// missing one is told from one of zeros.
+type digest string
+
+func (d digest) sum() (sum [sha256.Size]byte) {
+	copy(sum[:], d)
+	return sum
+}
+
+// convert makes of a value of TOML one of type want, or says what it wants.
+func convert(want reflect.Type, v any) (any, error) {
+	text, isText := v.(string)
+	number, isInt := v.(int64)
+	switch reflect.Zero(want).Interface().(type) {
+	case time.Duration:
+		return parseDuration(text)
+	case admission.Rate:
+		if _, list := v.([]any); list {
+			return nil, errors.New("several rates are not supported in this version yet")
+		}
+		if !isText {
+			return nil, errors.New(`want a number and a period, such as "50/s" or "100/15m"`)
+		}
+		return parseRate(text)
+	case size:
+		if isInt {
+			return size(number), nil
+		}
+		return parseSize(text)
+	case digest:
+		return parseDigest(text)
+	case Networks:
+		return convertNetworks(v)
+	case []netip.Prefix:
+		return convertList(v, `a list of networks, such as ["10.0.0.0/8"]`, parsePrefix)
+	case []string:
+		return convertList(v, "a list of names in quotes", func(s string) (string, error) { return s, nil })
+	case Secret:
+		if isText {
+			return Secret(text), nil
+		}
+	case RedisURL:
+		if isText {
+			return RedisURL(text), nil
+		}
+	}
+	switch want.Kind() {
+	case reflect.String:
+		if isText {
+			return text, nil
+		}
+		return nil, errors.New("want text in quotes")
+	case reflect.Bool:
+		if b, ok := v.(bool); ok {
+			return b, nil
+		}
+		return nil, errors.New("want true or false")
+	case reflect.Int, reflect.Int64:
+		if isInt {
+			return reflect.ValueOf(number).Convert(want).Interface(), nil
+		}
+		return nil, errors.New("want a whole number")
+	}
+	return nil, fmt.Errorf("cannot be a %s", want)
+}
+
+// scan makes of the text of a variable the value that TOML would have, as far
+// as it can.
+func scan(want reflect.Type, text string) any {
+	if want == reflect.TypeFor[time.Duration]() {
+		return text
+	}
+	switch want.Kind() {
+	case reflect.Slice:
+		var list []any
+		for item := range strings.SplitSeq(text, ",") {
+			list = append(list, strings.TrimSpace(item))
+		}
+		return list
+	case reflect.Int, reflect.Int64:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	case reflect.Bool:
+		if text == "true" || text == "false" {
+			return text == "true"
+		}
+	}
+	return text
+}
+
+// parseDuration demands a unit: without one, viper would take nanoseconds.
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || text == "0" {
+		return 0, errors.New(`want a duration with a unit (ms, s, m, h), such as "30s"`)
+	}
+	return d, nil
+}
+
+func parseRate(text string) (admission.Rate, error) {
+	rate, err := admission.ParseRate(text)
+	if err != nil {
+		_, reason, _ := strings.Cut(err.Error(), `": `)
+		return admission.Rate{}, errors.New(reason)
+	}
+	return rate, nil
+}
+
+func parseSize(text string) (size, error) {
+	for _, unit := range []struct {
+		suffix string
+		bytes  int64
+	}{{"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if digits, ok := strings.CutSuffix(text, unit.suffix); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 32); err == nil {
+				return size(n * unit.bytes), nil
+			}
+		}
+	}
+	return 0, errors.New(`want a whole number of bytes, or text such as "256KiB" or "1MiB"`)
+}
+
+// parseDigest does not show what it was given: who mixes the two up gives the
+// secret itself.
+func parseDigest(text string) (digest, error) {
+	sum, err := hex.DecodeString(text)
+	if err != nil || len(sum) != sha256.Size {
+		return "", errors.New("want the SHA-256 of the secret, 64 hex digits, as `producer key new` prints it; never the secret itself")
+	}
+	return digest(sum), nil
+}
+
+func convertNetworks(v any) (any, error) {
+	list, err := convertList(v, `a list of networks or addresses, such as ["10.0.0.0/8", "192.0.2.7"]`, parseNetwork)
+	if prefixes, ok := list.([]netip.Prefix); ok {
+		return Networks(prefixes), err
+	}
+	return nil, err
+}
+
+// parseNetwork takes an address too, as the network of it alone.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return parsePrefix(text)
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return prefix, errors.New(`want a network, such as "10.0.0.0/8" or "::1/128"`)
+	}
+	if prefix != prefix.Masked() {
+		return prefix, fmt.Errorf("has bits beyond its length; want %q", prefix.Masked())
+	}
+	return prefix, nil
+}
+
+func convertList[T any](v any, want string, parse func(string) (T, error)) (any, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, errors.New("want " + want)
+	}
+	values := make([]T, 0, len(list))
+	var errs []error
+	for i, item := range list {
+		text, ok := item.(string)
+		if !ok {
+			errs = append(errs, elementError{i, item, errors.New("want text in quotes")})
+			continue
+		}
+		value, err := parse(text)
+		if err != nil {
+			errs = append(errs, elementError{i, item, err})
+			continue
+		}
+		values = append(values, value)
+	}
+	return values, errors.Join(errs...)
+}
+
+// elementError is what is wrong with one element of a list.
+type elementError struct {
+	index int
+	value any
+	err   error
+}
+
+func (e elementError) Error() string { return e.err.Error() }
+
+// literal writes a value as TOML, secrets masked.
+func literal(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return strconv.Quote(v)
+	case Secret:
+		return strconv.Quote(v.String())
+	case RedisURL:
+		return strconv.Quote(v.String())
+	case time.Duration:
+		return strconv.Quote(brief(v))
+	case size:
+		switch {
+		case v != 0 && v%(1<<20) == 0:
+			return fmt.Sprintf(`"%dMiB"`, v>>20)
+		case v != 0 && v%(1<<10) == 0:
+			return fmt.Sprintf(`"%dKiB"`, v>>10)
+		}
+		return strconv.FormatInt(int64(v), 10)
+	case admission.Rate:
+		return strconv.Quote(v.String())
+	case digest:
+		return strconv.Quote(hex.EncodeToString([]byte(v)))
+	case Networks:
+		return literals(v)
+	case []string:
+		return literals(v)
+	case []netip.Prefix:
+		return literals(v)
+	case netip.Prefix:
+		return strconv.Quote(v.String())
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a table"
+	}
+	return fmt.Sprint(v)
+}
+
+func literals[T any](list []T) string {
+	parts := make([]string, len(list))
+	for i, v := range list {
+		parts[i] = literal(v)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// brief is a duration without the zeros at its end: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
+}
+
+// clip cuts what is too long to be shown.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

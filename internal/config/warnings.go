@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+// guarded are networks that a job should not reach where it matters: this
+// machine, and the metadata service of clouds.
+var guarded = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
+}
+
+// Warnings lists what is allowed and yet probably not meant.
+func (c *Config) Warnings() []string {
+	var list []string
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if len(c.Buckets) == 0 {
+		warn("there are no [[buckets]]: nothing can be enqueued")
+	}
+	if c.Producer.Listen == c.Dispatcher.Listen && !strings.HasSuffix(c.Producer.Listen, ":0") {
+		warn("producer.listen and dispatcher.listen are both %q: on one machine only one of them can start", c.Producer.Listen)
+	}
+	users := map[string][]string{}
+	for i, b := range c.Buckets {
+		p := at("buckets").element(i, b.Name)
+		for _, limit := range b.Limits {
+			users[limit.Name] = append(users[limit.Name], strconv.Quote(b.Name))
+		}
+		need := int64(math.Ceil(b.Rate.PerSecond() * b.Webhook.Timeout.Seconds()))
+		if have := min(b.MaxInFlight, int64(c.Dispatcher.Concurrency)); have < need {
+			warn("%s: %s with a webhook.timeout of %s needs %d deliveries in flight, and max_in_flight (%d) and "+
+				"dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back",
+				p.shown, b.Rate, brief(b.Webhook.Timeout), need, b.MaxInFlight, c.Dispatcher.Concurrency, have)
+		}
+		if b.Burst > b.Capacity {
+			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
+		}
+		if !c.Redis.URL.Embedded() {
+			for _, network := range b.Webhook.AllowNetworks {
+				for _, inner := range guarded {
+					if network.Overlaps(inner) {
+						warn("%s: webhook.allow_networks has %s: jobs may call %s", p.shown, network, inner)
+					}
+				}
+			}
+		}
+	}
+	for i, limit := range c.Limits {
+		c.warnOfLimit(warn, at("limits").element(i, limit.Name), limit, users[limit.Name])
+	}
+	c.warnOfAccess(warn)
+	return list
+}
+
+// warnOfLimit tells what of a limit has no effect where it is used. users are
+// the buckets that name it.
+func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
+	names := strings.Join(users, ", ")
+	checked := slices.ContainsFunc(c.Keys, func(k httpapi.Key) bool {
+		return slices.Contains(k.Roles, httpapi.RoleCheck) || slices.Contains(k.Roles, httpapi.RoleAdmin)
+	})
+	if len(users) > 1 {
+		warn("%s: buckets %s share it and count apart: each lets %s in", p.shown, names, limit.Limit)
+	}
+	switch {
+	case checked:
+	case len(users) == 0:
+		if len(c.Keys) > 0 {
+			warn("%s: no bucket names it, and no key has the role %s: nothing asks it", p.shown, httpapi.RoleCheck)
+		}
+	case limit.OnStoreFailure != admission.Closed:
+		warn("%s: on_store_failure = %q is for the check endpoint only: when Redis is away, buckets %s answer 503 to every job, as a job has to be kept",
+			p.shown, limit.OnStoreFailure, names)
+	case limit.SyncInterval != 0:
+		warn("%s: sync_interval is for the check endpoint only: buckets %s ask Redis each time", p.shown, names)
+	}
+}
+
+// warnOfAccess tells of keys and proxies that are trusted with more than is
+// probably meant.
+func (c *Config) warnOfAccess(warn func(string, ...any)) {
+	for i, key := range c.Keys {
+		if slices.Contains(key.Roles, httpapi.RoleAdmin) && len(key.Roles) > 1 {
+			warn("%s: role %s may do everything: the other roles add nothing; a key that only enqueues or looks should not have it",
+				at("keys").element(i, key.Name).shown, httpapi.RoleAdmin)
+		}
+	}
+	for _, network := range c.Producer.TrustedProxies {
+		if network.Bits() == 0 {
+			warn("producer.trusted_proxies has %s, everybody: any caller can then give itself any address", network)
+		}
+	}
+}

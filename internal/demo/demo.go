@@ -1,0 +1,91 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Bounds of the options. Above the rate the embedded store becomes what is
+// shown; below the factor there may be no backlog, and so no rate to see.
+const (
+	MaxRate    = 500
+	MinSeconds = 1
+	MaxSeconds = 3600
+	MinFactor  = 2
+	MaxFactor  = 20
+)
+
+// ErrBroken says that the promise was broken: a job was lost, doubled or sent
+// unasked, or departures came faster than the rate allows.
+var ErrBroken = errors.New("demo: the promise was broken")
+
+// Options is what a run may choose.
+type Options struct {
+	Rate    int     // departures a second, 1 to MaxRate
+	Seconds int     // of pushing, 1 or more; to drain takes a few more
+	Factor  float64 // jobs pushed, as a multiple of the rate: 2 to 20
+	JSON    bool    // one JSON object on stdout in place of the report
+	Width   int     // columns of the report's charts; 0 means 80
+}
+
+// DefaultOptions returns 50/s, 10 s and three times the rate: half a minute's
+// work that takes twelve seconds to see.
+func DefaultOptions() Options { return Options{Rate: 50, Seconds: 10, Factor: 3} }
+
+// Validate reports every fault of the options, joined, or nil.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Rate < 1 || o.Rate > MaxRate {
+		errs = append(errs, fmt.Errorf("rate: %d: want 1 to %d", o.Rate, MaxRate))
+	}
+	if o.Seconds < MinSeconds || o.Seconds > MaxSeconds {
+		errs = append(errs, fmt.Errorf("seconds: %d: want %d to %d", o.Seconds, MinSeconds, MaxSeconds))
+	}
+	if !(o.Factor >= MinFactor && o.Factor <= MaxFactor) { // so that NaN is refused
+		errs = append(errs, fmt.Errorf("factor: %g: want %d to %d", o.Factor, MinFactor, MaxFactor))
+	}
+	if o.Width < 0 {
+		errs = append(errs, fmt.Errorf("width: %d: want 0 or more", o.Width))
+	}
+	return errors.Join(errs...)
+}
+
+// Run pushes in bursts for Options.Seconds, waits until everything that got in
+// is delivered, and reports on stdout; meanwhile one line on stderr says how it
+// goes. When ctx ends it stops and reports what was seen so far. It returns
+// [ErrBroken] with the reasons where the promise did not hold; any other error
+// means that nothing was shown.
+func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
+	if err := opts.Validate(); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	s, err := newStage(ctx, opts)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer s.close()
+	seen, err := s.play(ctx, stderr)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	r := judge(opts, seen)
+	if opts.JSON {
+		err = r.writeJSON(stdout)
+	} else {
+		err = r.writeText(stdout, seen.result, opts.Width)
+	}
+	if err != nil {
+		return fmt.Errorf("demo: write the report: %w", err)
+	}
+	if len(r.Broken) > 0 {
+		return fmt.Errorf("%w: %s", ErrBroken, strings.Join(r.Broken, "; "))
+	}
+	return nil
+}
+
+// seconds is a number of seconds as a duration.
+func seconds(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }

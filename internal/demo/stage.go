@@ -1,0 +1,250 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/internal/live"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+const (
+	bucketName   = "demo"
+	dispatchers  = 2
+	loopback     = "127.0.0.1:0"
+	capacitySecs = 2.4 // of departures that the bucket holds: no gap between bursts is as long
+
+	lineEvery  = 2 * time.Second
+	drainCheck = 50 * time.Millisecond
+	drainSpare = 3 * time.Second // beyond twice what it should take to drain
+	lookTime   = 2 * time.Second
+)
+
+// stage is everything that takes part in a run.
+type stage struct {
+	opts        Options
+	bucket      shaper.Bucket
+	client      *shaper.Client
+	dispatchers []*shaper.Dispatcher
+	history     checker.History
+	tally       *tally
+	lateness    lateness
+	closers     []func() // in the order of opening
+}
+
+// newBucket is the one bucket: bounded, and with a limit for each caller. Of
+// half the rate and 0.8 of a second's departures at once, it lets all of them
+// together have a third more than the rate: the bucket stays well filled, and
+// both it and the limit refuse.
+func newBucket(opts Options) shaper.Bucket {
+	rate := admission.Rate{Count: int64(opts.Rate), Per: time.Second, Unit: admission.UnitRequests}
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker, b.Rate = bucketName, "webhook", rate
+	b.Capacity = ceil(capacitySecs * float64(opts.Rate))
+	b.Shed = shaper.NoShedding // one priority: all of the bucket is for it
+	b.Limits = []admission.Limit{{
+		Name: "per-caller", Per: []string{admission.PerCaller},
+		Limit: admission.Rate{Count: rate.Count, Per: 2 * rate.Per, Unit: rate.Unit}, Burst: ceil(0.8 * float64(opts.Rate)),
+	}}
+	return b
+}
+
+func ceil(x float64) int64 { return int64(math.Ceil(x)) }
+
+// newStage opens everything, and closes what it opened if a part fails.
+func newStage(ctx context.Context, opts Options) (s *stage, err error) {
+	s = &stage{opts: opts, bucket: newBucket(opts), tally: newTally(time.Now())}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	store, err := embedded.Start(loopback)
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(store.Close)
+
+	connection, err := s.connect(store.URL())
+	if err != nil {
+		return nil, err
+	}
+	buckets := []shaper.Bucket{s.bucket}
+	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets}); err != nil {
+		return nil, err
+	}
+	url, err := s.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for range dispatchers {
+		if err := s.addDispatcher(store.URL(), url); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *stage) onClose(f func()) { s.closers = append(s.closers, f) }
+
+func (s *stage) close() {
+	for _, closer := range slices.Backward(s.closers) {
+		closer()
+	}
+}
+
+func (s *stage) connect(url string) (redis.UniversalClient, error) {
+	connection, err := admission.Connect(url, admission.ConnectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(func() { _ = connection.Close() }) // nothing is left to lose
+	return connection, nil
+}
+
+// listen starts the receiver and returns its URL.
+func (s *stage) listen(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", loopback)
+	if err != nil {
+		return "", fmt.Errorf("start the receiver: %w", err)
+	}
+	receiver := &checker.Receiver{History: &s.history}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.lateness.arrived(r.Header.Get(checker.IDHeader), time.Now())
+			s.tally.delivered()
+			receiver.ServeHTTP(w, r)
+		}),
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // always ErrServerClosed, by the closer
+	}()
+	s.onClose(func() {
+		_ = server.Close() // no delivery is under way any more
+		<-ended
+	})
+	return "http://" + listener.Addr().String() + "/hook", nil
+}
+
+// addDispatcher adds one that shares nothing with the others but the store.
+func (s *stage) addDispatcher(storeURL, receiverURL string) error {
+	connection, err := s.connect(storeURL)
+	if err != nil {
+		return err
+	}
+	connection.AddHook(&s.lateness)
+	config := webhook.DefaultConfig()
+	config.URL, config.JobURL = receiverURL, false
+	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	worker, err := webhook.New(config)
+	if err != nil {
+		return err
+	}
+	s.onClose(worker.Close)
+	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		Redis: connection, Buckets: []shaper.Bucket{s.bucket},
+		Workers: map[string]shaper.Worker{"webhook": s.lateness.watch(worker)},
+	})
+	if err != nil {
+		return err
+	}
+	s.dispatchers = append(s.dispatchers, d)
+	return nil
+}
+
+// seen is what a run saw.
+type seen struct {
+	result      checker.Result
+	refused     map[shaper.Reason]int
+	waiting     int           // jobs that are safe in the bucket, but were not delivered
+	spread      time.Duration // of lateness
+	interrupted bool
+}
+
+// play runs the dispatchers, pushes, drains, and stops in that order.
+func (s *stage) play(ctx context.Context, stderr io.Writer) (seen, error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var working, showing errgroup.Group
+	for _, d := range s.dispatchers {
+		working.Go(func() error { return d.Run(running) })
+	}
+	watched, hide := context.WithCancel(ctx)
+	defer hide()
+	showing.Go(func() error {
+		live.Show(watched, stderr, lineEvery, func() string { return s.tally.line(time.Now()) })
+		return nil
+	})
+
+	s.push(ctx)
+	drainErr := s.drain(ctx)
+	hide()
+	_ = showing.Wait() // returns no error
+	stop()
+	if err := working.Wait(); err != nil {
+		return seen{}, err
+	}
+	if drainErr != nil {
+		return seen{}, drainErr
+	}
+	waiting, err := s.unfinished(context.WithoutCancel(ctx))
+	if err != nil {
+		return seen{}, err
+	}
+	return seen{
+		result: s.history.Check(), refused: s.tally.refusals(), waiting: waiting, spread: s.lateness.spread(),
+		interrupted: ctx.Err() != nil,
+	}, nil
+}
+
+// drain waits until the bucket is empty, until ctx ends, or until it has taken
+// far longer than it should.
+func (s *stage) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, seconds(2*capacitySecs)+drainSpare)
+	defer cancel()
+	ticker := time.NewTicker(drainCheck)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		switch left, err := s.unfinished(ctx); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case left == 0:
+			return nil
+		}
+	}
+}
+
+// unfinished is the number of jobs that the store still holds.
+func (s *stage) unfinished(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	infos, err := s.client.BucketInfos(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int(infos[0].Unfinished), nil
+}

@@ -1,0 +1,48 @@
+// Package embedded is the store for trying things out: a Redis inside the
+// process, so that the quick start needs nothing installed.
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// Store is an in-process Redis (miniredis) on a TCP port, so that a producer
+// and a dispatcher on one machine can share it. It keeps everything in memory
+// only: what is in it is lost when the process ends. It has no password, no
+// replicas and a fraction of the speed of Redis. Use it for trying things out
+// and for tests of Go code, never for jobs that matter.
+type Store struct {
+	server *miniredis.Miniredis
+	addr   string
+	close  sync.Once
+}
+
+// Start listens on addr, a host and a port. Port 0 takes a free one, which
+// [Store.Addr] tells. Listen on a loopback address: whoever reaches the port
+// may read and change everything.
+func Start(addr string) (*Store, error) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // else keys never expire
+	if err := server.StartAddr(addr); err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("embedded: %s is taken: another process, probably one with an embedded store, already listens there; "+
+				"stop it or choose another address for redis.embedded_listen: %w", addr, err)
+		}
+		return nil, fmt.Errorf("embedded: cannot listen on %q, check redis.embedded_listen: %w", addr, err)
+	}
+	return &Store{server: server, addr: server.Addr()}, nil
+}
+
+// Addr returns the host and port on which the store listens.
+func (s *Store) Addr() string { return s.addr }
+
+// URL returns the address as redis://host:port.
+func (s *Store) URL() string { return "redis://" + s.addr }
+
+// Close stops the store and forgets what was in it. Closing twice is harmless.
+func (s *Store) Close() { s.close.Do(s.server.Close) }

@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// access decides who may do what.
+type access struct {
+	keys    atomic.Pointer[keyring] // empty: programs of this machine may do everything
+	proxies admission.Proxies
+}
+
+func newAccess(keys []Key, proxies admission.Proxies) *access {
+	a := &access{proxies: proxies}
+	a.setKeys(keys)
+	return a
+}
+
+func (a *access) setKeys(keys []Key) {
+	ring := keyring(slices.Clone(keys))
+	a.keys.Store(&ring)
+}
+
+func (a *access) ring() keyring { return *a.keys.Load() }
+
+// rights is what a key must have for a route. The zero value is open to all
+// that guard lets in.
+type rights struct {
+	roles      []Role // one of these, or RoleAdmin
+	allBuckets bool   // and be for all buckets
+	local      bool   // no key, but be a program of this machine
+}
+
+func roles(any ...Role) rights { return rights{roles: any} }
+
+func (n rights) String() string {
+	names := []string{}
+	for _, role := range n.roles {
+		names = append(names, string(role))
+	}
+	if !slices.Contains(n.roles, RoleAdmin) {
+		names = append(names, string(RoleAdmin))
+	}
+	return strings.Join(names, " or ")
+}
+
+type keyContext struct{}
+
+// keyOf is the key of the caller, nil where the server has none or needs none.
+func keyOf(r *http.Request) *Key {
+	key, _ := r.Context().Value(keyContext{}).(*Key)
+	return key
+}
+
+// allow serves who has the rights that the route needs, and answers 401 to whom
+// it does not know and 403 to who may not.
+func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch ring := a.ring(); {
+		case len(ring) == 0 || needs.local:
+			// The guard has seen to it where there are no keys, but there may have
+			// been some then.
+			if why := a.notLocal(r); why != "" {
+				a.refuse(why).write(w, r)
+				return
+			}
+		case needs.roles != nil:
+			key, f := ring.authenticate(w, r)
+			if f == nil {
+				f = authorize(key, needs, r.PathValue("bucket"))
+			}
+			if f != nil {
+				f.write(w, r)
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
+		}
+		serve(w, r)
+	}
+}
+
+// authenticate finds the key that the request shows.
+func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, *fault) {
+	const how = "send one as \"Authorization: Bearer <key>\""
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return nil, newFault(codeUnauthorized, "the request has no API key: %s", how)
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	if len(values) == 1 && strings.EqualFold(scheme, "Bearer") {
+		if key := ring.find(strings.TrimSpace(secret)); key != nil {
+			return key, nil
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	return nil, newFault(codeUnauthorized, "the API key is not one that is known here: %s, or have it configured", how)
+}
+
+// authorize says what a key lacks. A bucket that it is not for is refused
+// whether there is one or not.
+func authorize(key *Key, needs rights, bucket string) *fault {
+	missing := ""
+	switch {
+	case !key.has(needs.roles):
+		missing = "the role " + needs.String()
+	case bucket != "" && !key.mayUse(bucket):
+		missing = fmt.Sprintf("bucket %q among its buckets", bucket)
+	case needs.allBuckets && !key.mayUse(AllBuckets):
+		missing = "all buckets (\"" + AllBuckets + "\"): this changes every bucket that names the limit"
+	default:
+		return nil
+	}
+	return newFault(codeForbidden, "key %q does not have what this needs: %s", key.Name, missing)
+}
+
+// identity is who asks: by its key, else by its address. The headers by which
+// limits count are those of names, or all where names is nil.
+func (a *access) identity(r *http.Request, names []string) admission.Identity {
+	id := admission.Identity{IP: a.proxies.Name(a.proxies.ClientAddr(r))}
+	id.Caller = admission.AddrCaller(id.IP)
+	if key := keyOf(r); key != nil {
+		id.Caller, id.Tier = admission.KeyCaller(key.Name), key.Tier
+	}
+	h := r.Header
+	if names != nil {
+		h = make(http.Header, len(names))
+		for _, name := range names {
+			if values := r.Header.Values(name); len(values) > 0 {
+				h[name] = values
+			}
+		}
+	}
+	id.Headers = admission.RequestHeaders(h)
+	return id
+}

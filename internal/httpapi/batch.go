@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Bounds of a batch.
+const (
+	maxBatchJobs  = 1000
+	maxBatchBytes = 8 << 20
+)
+
+// tally is what a batch is answered: a result for each job, in order.
+type tally struct {
+	Admitted int      `json:"admitted"`
+	Refused  int      `json:"refused"` // and those that are not valid
+	Results  []result `json:"results"`
+}
+
+// result is what one job of a batch is answered: as it would be alone, with
+// the status that it would have.
+type result struct {
+	Status int    `json:"status"`
+	ID     string `json:"id,omitempty"`
+	*jobAnswer
+	*fault
+}
+
+// enqueueBatch decides the jobs of a batch one by one:
+// POST /v1/buckets/{bucket}/jobs/batch. It answers 200 when at least one got
+// in; 429 when all were refused for now, 400 when all were refused for good,
+// and 200 when it was some of both.
+func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
+	bucket, f := p.bucket(r)
+	var kind string
+	if f == nil {
+		kind, f = mediaType(r, typeNDJSON, typeJSON)
+	}
+	if f == nil && r.Header.Get("Idempotency-Key") != "" {
+		f = newFault(codeInvalid, "a batch takes no Idempotency-Key: give every job an id of its own")
+	}
+	var body []byte
+	if f == nil {
+		body, f = readBody(w, r, maxBatchBytes, fmt.Sprintf("a batch has at most %d jobs and %d bytes", maxBatchJobs, maxBatchBytes))
+	}
+	var items []json.RawMessage
+	if f == nil {
+		items, f = splitBatch(kind, body)
+	}
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	p.decideBatch(w, r, &bucket, items)
+}
+
+func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket, items []json.RawMessage) {
+	results := make([]result, len(items))
+	sender := p.sender(r, bucket.Name)
+	jobs, places := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items))
+	for i, item := range items {
+		job, f := p.decode(sender, bucket, item, "", nil)
+		if f == nil {
+			jobs, places = append(jobs, job), append(places, i)
+			continue
+		}
+		results[i] = result{Status: f.Status, fault: f}
+		if shaper.ValidID(job.ID) {
+			results[i].ID = job.ID
+		}
+	}
+	receipts, err := p.send(r, jobs...)
+	if err != nil {
+		p.unknownOutcome(r, receipts, err).write(w)
+		return
+	}
+	var decisions []admission.Decision
+	for i := range receipts {
+		receipt := &receipts[i]
+		decisions = append(decisions, receipt.Decisions...)
+		to := &results[places[i]]
+		to.ID = receipt.ID
+		if receipt.Refusal != nil {
+			to.fault = refused(receipt.Refusal)
+			to.Status = to.fault.Status
+			continue
+		}
+		to.Status, to.jobAnswer = http.StatusAccepted, admitted(receipt)
+	}
+	admission.SetHeaders(w.Header(), decisions, time.Now())
+	answerBatch(w, r, results)
+}
+
+// answerBatch chooses the status of the whole.
+func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
+	t := &tally{Results: results}
+	var forNow int
+	var first *fault // of those refused for now, the one that may pass first
+	for i := range results {
+		switch f := results[i].fault; {
+		case f == nil:
+			t.Admitted++
+		case f.Status == http.StatusTooManyRequests:
+			forNow++
+			if first == nil || f.RetryAfter < first.RetryAfter {
+				first = f
+			}
+		}
+	}
+	t.Refused = len(results) - t.Admitted
+	whole := (*fault)(nil)
+	switch {
+	case forNow == len(results):
+		whole = newFault(first.Code, "none of the %d jobs was admitted; the one that may be first: %s", len(results), first.Detail)
+		whole.RetryAfter, whole.ViolatedPolicies = first.RetryAfter, first.ViolatedPolicies
+	case t.Admitted == 0 && forNow == 0:
+		whole = newFault(codeInvalid, "none of the %d jobs was admitted, and the same ones never will be: see results", len(results))
+	default:
+		writeJSON(w, http.StatusOK, t)
+		return
+	}
+	problem := whole.problem(r)
+	problem.tally = t
+	problem.write(w)
+}
+
+// splitBatch cuts a batch into the JSON of its jobs. A line that is no JSON is
+// that job's fault; an array that is none is the fault of all.
+func splitBatch(kind string, body []byte) ([]json.RawMessage, *fault) {
+	var items []json.RawMessage
+	if kind == typeNDJSON {
+		for line := range bytes.Lines(body) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				items = append(items, line)
+			}
+		}
+	} else {
+		if err := checkJSON(body); err != nil {
+			return nil, invalid(fieldErrors(err))
+		}
+		if err := json.Unmarshal(body, &items); err != nil {
+			return nil, newFault(codeInvalid, "want a JSON array of jobs, or lines of them as %s", typeNDJSON)
+		}
+	}
+	switch {
+	case len(items) == 0:
+		return nil, newFault(codeInvalid, "the batch has no jobs")
+	case len(items) > maxBatchJobs:
+		return nil, newFault(codeTooLarge, "the batch has %d jobs: at most %d are taken", len(items), maxBatchJobs)
+	}
+	return items, nil
+}

@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// envelopeBytes is what may stand around a payload: ids, URLs, headers.
+const envelopeBytes = 64 << 10
+
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+
+	typeMergePatch = "application/merge-patch+json"
+)
+
+// mediaType returns the content type of the body if it is one of taken. It must
+// be named: a form or a plain text is what a web page can send anywhere.
+func mediaType(r *http.Request, taken ...string) (string, *fault) {
+	want := strings.Join(taken, " or ")
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return "", newFault(codeMediaType, "content encoding %q is not taken: send the body as it is", encoding)
+	}
+	given := r.Header.Get("Content-Type")
+	name, _, err := mime.ParseMediaType(given)
+	if err != nil || !slices.Contains(taken, name) {
+		return "", newFault(codeMediaType, "content type %q: want %s", given, want)
+	}
+	return name, nil
+}
+
+// readBody reads a body of at most limit bytes; explain says in a sentence
+// where the limit comes from.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
+	body, err := []byte(nil), error(&http.MaxBytesError{Limit: limit})
+	if r.ContentLength <= limit {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	}
+	if err == nil {
+		return body, nil
+	}
+	w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, newFault(codeTooLarge, "the body has more than %d bytes: %s", limit, explain)
+	}
+	return nil, newFault(codeInvalid, "the body ended early")
+}
+
+func readJobBody(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket) ([]byte, *fault) {
+	return readBody(w, r, bucket.MaxPayload+envelopeBytes,
+		fmt.Sprintf("bucket %q takes payloads of at most %d bytes, and %d around them", bucket.Name, bucket.MaxPayload, envelopeBytes))
+}
+
+// idempotencyKey returns what the header Idempotency-Key says, or "". It is a
+// string of structured fields, in quotes; without them it is taken too.
+func idempotencyKey(h http.Header) (string, error) {
+	const name = "Idempotency-Key"
+	values := h.Values(name)
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", &shaper.FieldError{Field: name, Reason: "is given twice"}
+	}
+	key := strings.TrimSpace(values[0])
+	if strings.HasPrefix(key, `"`) {
+		item, err := httpsfv.UnmarshalItem(values)
+		text, ok := item.Value.(string)
+		if err != nil || !ok {
+			return "", &shaper.FieldError{Field: name, Reason: "is no string of structured fields"}
+		}
+		key = text
+	}
+	if !shaper.ValidID(key) {
+		return "", &shaper.FieldError{Field: name, Reason: "is not an id: want 1 to 128 letters, digits, - and _"}
+	}
+	return key, nil
+}

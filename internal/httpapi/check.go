@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Limits is what the API asks of [*admission.Limiter].
+type Limits interface {
+	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
+	AskKey(ctx context.Context, name, tier, key string, n int64) (admission.Decision, error)
+	Limits(ctx context.Context) ([]admission.LimitInfo, error)
+	Pin(ctx context.Context, name string, p admission.Patch) (admission.Limit, error)
+	Unpin(ctx context.Context, name string) (admission.Limit, error)
+}
+
+// Headers by which a gateway says what it asks. It must not pass on those of
+// its clients. An empty one is one that is not given: some gateways can set a
+// header to nothing, but not take it away.
+const (
+	headerKey  = "X-Tundish-Key"
+	headerCost = "X-Tundish-Cost"
+	headerTier = "X-Tundish-Tier"
+	headerDeny = "X-Tundish-Deny"
+)
+
+const maxCheckBytes = 64 << 10
+
+// decisionView is a decision that lets pass.
+type decisionView struct {
+	Limit       string           `json:"limit"`
+	Allowed     bool             `json:"allowed"`
+	WouldRefuse bool             `json:"would_refuse,omitempty"` // in shadow mode
+	Source      admission.Source `json:"source,omitempty"`       // who decided, if it was not Redis
+	Quota       int64            `json:"quota"`
+	Window      float64          `json:"window_seconds"`
+	Remaining   int64            `json:"remaining"`
+	RetryAfter  float64          `json:"retry_after_seconds,omitempty"` // until it would not be refused any more
+	ResetAfter  float64          `json:"reset_after_seconds"`
+}
+
+// checkLimit asks a limit on its own: any method, /v1/limits/{limit}/check.
+// Key, cost and tier are those of the JSON body, else of the headers, else of
+// the query, each for itself. The status of a refusal is for the query alone:
+// it is in the path that the gateway is configured with, whatever headers its
+// client sends.
+func (p *producer) checkLimit(w http.ResponseWriter, r *http.Request) {
+	var q question
+	query := r.URL.Query()
+	q.values(func(name string) []string { return query[name] }, "key", "cost", "tier", "deny")
+	q.values(headersOf(r.Header), headerKey, headerCost, headerTier)
+	if f := q.body(w, r); f != nil {
+		f.write(w, r)
+		return
+	}
+	p.answerCheck(w, r, &q)
+}
+
+// checkForGateway is checkLimit for a gateway that appends the path and the
+// query of its client's request, and may send its body: any method,
+// /v1/limits/{limit}/check/.... What the client chose must not choose the key,
+// so only the headers are read.
+func (p *producer) checkForGateway(w http.ResponseWriter, r *http.Request) {
+	var q question
+	q.values(headersOf(r.Header), headerKey, headerCost, headerTier, headerDeny)
+	p.answerCheck(w, r, &q)
+}
+
+func (p *producer) answerCheck(w http.ResponseWriter, r *http.Request, q *question) {
+	if len(q.faults) > 0 {
+		invalid(onePerField(q.faults)).write(w, r)
+		return
+	}
+	d, err := p.ask(r, q)
+	if err != nil {
+		p.limitFault(r, err).write(w, r)
+		return
+	}
+	admission.SetHeaders(w.Header(), []admission.Decision{d}, time.Now())
+	if !d.Allowed {
+		f := limited(&d)
+		if q.deny != 0 {
+			f.Status = q.deny
+		}
+		f.write(w, r)
+		return
+	}
+	writeJSON(w, http.StatusOK, &decisionView{
+		Limit: d.Limit, Allowed: d.Allowed, WouldRefuse: d.WouldRefuse, Source: d.Source,
+		Quota: d.Quota, Window: d.Window.Seconds(), Remaining: d.Remaining,
+		RetryAfter: d.RetryAfter.Seconds(), ResetAfter: d.ResetAfter.Seconds(),
+	})
+}
+
+func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error) {
+	name := r.PathValue("limit")
+	if p.limits == nil {
+		return admission.Decision{}, admission.ErrUnknownLimit
+	}
+	id := p.access.identity(r, nil)
+	if p.access.proxies.ClientAddr(r) != admission.Peer(r) {
+		// A gateway asks for its client: its own key and tier are not his.
+		id.Caller, id.Tier = admission.AddrCaller(id.IP), ""
+	}
+	if q.tier != "" {
+		id.Tier = q.tier
+	}
+	if q.key == nil {
+		return p.limits.Ask(r.Context(), name, id, max(q.cost, 1))
+	}
+	return p.limits.AskKey(r.Context(), name, id.Tier, *q.key, max(q.cost, 1))
+}
+
+// limited makes a fault of a refusal by a limit.
+func limited(d *admission.Decision) *fault {
+	if d.Impossible {
+		f := newFault(codeCostImpossible, "the cost is above what limit %q can ever hold, %d", d.Limit, d.Quota)
+		f.ViolatedPolicies = []string{d.Limit}
+		return f
+	}
+	f := newFault(codeLimitExceeded, "limit %q is used up for now", d.Limit)
+	f.ViolatedPolicies, f.RetryAfter = []string{d.Limit}, admission.RetrySeconds(d.RetryAfter)
+	return f
+}
+
+// limitFault makes a fault of what the limiter could not do.
+func (p *producer) limitFault(r *http.Request, err error) *fault {
+	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
+		return newFault(codeIdentityMissing, "%s", missing)
+	}
+	if errors.Is(err, admission.ErrUnknownLimit) {
+		return newFault(codeUnknownLimit, "limit %q is not configured", r.PathValue("limit"))
+	}
+	return p.store.of(r, err)
+}
+
+// question is what a check asks. What is read later goes over what was read
+// before.
+type question struct {
+	key    *string // nil if none is given
+	tier   string
+	cost   int64 // 0 if none is given
+	deny   int   // status of a refusal; 0 for its own
+	faults []*shaper.FieldError
+}
+
+func (q *question) fail(field, reason string) {
+	q.faults = append(q.faults, &shaper.FieldError{Field: field, Reason: reason})
+}
+
+// headersOf returns the values of a header that are not empty.
+func headersOf(h http.Header) func(name string) []string {
+	return func(name string) (values []string) {
+		for _, value := range h.Values(name) {
+			if value != "" {
+				values = append(values, value)
+			}
+		}
+		return values
+	}
+}
+
+// values reads key, cost, tier and, if the source has it, deny, which it calls
+// by names.
+func (q *question) values(of func(name string) []string, names ...string) {
+	readers := []func(field, text string){func(_, text string) { q.key = &text }, q.readCost, q.readTier, q.readDeny}
+	for i, name := range names {
+		switch values := of(name); {
+		case len(values) > 1:
+			q.fail(name, "is given twice")
+		case len(values) == 1:
+			readers[i](name, values[0])
+		}
+	}
+}
+
+func (q *question) readCost(field, text string) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > admission.MaxCost {
+		q.fail(field, "want a whole number from 1 to "+strconv.Itoa(admission.MaxCost))
+		return
+	}
+	q.cost = n
+}
+
+func (q *question) readTier(field, text string) {
+	if text != "" && !admission.ValidName(text) {
+		q.fail(field, "is no name of a tier")
+		return
+	}
+	q.tier = text
+}
+
+func (q *question) readDeny(field, text string) {
+	switch text {
+	case "403":
+		q.deny = http.StatusForbidden
+	case "429":
+		q.deny = http.StatusTooManyRequests
+	default:
+		q.fail(field, "want 403 or 429")
+	}
+}
+
+// body reads {"key": "…", "cost": 1, "tier": "…"} if there is a body.
+func (q *question) body(w http.ResponseWriter, r *http.Request) *fault {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	data, f := readBody(w, r, maxCheckBytes, "a check has a key, a cost and a tier")
+	if f != nil || len(data) == 0 {
+		return f
+	}
+	if _, f := mediaType(r, typeJSON); f != nil {
+		return f
+	}
+	if err := checkJSON(data); err != nil {
+		return invalid(fieldErrors(err))
+	}
+	var d jobDecoder // for its readers of values
+	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
+		switch {
+		case again:
+			d.fail(name, "is given twice")
+		case name == "key":
+			if text, given := d.text(name, value); given {
+				q.key = &text
+			}
+		case name == "tier":
+			if text, given := d.text(name, value); given {
+				q.readTier(name, text)
+			}
+		case name == "cost":
+			if !isNull(value) {
+				q.readCost(name, string(value))
+			}
+		default:
+			d.fail(name, "is not a field of a check")
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	if !isObject {
+		return newFault(codeInvalid, "want a JSON object with key, cost and tier")
+	}
+	q.faults = append(q.faults, fieldErrors(errors.Join(d.errs...))...)
+	return nil
+}
+
+// isCheck reports whether a request is one to the check of a limit.
+func isCheck(r *http.Request) bool {
+	_, rest, ok := cutCheck(r)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// cutCheck cuts the path /v1/limits/{limit}/check off the path of r.
+func cutCheck(r *http.Request) (limit, rest string, ok bool) {
+	path, ok := strings.CutPrefix(r.URL.EscapedPath(), "/v1/limits/")
+	if !ok {
+		return "", "", false
+	}
+	limit, path, _ = strings.Cut(path, "/")
+	rest, ok = strings.CutPrefix(path, "check")
+	return limit, rest, ok && admission.ValidName(limit)
+}
+
+// cutOriginal takes away what a gateway has appended to the path of a check:
+// the path and the query of its client's request. They may be anything, such
+// as "//" or "/../", of which the routes would make a redirect.
+func cutOriginal(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if limit, rest, ok := cutCheck(r); ok && strings.HasPrefix(rest, "/") {
+			short := *r
+			short.URL = &url.URL{Path: "/v1/limits/" + limit + "/check/"}
+			r = &short
+		}
+		next.ServeHTTP(w, r)
+	})
+}

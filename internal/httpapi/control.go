@@ -1,0 +1,270 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+const (
+	maxControlBytes = 64 << 10
+
+	// purgePatience is how long a request waits for a purge; the sweeper of a
+	// dispatcher finishes one that takes longer.
+	purgePatience = 20 * time.Second
+)
+
+func (o *ops) controlRoutes() []route {
+	admin := roles(RoleAdmin)
+	return []route{
+		{"PATCH", "/v1/buckets/{bucket}", o.setBucket, admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins", o.resetBucket, admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", o.resetBucket, admin},
+		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
+		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
+		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
+		// Those of a flow go to …/flow, …/flow/pause, …
+	}
+}
+
+// control is what the caller changes buckets with.
+func (o *ops) control(r *http.Request) *shaper.Control {
+	if name := keyName(r); name != "" {
+		return o.buckets.Control("key " + name)
+	}
+	return o.buckets.Control("a program on the dispatcher's machine") // the guard lets in nobody else
+}
+
+// change does what the operator wants, whether or not he waits for it, and
+// answers the bucket as it is then.
+func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket string) error) {
+	bucket := r.PathValue("bucket")
+	if err := do(context.WithoutCancel(r.Context()), o.control(r), bucket); err != nil {
+		o.controlFault(r, bucket, err).write(w, r)
+		return
+	}
+	o.showBucket(w, r)
+}
+
+// controlFault makes a fault of what a change came to.
+func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
+	if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+		return invalid(patchFaults(bad.Err))
+	}
+	if errors.Is(err, shaper.ErrUnknownBucket) {
+		return newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", bucket)
+	}
+	f := o.store.of(r, err)
+	if f.Code == codeStoreUnavailable {
+		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: bucket %q may be changed; send the same request again, which is safe", bucket)
+	}
+	return f
+}
+
+// pauseBucket stops departures: POST /v1/buckets/{bucket}/pause.
+func (o *ops) pauseBucket(w http.ResponseWriter, r *http.Request) {
+	reason := ""
+	if r.ContentLength != 0 {
+		f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+			if name == "reason" {
+				reason, _ = d.text(name, value)
+			} else {
+				d.fail(name, "is not taken here: want reason")
+			}
+		})
+		if f != nil {
+			f.write(w, r)
+			return
+		}
+	}
+	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error { return c.Pause(ctx, bucket, reason) })
+}
+
+// resumeBucket lets a bucket run again: POST /v1/buckets/{bucket}/resume.
+func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
+	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
+		_, err := c.Resume(ctx, bucket)
+		return err
+	})
+}
+
+// setBucket changes settings until they are reset: PATCH /v1/buckets/{bucket}.
+func (o *ops) setBucket(w http.ResponseWriter, r *http.Request) {
+	patch, f := readSettings(w, r)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
+		_, err := c.Set(ctx, bucket, patch)
+		return err
+	})
+}
+
+// resetBucket lets settings be as configured again:
+// DELETE /v1/buckets/{bucket}/pins and …/pins/{setting}.
+func (o *ops) resetBucket(w http.ResponseWriter, r *http.Request) {
+	var settings []shaper.Setting
+	if name := r.PathValue("setting"); name != "" {
+		settings = append(settings, shaper.Setting(name))
+	}
+	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
+		_, err := c.Reset(ctx, bucket, settings...)
+		return err
+	})
+}
+
+// purgeView is what a purge came to.
+type purgeView struct {
+	Bucket string `json:"bucket"`
+	Purged int64  `json:"purged"`
+	Left   int64  `json:"left"` // moved aside, and removed by the sweeper
+}
+
+// purgeBucket drops all jobs that wait: POST /v1/buckets/{bucket}/purge.
+func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
+	bucket, confirm, options := r.PathValue("bucket"), "", shaper.PurgeOptions{}
+	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+		switch name {
+		case "confirm":
+			confirm, _ = d.text(name, value)
+		case "keep_later":
+			if options.KeepLater = string(value) == "true"; !options.KeepLater && string(value) != "false" {
+				d.fail(name, "want true or false")
+			}
+		default:
+			d.fail(name, "is not taken here: want confirm or keep_later")
+		}
+	})
+	if f == nil && confirm != bucket {
+		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, the bucket's name: a purge drops jobs for good", bucket)}})
+	}
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
+	defer cancel()
+	purged, err := o.control(r).Purge(ctx, bucket, options)
+	view := purgeView{Bucket: bucket, Purged: purged.Jobs, Left: purged.Left}
+	switch {
+	case err == nil:
+		writeJSON(w, http.StatusOK, view)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && purged.Left > 0:
+		writeJSON(w, http.StatusAccepted, view)
+	default:
+		f := o.controlFault(r, bucket, err)
+		if purged.Left > 0 {
+			f.Detail += fmt.Sprintf("; %d jobs are dropped, none of the others departs, and the sweeper removes them", purged.Jobs)
+		}
+		f.write(w, r)
+	}
+}
+
+// readObject reads a JSON object, strictly, and calls member with each of its
+// members that is not null.
+func readObject(w http.ResponseWriter, r *http.Request, member func(d *jobDecoder, name string, value []byte)) *fault {
+	if _, f := mediaType(r, typeJSON, typeMergePatch); f != nil {
+		return f
+	}
+	body, f := readBody(w, r, maxControlBytes, "no more is wanted here")
+	if f != nil {
+		return f
+	}
+	if err := checkJSON(body); err != nil {
+		return invalid(fieldErrors(err))
+	}
+	var d jobDecoder // for its readers of values
+	if !d.object(body, member) {
+		return invalid(fieldErrors(bodyFault("want a JSON object")))
+	}
+	if err := errors.Join(d.errs...); err != nil {
+		return invalid(fieldErrors(err))
+	}
+	return nil
+}
+
+// object calls member with each member of an object that is neither null nor
+// given twice.
+func (d *jobDecoder) object(data []byte, member func(d *jobDecoder, name string, value []byte)) (isObject bool) {
+	return eachMember(data, func(name string, value []byte, again bool) bool {
+		switch {
+		case again:
+			d.fail(name, "is given twice")
+		case isNull(value):
+			d.fail(name, "is null: leave it out")
+		default:
+			member(d, name, value)
+		}
+		return len(d.errs) < maxFieldFault
+	})
+}
+
+// readSettings reads the body of a PATCH: settings as in the configuration.
+func readSettings(w http.ResponseWriter, r *http.Request) (shaper.BucketPatch, *fault) {
+	var patch shaper.BucketPatch
+	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+		if name != "shed" {
+			d.setting(&patch, name, value)
+			return
+		}
+		if !d.object(value, func(d *jobDecoder, name string, value []byte) { d.setting(&patch, "shed."+name, value) }) {
+			d.fail(name, "want an object with low, normal or high")
+		}
+	})
+	if f == nil && patch.IsZero() {
+		f = invalid([]*shaper.FieldError{{Field: bodyField, Reason: "changes nothing: name a setting and its value"}})
+	}
+	return patch, f
+}
+
+// setting reads one value: text of a rate, else a number.
+func (d *jobDecoder) setting(patch *shaper.BucketPatch, name string, value []byte) {
+	setting, text := shaper.Setting(name), string(value)
+	if setting == shaper.SettingRate {
+		given := false
+		if text, given = d.text(name, value); !given {
+			return
+		}
+	}
+	if err := patch.Put(setting, text); err != nil {
+		field, reason, _ := strings.Cut(err.Error(), ": ")
+		d.fail(field, reason)
+	}
+}
+
+// pauseView is the pause of a bucket.
+type pauseView struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// pinView is a setting that was changed at run time.
+type pinView struct {
+	Setting    shaper.Setting `json:"setting"`
+	Configured string         `json:"configured"`
+	InForce    string         `json:"in_force"`
+	By         string         `json:"by"`
+	At         *time.Time     `json:"at,omitempty"`
+}
+
+func pauseViewOf(pause *shaper.Pause) *pauseView {
+	if pause == nil {
+		return nil
+	}
+	return &pauseView{Since: pause.Since.UTC(), By: pause.By, Reason: pause.Reason}
+}
+
+func pinViews(pins []shaper.Pin) []pinView {
+	views := make([]pinView, len(pins))
+	for i, pin := range pins {
+		views[i] = pinView{Setting: pin.Setting, Configured: pin.Configured, InForce: pin.InForce, By: pin.By, At: instant(pin.At)}
+	}
+	return views
+}

@@ -1,0 +1,229 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// bodyField stands in a fault for the body as a whole.
+const bodyField = "body"
+
+// decodeJob reads a job, strictly: a field that is unknown, given twice or of
+// another type is an error, and every such error is reported, joined, each a
+// [*shaper.FieldError]. Names are compared exactly; null stands for a field
+// that is not given. The payload keeps its bytes as they were sent.
+//
+// Which values are in bounds is for [shaper.Job.Validate] to say, but for what
+// it cannot see: that a value was given, and was empty.
+func decodeJob(data []byte) (shaper.Job, error) {
+	if err := checkJSON(data); err != nil {
+		return shaper.Job{}, err
+	}
+	var d jobDecoder
+	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
+		if again {
+			d.fail(name, "is given twice")
+		} else {
+			d.member(name, value)
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	if !isObject {
+		return shaper.Job{}, bodyFault("want a JSON object with the fields of a job")
+	}
+	if len(d.job.Payload) == 0 && len(d.errs) < maxFieldFault {
+		d.fail("payload", "is missing or null: give any other JSON value")
+	}
+	return d.job, errors.Join(d.errs...)
+}
+
+type jobDecoder struct {
+	job  shaper.Job
+	errs []error
+}
+
+func (d *jobDecoder) fail(field, reason string) {
+	if len(field) > 64 { // an unknown one: as much as tells which
+		field = field[:64] + "..."
+	}
+	d.errs = append(d.errs, &shaper.FieldError{Field: field, Reason: reason})
+}
+
+func (d *jobDecoder) member(name string, value []byte) {
+	switch name {
+	case "id":
+		if id, given := d.text(name, value); given && id == "" {
+			d.fail(name, "is empty: leave it out to have one made")
+		} else {
+			d.job.ID = id
+		}
+	case "flow":
+		d.job.Flow, _ = d.text(name, value)
+	case "url":
+		d.job.URL, _ = d.text(name, value)
+	case "method":
+		d.job.Method, _ = d.text(name, value)
+	case "headers":
+		d.headers(name, value)
+	case "payload":
+		if !isNull(value) {
+			d.job.Payload = value
+		}
+	case "cost":
+		if value[0] == '{' {
+			d.fail(name, "as an object by unit is not supported in this version yet: give a number")
+		} else {
+			d.job.Cost = d.count(name, value)
+		}
+	case "delay":
+		d.delay(name, value)
+	case "not_before":
+		d.notBefore(name, value)
+	case "max_attempts":
+		d.job.MaxAttempts = int(d.count(name, value))
+	case "priority":
+		if text, given := d.text(name, value); given && text == "" {
+			d.fail(name, "is empty: want critical, high, normal or low, or leave it out")
+		} else {
+			d.job.Priority = shaper.Priority(text)
+		}
+	case "expires_in":
+		d.fail(name, "is not supported in this version yet")
+	default:
+		d.fail(name, "is not a field of a job")
+	}
+}
+
+// text reads a string; given is false for null and for a fault.
+func (d *jobDecoder) text(field string, value []byte) (text string, given bool) {
+	if isNull(value) {
+		return "", false
+	}
+	if err := json.Unmarshal(value, &text); err != nil {
+		d.fail(field, "want a string")
+		return "", false
+	}
+	return text, true
+}
+
+// count reads a whole number of 1 or more; 0 stands for null and for a fault.
+func (d *jobDecoder) count(field string, value []byte) int64 {
+	if isNull(value) {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(value), 10, 32)
+	if err != nil || n < 1 {
+		d.fail(field, "want a whole number, 1 or more")
+		return 0
+	}
+	return n
+}
+
+func (d *jobDecoder) delay(field string, value []byte) {
+	if value[0] >= '0' && value[0] <= '9' {
+		d.fail(field, "has no unit: want a duration such as \"10s\"")
+		return
+	}
+	text, given := d.text(field, value)
+	if !given {
+		return
+	}
+	delay, err := time.ParseDuration(text)
+	if err != nil {
+		d.fail(field, "want a duration such as \"10s\", \"1h30m\" or \"250ms\"")
+		return
+	}
+	d.job.Delay = delay
+}
+
+func (d *jobDecoder) notBefore(field string, value []byte) {
+	text, given := d.text(field, value)
+	if !given {
+		return
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || at.IsZero() { // the zero time would mean: none
+		d.fail(field, "want a time of RFC 3339 such as \"2026-03-01T12:00:00Z\"")
+		return
+	}
+	d.job.NotBefore = at
+}
+
+func (d *jobDecoder) headers(field string, value []byte) {
+	if isNull(value) {
+		return
+	}
+	headers := map[string]string{}
+	isObject := eachMember(value, func(name string, value []byte, again bool) bool {
+		if again {
+			d.fail(field+"."+name, "is given twice")
+		} else if text, given := d.text(field+"."+name, value); given {
+			headers[name] = text
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	if !isObject {
+		d.fail(field, "want an object of names and strings")
+		return
+	}
+	if len(headers) > 0 {
+		d.job.Headers = headers
+	}
+}
+
+// checkJSON reports whether data is one JSON value in UTF-8 and nothing else.
+// Values nested deeper than 10,000 are refused.
+func checkJSON(data []byte) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return bodyFault("is empty: want JSON")
+	}
+	if !utf8.Valid(data) {
+		return bodyFault("is not UTF-8")
+	}
+	var whole json.RawMessage
+	err := json.Unmarshal(data, &whole)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return bodyFault("is not JSON: %v, at byte %d", syntax, syntax.Offset)
+	}
+	if err != nil {
+		return bodyFault("is not JSON: %v", err)
+	}
+	return nil
+}
+
+// eachMember calls each with every member of an object of valid JSON until it
+// returns false; again tells of a name that came before. It returns false when
+// data is no object.
+func eachMember(data []byte, each func(name string, value []byte, again bool) bool) (isObject bool) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return false
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		name, ok := token.(string)
+		var value json.RawMessage
+		if err != nil || !ok || decoder.Decode(&value) != nil {
+			return false // not valid JSON
+		}
+		if !each(name, value, seen[name]) {
+			return true
+		}
+		seen[name] = true
+	}
+	return true
+}
+
+func isNull(value []byte) bool { return string(value) == "null" }
+
+func bodyFault(format string, args ...any) error {
+	return &shaper.FieldError{Field: bodyField, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// jobAnswer is what a job that got in is answered.
+type jobAnswer struct {
+	ID        string       `json:"id"`
+	Bucket    string       `json:"bucket"`
+	Flow      string       `json:"flow"`
+	State     shaper.State `json:"state"`
+	Position  *int64       `json:"position,omitempty"` // queued now: jobs ahead of it
+	ETA       *time.Time   `json:"eta,omitempty"`      // queued or scheduled now: expected departure
+	Duplicate bool         `json:"duplicate,omitempty"`
+}
+
+func admitted(receipt *shaper.Receipt) *jobAnswer {
+	answer := &jobAnswer{
+		ID: receipt.ID, Bucket: receipt.Bucket, Flow: receipt.Flow, State: receipt.State, Duplicate: receipt.Duplicate,
+	}
+	if receipt.Duplicate {
+		return answer // the receipt does not say where the job is
+	}
+	if receipt.State == shaper.StateQueued {
+		answer.Position = &receipt.Position
+	}
+	answer.ETA = instant(receipt.ETA)
+	return answer
+}
+
+// instant writes a time in UTC to the millisecond; the zero time is absent.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}
+
+// enqueue lets one job in: POST /v1/buckets/{bucket}/jobs.
+func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
+	bucket, f := p.bucket(r)
+	if f == nil {
+		_, f = mediaType(r, typeJSON)
+	}
+	var body []byte
+	if f == nil {
+		body, f = readJobBody(w, r, &bucket)
+	}
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	key, keyErr := idempotencyKey(r.Header)
+	job, f := p.decode(p.sender(r, bucket.Name), &bucket, body, key, keyErr)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	receipts, err := p.send(r, job)
+	if err != nil {
+		p.unknownOutcome(r, receipts, err).write(w)
+		return
+	}
+	receipt := &receipts[0]
+	admission.SetHeaders(w.Header(), receipt.Decisions, time.Now())
+	if receipt.Refusal != nil {
+		refused(receipt.Refusal).write(w, r)
+		return
+	}
+	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+receipt.ID)
+	writeJSON(w, http.StatusAccepted, admitted(receipt))
+}
+
+func (p *producer) bucket(r *http.Request) (shaper.Bucket, *fault) {
+	bucket, err := p.jobs.Bucket(r.PathValue("bucket"))
+	if err != nil {
+		return bucket, newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
+	}
+	return bucket, nil
+}
+
+// send enqueues jobs. A client that goes away does not undo what it asked for;
+// the time that Redis may take is bounded by the client of package shaper.
+func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+	return p.jobs.Enqueue(context.WithoutCancel(r.Context()), jobs...)
+}
+
+// unknownOutcome answers where jobs may or may not be in. Sent again under the
+// same ids, none is doubled, so the ids that were made here are told.
+func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
+	f := p.store.of(r, err)
+	if f.Code == codeStoreUnavailable {
+		f.Detail = "Redis is not reachable or too slow, and jobs may be in or not: retry under the same ids, and none is doubled"
+	}
+	problem := f.problem(r)
+	for _, receipt := range receipts {
+		problem.IDs = append(problem.IDs, receipt.ID)
+	}
+	return problem
+}
+
+// decode reads one job of a sender and reports everything that is wrong with
+// it. key is the Idempotency-Key, keyErr what is wrong with that.
+func (p *producer) decode(sender admission.Identity, bucket *shaper.Bucket, body []byte, key string, keyErr error) (shaper.Job, *fault) {
+	job, err := decodeJob(body)
+	if faults := fieldErrors(err); len(faults) > 0 && faults[0].Field == bodyField {
+		return job, invalid(faults)
+	}
+	if key != "" && job.ID != "" && key != job.ID {
+		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "is another than that of the header Idempotency-Key: give one"})
+	}
+	if job.ID == "" {
+		job.ID = key
+	}
+	job.Bucket = bucket.Name
+	job.Identity = sender
+	if size := int64(len(job.Payload)); size > bucket.MaxPayload {
+		return job, newFault(codeTooLarge, "the payload has %d bytes: bucket %q takes at most %d", size, bucket.Name, bucket.MaxPayload)
+	}
+	errs := []error{keyErr, err, job.Validate(bucket.MaxPayload)}
+	if p.checkJob != nil {
+		errs = append(errs, p.checkJob(bucket.Name, &job))
+	}
+	faults := onePerField(fieldErrors(errors.Join(errs...)))
+	switch {
+	case len(faults) == 0:
+		return job, nil
+	case len(faults) == 1 && errors.Is(faults[0], webhook.ErrURLNotAllowed):
+		return job, newFault(codeURLNotAllowed, "%s", faults[0].Reason)
+	}
+	return job, invalid(faults)
+}
+
+// onePerField keeps the first fault of each field: what was not readable is
+// not out of bounds too.
+func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
+	seen := map[string]bool{}
+	kept := all[:0]
+	for _, f := range all {
+		if !seen[f.Field] {
+			kept = append(kept, f)
+		}
+		seen[f.Field] = true
+	}
+	return kept
+}
+
+// sender is who enqueues into a bucket. Its flow is that of the job: the client
+// of package shaper sets it.
+func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
+	names := p.jobs.LimitHeaders(bucket)
+	if names == nil {
+		names = []string{} // nil would mean all
+	}
+	return p.access.identity(r, names)
+}

@@ -1,0 +1,42 @@
+package httpapi
+
+import "strings"
+
+// What the tests of the contract compare with openapi.yaml.
+
+// ProducerRoutes and OpsRoutes are "METHOD path" of all routes.
+func ProducerRoutes() []string {
+	return names(append((&producer{}).routes(), (&probes{log: orDiscard(nil)}).routes()...))
+}
+
+func OpsRoutes() []string {
+	routes := append((&ops{}).routes(), (&probes{log: orDiscard(nil)}).routes()...)
+	return names(append(routes, (&sink{}).routes()...))
+}
+
+func names(routes []route) []string {
+	var list []string
+	for _, r := range routes {
+		path := strings.ReplaceAll(r.path, "...}", "}")
+		if r.method == "" { // any: two stand for all
+			list = append(list, "GET "+path, "POST "+path)
+			continue
+		}
+		list = append(list, r.method+" "+path)
+	}
+	return list
+}
+
+// Codes are the codes of all problems.
+func Codes() []string {
+	var list []string
+	for c := range kinds {
+		list = append(list, string(c))
+	}
+	return list
+}
+
+var (
+	DecodeJob   = decodeJob
+	DecodePatch = decodePatch
+)

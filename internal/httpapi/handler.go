@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Handler serves one of the APIs. It is safe for concurrent use.
+type Handler struct {
+	http.Handler
+	draining *atomic.Bool
+	access   *access
+}
+
+// SetKeys replaces the API keys, for all requests from now on; without any,
+// only programs of this machine are served. It is safe at any time.
+func (h *Handler) SetKeys(keys []Key) { h.access.setKeys(keys) }
+
+// Drain makes /readyz answer 503 from now on, so that nobody sends new
+// requests; those that come are still served. [Serve] calls it.
+func (h *Handler) Drain() { h.draining.Store(true) }
+
+// route is a method and a path of an API, in the grammar of http.ServeMux.
+// Without a method it takes all of them.
+type route struct {
+	method, path string
+	serve        http.HandlerFunc
+	needs        rights
+}
+
+// newHandler serves routes behind everything that all requests pass.
+func newHandler(routes []route, a *access, draining *atomic.Bool, log *slog.Logger) *Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
+	}
+	return &Handler{Handler: observe(log, a.guard(cutOriginal(orProblem(mux)))), draining: draining, access: a}
+}
+
+// orProblem serves what mux has a route for, and makes problems of its 404
+// and 405.
+func orProblem(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		other, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		answer := headerOnly{}
+		other.ServeHTTP(answer, r)
+		if allow := http.Header(answer).Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+			newFault(codeMethod, "%s takes %s", r.URL.EscapedPath(), allow).write(w, r)
+			return
+		}
+		newFault(codeUnknownRoute, "the paths are listed in /openapi.yaml").write(w, r)
+	})
+}
+
+// headerOnly is a response of which only the header is of interest.
+type headerOnly http.Header
+
+func (h headerOnly) Header() http.Header         { return http.Header(h) }
+func (h headerOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h headerOnly) WriteHeader(int)             {}
+
+type requestIDKey struct{}
+
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/+=-]{1,128}$`)
+
+// requestID is the id of the request, for answers and logs.
+func requestID(r *http.Request) string {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	return id
+}
+
+// observe gives every request an id, the client's if it is a sane one, logs it
+// at level debug, and makes a 500 of a panic. What the panic said goes to the
+// log only.
+func observe(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		started := time.Now()
+		id := r.Header.Get("X-Request-Id")
+		if !requestIDPattern.MatchString(id) {
+			id = strings.ToLower(rand.Text())
+		}
+		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+		log := log.With("request_id", id, "method", r.Method, "path", r.URL.EscapedPath())
+		h := w.Header()
+		h.Set("X-Request-Id", id)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		seen := &statusWriter{ResponseWriter: w}
+		defer func() {
+			if cause := recover(); cause != nil {
+				if cause == http.ErrAbortHandler { //nolint:errorlint // the very value is meant
+					panic(cause)
+				}
+				log.ErrorContext(r.Context(), "a request panicked", "panic", cause, "stack", string(debug.Stack()))
+				if seen.status == 0 {
+					newFault(codeInternal, "the log says more under the request id").write(seen, r)
+				}
+			}
+			log.DebugContext(r.Context(), "request", "status", seen.status, "duration", time.Since(started))
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// statusWriter remembers the status of the answer; 0 means none yet.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// jobView is a job as GET shows it. Its headers are not shown: they may hold
+// credentials. Of a settled job only id, bucket and state are known.
+type jobView struct {
+	ID           string               `json:"id"`
+	Bucket       string               `json:"bucket"`
+	Flow         *string              `json:"flow,omitempty"`
+	State        shaper.State         `json:"state"`
+	Why          string               `json:"why,omitempty"`
+	Holds        []shaper.Hold        `json:"holds,omitempty"` // what keeps it, one word each
+	Attempts     *int                 `json:"attempts,omitempty"`
+	Lost         int                  `json:"lost,omitempty"`
+	Position     *int64               `json:"position,omitempty"`
+	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of one that waits
+	LeaseUntil   *time.Time           `json:"lease_until,omitempty"` // in flight
+	DiedAt       *time.Time           `json:"died_at,omitempty"`
+	EnqueuedAt   *time.Time           `json:"enqueued_at,omitempty"`
+	URL          string               `json:"url,omitempty"`
+	Method       string               `json:"method,omitempty"`
+	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
+	Payload      json.RawMessage      `json:"payload,omitempty"`
+	PayloadBytes []byte               `json:"payload_base64,omitempty"` // of one that is not JSON
+}
+
+func viewOf(info *shaper.JobInfo) *jobView {
+	view := &jobView{ID: info.ID, Bucket: info.Bucket, State: info.State}
+	if info.Enqueued.IsZero() {
+		return view
+	}
+	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
+	view.Why, view.Holds, view.ETA = info.Why(), info.Holds(), instant(info.Earliest())
+	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
+	view.URL, view.Method = info.URL, info.Method
+	if info.State == shaper.StateQueued {
+		view.Position = &info.Position
+	}
+	if info.Last != (shaper.LastResponse{}) {
+		view.LastResponse = &info.Last
+	}
+	if json.Valid(info.Payload) {
+		view.Payload = info.Payload
+	} else {
+		view.PayloadBytes = info.Payload
+	}
+	return view
+}
+
+// showJob answers what is known of a job: GET /v1/buckets/{bucket}/jobs/{id}.
+func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
+	p.withJob(w, r, func(bucket, id string) error {
+		info, err := p.jobs.Job(r.Context(), bucket, id)
+		if err == nil {
+			writeJSON(w, http.StatusOK, viewOf(&info))
+		}
+		return err
+	})
+}
+
+// cancelJob cancels a job that waits: DELETE /v1/buckets/{bucket}/jobs/{id}.
+func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
+	p.withJob(w, r, func(bucket, id string) error {
+		state, err := p.jobs.Cancel(context.WithoutCancel(r.Context()), bucket, id)
+		switch {
+		case err != nil:
+			return err
+		case state == shaper.StateCancelled:
+			writeJSON(w, http.StatusOK, &jobView{ID: id, Bucket: bucket, State: state})
+		default:
+			problem := newFault(codeConflict, "job %q is %s: only a job that waits can be cancelled", id, state).problem(r)
+			problem.State = state
+			problem.write(w)
+		}
+		return nil
+	})
+}
+
+// withJob calls do with the bucket and the id of the path, and answers the
+// error that it returns.
+func (p *producer) withJob(w http.ResponseWriter, r *http.Request, do func(bucket, id string) error) {
+	bucket, f := p.bucket(r)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	id := r.PathValue("id")
+	err := shaper.ErrNotFound
+	if shaper.ValidID(id) {
+		err = do(bucket.Name, id)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, shaper.ErrNotFound):
+		newFault(codeUnknownJob, "bucket %q has no job %q, and remembers none", bucket.Name, id).write(w, r)
+	default:
+		p.store.of(r, err).write(w, r)
+	}
+}

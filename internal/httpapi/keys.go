@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"slices"
+)
+
+// Role is a kind of thing that a key may be used for.
+type Role string
+
+// The roles. None implies another, but for RoleAdmin, which may do everything.
+const (
+	RoleEnqueue Role = "enqueue" // put jobs into the key's buckets, look at one by its id, cancel one
+	RoleCheck   Role = "check"   // ask limits: /v1/limits/{limit}/check
+	RoleRead    Role = "read"    // look: every GET but the check, and /metrics
+	RoleAdmin   Role = "admin"   // everything, and change limits
+)
+
+// Roles lists all roles.
+func Roles() []Role { return []Role{RoleEnqueue, RoleCheck, RoleRead, RoleAdmin} }
+
+// AllBuckets in [Key.Buckets] stands for every bucket.
+const AllBuckets = "*"
+
+// Key is an API key. The secret itself is not kept anywhere.
+type Key struct {
+	Name   string   // the caller's name, for limits
+	SHA256 [32]byte // of the secret
+	Roles  []Role   // what it may do; empty: nothing but what is open to all
+
+	// Buckets are those that it may do it to, or [AllBuckets]; empty: none.
+	// Limits and metrics are of no bucket: everybody with the role sees all of
+	// them. To change a limit, which changes every bucket that names it, needs
+	// [AllBuckets].
+	Buckets []string
+
+	Tier string // which of the limits' tiers applies to the caller; "" none
+}
+
+// has reports whether the key has one of the roles.
+func (k *Key) has(roles []Role) bool {
+	return slices.Contains(k.Roles, RoleAdmin) ||
+		slices.ContainsFunc(roles, func(role Role) bool { return slices.Contains(k.Roles, role) })
+}
+
+// mayUse reports whether the key is for a bucket.
+func (k *Key) mayUse(bucket string) bool {
+	return slices.Contains(k.Buckets, AllBuckets) || slices.Contains(k.Buckets, bucket)
+}
+
+// SecretPrefix begins every secret, so that scanners for leaked ones know it.
+const SecretPrefix = "tdk_"
+
+// NewSecret makes the secret of a new key, of 32 random bytes, and its SHA-256
+// for [Key] and the configuration. Who makes it shows it once and forgets it.
+func NewSecret() (secret string, sum [32]byte) {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	secret = SecretPrefix + base64.RawURLEncoding.EncodeToString(random)
+	return secret, sha256.Sum256([]byte(secret))
+}
+
+// keyring is the keys that a server knows.
+type keyring []Key
+
+// find returns the key of a secret, or nil. It takes the same time whichever
+// key it is and whether it is one.
+func (ring keyring) find(secret string) *Key {
+	sum := sha256.Sum256([]byte(secret))
+	at := -1
+	for i := range ring {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], ring[i].SHA256[:]), i, at)
+	}
+	if at < 0 {
+		return nil
+	}
+	return &ring[at]
+}

@@ -1,0 +1,246 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// BucketLimits is what the API asks of [*shaper.Client] to change a limit in
+// the buckets that name it.
+type BucketLimits interface {
+	PinLimit(ctx context.Context, name string, p admission.Patch) error
+	UnpinLimit(ctx context.Context, name string) error
+}
+
+const maxPatchBytes = 64 << 10
+
+// limitView is a limit as GET shows it. A change is answered without
+// Configured and Pin.
+type limitView struct {
+	Name       string           `json:"name"`
+	Configured *admission.Limit `json:"configured,omitempty"`
+	InForce    *admission.Limit `json:"in_force"`
+	Pin        *admission.Patch `json:"pin,omitempty"` // what was changed at run time, if anything
+}
+
+func limitViewOf(info *admission.LimitInfo) *limitView {
+	view := &limitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
+	if !info.Pin.IsZero() {
+		view.Pin = &info.Pin
+	}
+	return view
+}
+
+func (p *producer) limitInfos(ctx context.Context) ([]admission.LimitInfo, error) {
+	if p.limits == nil {
+		return nil, nil
+	}
+	return p.limits.Limits(ctx)
+}
+
+// listLimits answers the configured limits in their order: GET /v1/limits.
+func (p *producer) listLimits(w http.ResponseWriter, r *http.Request) {
+	infos, err := p.limitInfos(r.Context())
+	if err != nil {
+		p.store.of(r, err).write(w, r)
+		return
+	}
+	views := make([]*limitView, len(infos))
+	for i := range infos {
+		views[i] = limitViewOf(&infos[i])
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"limits": views})
+}
+
+// showLimit answers one limit: GET /v1/limits/{limit}.
+func (p *producer) showLimit(w http.ResponseWriter, r *http.Request) {
+	infos, err := p.limitInfos(r.Context())
+	for i := range infos {
+		if infos[i].Configured.Name == r.PathValue("limit") {
+			writeJSON(w, http.StatusOK, limitViewOf(&infos[i]))
+			return
+		}
+	}
+	if err == nil {
+		err = admission.ErrUnknownLimit
+	}
+	p.limitFault(r, err).write(w, r)
+}
+
+// changeLimit changes a limit for all processes, until it is unpinned:
+// PATCH /v1/limits/{limit}. It is changed where it is asked on its own, and
+// then in every bucket that names it.
+func (p *producer) changeLimit(w http.ResponseWriter, r *http.Request) {
+	_, f := mediaType(r, typeJSON, typeMergePatch)
+	var body []byte
+	if f == nil {
+		body, f = readBody(w, r, maxPatchBytes, "a change of a limit is that long")
+	}
+	var patch admission.Patch
+	if f == nil {
+		var err error
+		if patch, err = decodePatch(body); err != nil {
+			f = invalid(fieldErrors(err))
+		}
+	}
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	p.pin(w, r, change{
+		limit:   func(ctx context.Context, name string) (admission.Limit, error) { return p.limits.Pin(ctx, name, patch) },
+		buckets: func(ctx context.Context, name string) error { return p.pins.PinLimit(ctx, name, patch) },
+	})
+}
+
+// unpinLimit takes back all changes of a limit: DELETE /v1/limits/{limit}/pin.
+func (p *producer) unpinLimit(w http.ResponseWriter, r *http.Request) {
+	p.pin(w, r, change{
+		limit:   func(ctx context.Context, name string) (admission.Limit, error) { return p.limits.Unpin(ctx, name) },
+		buckets: func(ctx context.Context, name string) error { return p.pins.UnpinLimit(ctx, name) },
+	})
+}
+
+// change is one that is made twice: to the limit that is asked on its own, and
+// to the one that buckets ask.
+type change struct {
+	limit   func(ctx context.Context, name string) (admission.Limit, error)
+	buckets func(ctx context.Context, name string) error
+}
+
+func (p *producer) pin(w http.ResponseWriter, r *http.Request, c change) {
+	name, ctx := r.PathValue("limit"), context.WithoutCancel(r.Context())
+	var inForce admission.Limit
+	err := admission.ErrUnknownLimit
+	if p.limits != nil {
+		inForce, err = c.limit(ctx, name)
+	}
+	if bad, ok := errors.AsType[*admission.InvalidPatchError](err); ok {
+		invalid(patchFaults(bad.Err)).write(w, r)
+		return
+	}
+	if err != nil {
+		f := p.limitFault(r, err)
+		if f.Code == codeStoreUnavailable {
+			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: limit %q may be changed at the check, and is not in buckets; "+
+				"send the same request again, which is safe", name)
+		}
+		f.write(w, r)
+		return
+	}
+	if p.pins != nil {
+		err = c.buckets(ctx, name)
+	}
+	if err != nil {
+		f := p.store.of(r, err)
+		f.Detail = fmt.Sprintf("limit %q is changed at the check, and perhaps not in all the buckets that name it; "+
+			"send the same request again, which is safe", name)
+		f.write(w, r)
+		return
+	}
+	p.log.InfoContext(ctx, "limit changed", "limit", name, "in_force", inForce.Limit.String(), "burst", inForce.Burst,
+		"mode", string(inForce.Mode), "method", r.Method, "key", keyName(r), "request_id", requestID(r))
+	writeJSON(w, http.StatusOK, &limitView{Name: name, InForce: &inForce})
+}
+
+func keyName(r *http.Request) string {
+	if key := keyOf(r); key != nil {
+		return key.Name
+	}
+	return ""
+}
+
+// decodePatch reads a change of a limit, strictly: joined errors, each a
+// [*shaper.FieldError]. Whether the limit is valid with it is not looked at.
+func decodePatch(data []byte) (admission.Patch, error) {
+	var p admission.Patch
+	if err := checkJSON(data); err != nil {
+		return p, err
+	}
+	var d jobDecoder // for its readers of values
+	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
+		switch {
+		case again:
+			d.fail(name, "is given twice")
+		case isNull(value):
+			d.fail(name, "is null: leave it out; DELETE .../pin takes back every change")
+		case name == "limit":
+			p.Limit = d.rate(name, value)
+		case name == "burst":
+			if n := d.count(name, value); n > 0 {
+				p.Burst = &n
+			}
+		case name == "mode":
+			if text, given := d.text(name, value); given {
+				mode := admission.Mode(text)
+				p.Mode = &mode
+			}
+		case name == "tiers":
+			p.Tiers = d.tiers(name, value)
+		default:
+			d.fail(name, "is not a field that can be changed: want limit, burst, mode or tiers")
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	switch {
+	case !isObject:
+		return p, bodyFault("want a JSON object with limit, burst, mode or tiers")
+	case len(d.errs) == 0 && p.IsZero():
+		return p, bodyFault("changes nothing: give limit, burst, mode or tiers")
+	}
+	return p, errors.Join(d.errs...)
+}
+
+func (d *jobDecoder) rate(field string, value []byte) *admission.Rate {
+	text, given := d.text(field, value)
+	if !given {
+		return nil
+	}
+	rate, err := admission.ParseRate(text)
+	if err != nil {
+		d.fail(field, err.Error())
+		return nil
+	}
+	return &rate
+}
+
+func (d *jobDecoder) tiers(field string, value []byte) map[string]admission.Rate {
+	tiers := map[string]admission.Rate{}
+	isObject := eachMember(value, func(name string, value []byte, again bool) bool {
+		switch {
+		case again:
+			d.fail(field+"."+name, "is given twice")
+		case isNull(value):
+			d.fail(field+"."+name, "is null: leave it out")
+		default:
+			if rate := d.rate(field+"."+name, value); rate != nil {
+				tiers[name] = *rate
+			}
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	if !isObject {
+		d.fail(field, "want an object of tiers and limits")
+	}
+	return tiers
+}
+
+// patchFaults makes faults of what makes a limit not valid: lines that begin
+// with the key.
+func patchFaults(err error) []*shaper.FieldError {
+	var faults []*shaper.FieldError
+	for line := range strings.Lines(err.Error()) {
+		field, reason, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if !ok {
+			field, reason = bodyField, field
+		}
+		faults = append(faults, &shaper.FieldError{Field: field, Reason: reason})
+	}
+	return faults
+}

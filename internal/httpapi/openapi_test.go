@@ -1,0 +1,113 @@
+package httpapi_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// contract is what of openapi.yaml a test can hold true.
+type contract struct {
+	Paths      map[string]map[string]yaml.Node
+	Components struct {
+		Schemas map[string]struct {
+			Enum       []string
+			Properties map[string]yaml.Node
+		}
+		Parameters, Headers, Responses map[string]yaml.Node
+	}
+}
+
+func readContract(t *testing.T) (c contract, text string) {
+	t.Helper()
+	data, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c, string(data)
+}
+
+func TestContractHasTheRoutes(t *testing.T) {
+	t.Parallel()
+	c, _ := readContract(t)
+	documented := map[string][]string{}
+	for path, methods := range c.Paths {
+		for method, node := range methods {
+			if method == "parameters" || method == "description" {
+				continue
+			}
+			var operation struct{ Tags []string }
+			if err := node.Decode(&operation); err != nil {
+				t.Fatal(err)
+			}
+			for _, tag := range operation.Tags {
+				documented[tag] = append(documented[tag], strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	served := map[string][]string{"producer": httpapi.ProducerRoutes(), "operator": httpapi.OpsRoutes()}
+	for _, routes := range []map[string][]string{documented, served} {
+		for _, list := range routes {
+			slices.Sort(list)
+		}
+	}
+	if diff := cmp.Diff(served, documented); diff != "" {
+		t.Errorf("openapi.yaml (-served +documented):\n%s", diff)
+	}
+}
+
+func TestContractHasTheCodesAndTheFields(t *testing.T) {
+	t.Parallel()
+	c, text := readContract(t)
+	codes, documented := httpapi.Codes(), c.Components.Schemas["Code"].Enum
+	slices.Sort(codes)
+	slices.Sort(documented)
+	if diff := cmp.Diff(codes, documented); diff != "" {
+		t.Errorf("codes (-served +documented):\n%s", diff)
+	}
+	for field := range c.Components.Schemas["Job"].Properties {
+		if _, err := httpapi.DecodeJob([]byte(`{"payload":1,"` + field + `":null}`)); err != nil && field != "payload" {
+			t.Errorf("field %s is documented and not taken: %v", field, err)
+		}
+	}
+	states := []shaper.State{
+		shaper.StateScheduled, shaper.StateQueued, shaper.StateInFlight, shaper.StateRetrying,
+		shaper.StateDone, shaper.StateDead, shaper.StateCancelled, shaper.StateDropped,
+	}
+	for i, state := range c.Components.Schemas["State"].Enum {
+		if string(states[i]) != state {
+			t.Errorf("state %s: want %s", state, states[i])
+		}
+	}
+	known := map[string]map[string]yaml.Node{
+		"parameters": c.Components.Parameters, "headers": c.Components.Headers, "responses": c.Components.Responses,
+	}
+	for _, ref := range regexp.MustCompile(`"#/components/(\w+)/([\w-]+)"`).FindAllStringSubmatch(text, -1) {
+		_, isSchema := c.Components.Schemas[ref[2]]
+		if _, ok := known[ref[1]][ref[2]]; !ok && (ref[1] != "schemas" || !isSchema) {
+			t.Errorf("%s leads nowhere", ref[0])
+		}
+	}
+}
+
+func TestContractIsServed(t *testing.T) {
+	t.Parallel()
+	_, text := readContract(t)
+	api, _ := producer(t)
+	a := api.do("GET", "/openapi.yaml", "").want(200, "")
+	a.wantHeader("Content-Type", "application/yaml")
+	if a.text != text {
+		t.Error("it is another one")
+	}
+}

@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Buckets is what the operator's API asks of [*shaper.Client].
+type Buckets interface {
+	Pinger
+	Buckets() []string
+	KnownBuckets(ctx context.Context) ([]string, error)
+	BucketInfos(ctx context.Context, names ...string) ([]shaper.BucketInfo, error)
+	Control(by string) *shaper.Control
+}
+
+// OpsConfig is what the operator's API needs.
+type OpsConfig struct {
+	Buckets Buckets
+	Keys    []Key               // who may come in; without any, only programs of this machine
+	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
+	Logger  *slog.Logger        // nil logs nothing
+
+	// Sink adds POST /sink, a receiver to try things out with: it logs what
+	// arrives.
+	Sink bool
+}
+
+// ops serves the routes by which buckets are looked at and controlled.
+type ops struct {
+	buckets Buckets
+	store   *storeFaults
+	access  *access
+}
+
+// NewOps returns the operator's API: the buckets in numbers, what changes them
+// at run time, and /livez,
+// /readyz, /metrics and /openapi.yaml. Without keys only requests from this
+// machine are served.
+func NewOps(cfg OpsConfig) *Handler {
+	log := orDiscard(cfg.Logger)
+	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, admission.Proxies{})}
+	draining := new(atomic.Bool)
+	probes := &probes{store: cfg.Buckets, draining: draining, gatherer: cfg.Metrics, log: log}
+	routes := append(o.routes(), probes.routes()...)
+	if cfg.Sink {
+		routes = append(routes, (&sink{log: log}).routes()...)
+	}
+	return newHandler(routes, o.access, draining, log)
+}
+
+func (o *ops) routes() []route {
+	return append([]route{
+		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
+		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
+	}, o.controlRoutes()...)
+}
+
+// bucketView is a bucket in numbers. What the scripts obey is absent as long
+// as nothing has used the bucket.
+type bucketView struct {
+	Name       string `json:"name"`
+	Orphaned   bool   `json:"orphaned"` // Redis knows it, the configuration does not
+	Revision   *int64 `json:"revision,omitempty"`
+	Rate       string `json:"rate,omitempty"`
+	Burst      int64  `json:"burst,omitempty"`
+	Capacity   int64  `json:"capacity,omitempty"`
+	Unfinished int64  `json:"unfinished"`
+
+	Waiting           int64      `json:"waiting"`
+	Later             int64      `json:"later"`
+	Scheduled         int64      `json:"scheduled"`
+	ScheduledCapacity *int64     `json:"scheduled_capacity,omitempty"`
+	InFlight          int64      `json:"in_flight"`
+	MaxInFlight       int64      `json:"max_in_flight,omitempty"`
+	Dead              int64      `json:"dead"`
+	RememberedIDs     int64      `json:"remembered_ids"`
+	ForgottenIDs      int64      `json:"forgotten_ids"`
+	OldestAge         float64    `json:"oldest_age_seconds"`
+	LastSlot          *time.Time `json:"last_slot,omitempty"`
+
+	Pause   *pauseView `json:"pause,omitempty"`   // only of one that is paused
+	Pins    []pinView  `json:"pins"`              // settings that were changed at run time
+	Purged  int64      `json:"purged"`            // jobs that purges have dropped, ever
+	Purging int64      `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+}
+
+func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
+	view := &bucketView{
+		Name: info.Name, Orphaned: !slices.Contains(o.buckets.Buckets(), info.Name),
+		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
+		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
+		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
+		Pause: pauseViewOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+	}
+	if info.Configured {
+		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst
+		view.Capacity, view.ScheduledCapacity, view.MaxInFlight = info.Capacity, &info.ScheduledCapacity, info.MaxInFlight
+	}
+	return view
+}
+
+// listBuckets answers all buckets that the caller's key is for, first those of
+// the configuration in its order, then the orphaned: GET /v1/buckets.
+func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
+	names, err := o.names(r.Context())
+	if key := keyOf(r); key != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
+	}
+	var infos []shaper.BucketInfo
+	if err == nil && len(names) > 0 { // none would mean all
+		infos, err = o.buckets.BucketInfos(r.Context(), names...)
+	}
+	if err != nil {
+		o.store.of(r, err).write(w, r)
+		return
+	}
+	views := make([]*bucketView, len(infos))
+	for i := range infos {
+		views[i] = o.viewOf(&infos[i])
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"buckets": views})
+}
+
+// showBucket answers one bucket: GET /v1/buckets/{bucket}.
+func (o *ops) showBucket(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("bucket")
+	names, err := o.names(r.Context())
+	if err == nil && !slices.Contains(names, name) {
+		newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", name).write(w, r)
+		return
+	}
+	var infos []shaper.BucketInfo
+	if err == nil {
+		infos, err = o.buckets.BucketInfos(r.Context(), name)
+	}
+	if err != nil {
+		o.store.of(r, err).write(w, r)
+		return
+	}
+	writeJSON(w, http.StatusOK, o.viewOf(&infos[0]))
+}
+
+func (o *ops) names(ctx context.Context) ([]string, error) {
+	known, err := o.buckets.KnownBuckets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(o.buckets.Buckets())
+	for _, name := range known {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,102 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func TestOps(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	registry := prometheus.NewPedanticRegistry()
+	client := newClient(t, connect(t, store.URL()), registry)
+	registry.MustRegister(shaper.NewCollector(t.Context(), client))
+	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Metrics: registry}))
+
+	old := shaper.DefaultBucket()
+	old.Name, old.Worker, old.Rate = "old", "webhook", rateOf(t, "7/m")
+	former, err := shaper.NewClient(shaper.ClientConfig{Redis: store.Client(), Buckets: []shaper.Bucket{old}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, enqueue := range []func() ([]shaper.Receipt, error){
+		func() ([]shaper.Receipt, error) {
+			return former.Enqueue(t.Context(), shaper.Job{Bucket: "old", Payload: []byte("1")})
+		},
+		func() ([]shaper.Receipt, error) {
+			return client.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", Payload: []byte("1")}, shaper.Job{Bucket: "roomy", Payload: []byte("2")})
+		},
+	} {
+		if _, err := enqueue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	a := api.do("GET", "/v1/buckets", "").want(200, "")
+	list := a.json["buckets"].([]any)
+	var names []string
+	for _, b := range list {
+		names = append(names, b.(map[string]any)["name"].(string))
+	}
+	if got := strings.Join(names, " "); got != "roomy limited small fixed old" {
+		t.Errorf("buckets %s", got)
+	}
+	a = api.do("GET", "/v1/buckets/old", "").want(200, "")
+	a.has("orphaned", true)
+	a.has("unfinished", float64(1))
+	a.has("rate", "7/m")
+	a = api.do("GET", "/v1/buckets/roomy", "").want(200, "")
+	a.has("orphaned", false)
+	a.has("waiting", float64(2))
+	a.has("capacity", float64(10_000))
+	a.has("rate", "1/h")
+	api.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("rate", "revision", "capacity", "last_slot")
+	api.do("GET", "/v1/buckets/nobody", "").want(404, "unknown-bucket")
+	api.do("POST", jobs, job("")).want(404, "unknown-route")
+
+	a = api.do("GET", "/metrics", "").want(200, "")
+	if !strings.Contains(a.text, `tundish_bucket_depth{bucket="roomy"} 2`) {
+		t.Error(a.text)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+
+	store.Kill()
+	api.do("GET", "/v1/buckets", "").want(503, "store-unavailable").wantHeader("Retry-After", "1")
+	api.do("GET", "/v1/buckets/roomy", "").want(503, "store-unavailable")
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	handler := httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)})
+	api := serve(t, handler)
+	want := func(path string, status int, text string) {
+		t.Helper()
+		if a := api.do("GET", path, ""); a.status != status || a.text != text {
+			t.Errorf("%s: %d %q, want %d %q", path, a.status, a.text, status, text)
+		}
+	}
+	want("/livez", 200, "ok\n")
+	want("/readyz", 200, "ok\n")
+	want("/readyz?verbose", 200, "[+]redis ok\n[+]serving ok\nok\n")
+	api.do("GET", "/metrics", "").want(200, "")
+
+	handler.Drain()
+	want("/readyz", 503, "[+]redis ok\n[-]serving failed: the process stops\n")
+	store.Stop()
+	want("/readyz", 503, "[-]redis failed: it gave no sign of life within 1s\n[-]serving failed: the process stops\n")
+	want("/livez", 200, "ok\n")
+}

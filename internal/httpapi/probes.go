@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// pingTimeout is how long Redis may take to answer for the process to be
+// ready.
+const pingTimeout = time.Second
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// Pinger asks Redis for a sign of life.
+type Pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// probes are the routes for machines that both servers have.
+type probes struct {
+	store    Pinger
+	draining *atomic.Bool
+	gatherer prometheus.Gatherer
+	log      *slog.Logger
+}
+
+func (p *probes) routes() []route {
+	gatherer := p.gatherer
+	if gatherer == nil {
+		gatherer = prometheus.NewRegistry()
+	}
+	options := promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError}
+	return []route{
+		{"GET", "/livez", livez, rights{}},
+		{"GET", "/readyz", p.readyz, rights{}},
+		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(RoleRead)},
+		{"GET", "/openapi.yaml", serveOpenAPI, rights{}},
+	}
+}
+
+// livez answers as long as the process does. It asks nobody: to restart this
+// process does not bring Redis back.
+func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
+
+// readyz says whether it is worth sending requests here: Redis answers and the
+// process does not stop. With ?verbose it lists what was checked.
+func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
+	defer cancel()
+	var list strings.Builder
+	status := http.StatusOK
+	check := func(name string, ok bool, why string) {
+		if ok {
+			fmt.Fprintf(&list, "[+]%s ok\n", name)
+			return
+		}
+		fmt.Fprintf(&list, "[-]%s failed: %s\n", name, why)
+		status = http.StatusServiceUnavailable
+	}
+	check("redis", p.store.Ping(ctx) == nil, fmt.Sprintf("it gave no sign of life within %s", pingTimeout))
+	check("serving", !p.draining.Load(), "the process stops")
+	if status == http.StatusOK && !r.URL.Query().Has("verbose") {
+		list.Reset()
+	}
+	if status == http.StatusOK {
+		list.WriteString("ok\n")
+	}
+	writeText(w, status, list.String())
+}
+
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(openAPI)
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}

@@ -1,0 +1,176 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// code names a kind of problem; clients tell problems apart by it.
+type code string
+
+const (
+	codeInvalid          code = "invalid"
+	codeUnauthorized     code = "unauthorized"
+	codeForbidden        code = "forbidden"
+	codeUnknownRoute     code = "unknown-route"
+	codeUnknownBucket    code = "unknown-bucket"
+	codeUnknownJob       code = "unknown-job"
+	codeUnknownLimit     code = "unknown-limit"
+	codeMethod           code = "method-not-allowed"
+	codeConflict         code = "conflicting-state"
+	codeTooLarge         code = "too-large"
+	codeMediaType        code = "unsupported-media-type"
+	codeURLNotAllowed    code = "url-not-allowed"
+	codeIDReused              = code(shaper.ReasonIDReused)
+	codeCostImpossible        = code(shaper.ReasonImpossible)
+	codeLimitExceeded         = code(shaper.ReasonLimit)
+	codeBucketFull            = code(shaper.ReasonBucketFull)
+	codeScheduledFull         = code(shaper.ReasonScheduledFull)
+	codeShed                  = code(shaper.ReasonShed)
+	codeIdentityMissing       = code(shaper.ReasonIdentity)
+	codeInternal         code = "internal"
+	codeStoreUnavailable code = "store-unavailable"
+)
+
+// kinds is every code with its status and title.
+var kinds = map[code]struct {
+	status int
+	title  string
+}{
+	codeInvalid:          {http.StatusBadRequest, "The request is not valid"},
+	codeIdentityMissing:  {http.StatusBadRequest, "A limit counts by something that the request does not have"},
+	codeUnauthorized:     {http.StatusUnauthorized, "An API key is needed"},
+	codeForbidden:        {http.StatusForbidden, "The caller may not do this"},
+	codeUnknownRoute:     {http.StatusNotFound, "There is nothing at this path"},
+	codeUnknownBucket:    {http.StatusNotFound, "There is no such bucket"},
+	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
+	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
+	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
+	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
+	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
+	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not one that is taken"},
+	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},
+	codeIDReused:         {http.StatusUnprocessableEntity, "The id is that of another job"},
+	codeCostImpossible:   {http.StatusUnprocessableEntity, "The cost can never be met"},
+	codeLimitExceeded:    {http.StatusTooManyRequests, "Quota Exceeded"},
+	codeBucketFull:       {http.StatusTooManyRequests, "The bucket is full"},
+	codeScheduledFull:    {http.StatusTooManyRequests, "The bucket holds too many jobs for later"},
+	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
+	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
+	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be asked now"},
+}
+
+const (
+	typeBase      = "https://tundish.io/problems/"
+	retryStore    = 1  // seconds
+	maxFieldFault = 20 // faults shown at most
+)
+
+// fault is the part of a problem that a batch repeats for each job.
+type fault struct {
+	Status           int          `json:"status"`
+	Code             code         `json:"code"`
+	Detail           string       `json:"detail,omitempty"`
+	Errors           []fieldFault `json:"errors,omitempty"`
+	ViolatedPolicies []string     `json:"violated-policies,omitempty"`
+	RetryAfter       int64        `json:"retry_after,omitempty"` // seconds
+}
+
+type fieldFault struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+func newFault(c code, format string, args ...any) *fault {
+	return &fault{Status: kinds[c].status, Code: c, Detail: fmt.Sprintf(format, args...)}
+}
+
+// invalid makes a fault of the faults of a job's fields.
+func invalid(faults []*shaper.FieldError) *fault {
+	f := newFault(codeInvalid, "%s", faults[0])
+	if len(faults) > 1 {
+		f.Detail = fmt.Sprintf("%d fields are not valid, see errors", len(faults))
+	}
+	for _, fieldError := range faults[:min(len(faults), maxFieldFault)] {
+		f.Errors = append(f.Errors, fieldFault{fieldError.Field, fieldError.Reason})
+	}
+	return f
+}
+
+// refused makes a fault of a refusal.
+func refused(refusal *shaper.Refusal) *fault {
+	f := newFault(code(refusal.Reason), "%s", refusal.Detail)
+	f.ViolatedPolicies = refusal.Limits
+	if refusal.RetryAfter > 0 {
+		f.RetryAfter = admission.RetrySeconds(refusal.RetryAfter)
+	}
+	return f
+}
+
+// problem is an error as the client sees it.
+type problem struct {
+	Type  string `json:"type"`
+	Title string `json:"title"`
+	*fault
+	Instance  string       `json:"instance"`
+	RequestID string       `json:"request_id,omitempty"`
+	State     shaper.State `json:"state,omitempty"` // of the job, in a conflict
+	IDs       []string     `json:"ids,omitempty"`   // of the jobs whose outcome is unknown: send them again under these
+	*tally                 // of a batch of which nothing was admitted
+}
+
+func (f *fault) problem(r *http.Request) *problem {
+	p := &problem{
+		Type: typeBase + string(f.Code), Title: kinds[f.Code].title, fault: f,
+		Instance: r.URL.EscapedPath(), RequestID: requestID(r),
+	}
+	if f.Code == codeLimitExceeded {
+		p.Type = admission.TypeQuotaExceeded
+	}
+	return p
+}
+
+func (f *fault) write(w http.ResponseWriter, r *http.Request) { f.problem(r).write(w) }
+
+func (p *problem) write(w http.ResponseWriter) {
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	write(w, p.Status, "application/problem+json", p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	write(w, status, "application/json", body)
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(body) // fails only when the client is gone
+}
+
+// fieldErrors lists the faults in a tree of joined errors, in order.
+func fieldErrors(err error) []*shaper.FieldError {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*shaper.FieldError
+		for _, one := range joined.Unwrap() {
+			all = append(all, fieldErrors(one)...)
+		}
+		return all
+	}
+	if f, ok := errors.AsType[*shaper.FieldError](err); ok {
+		return []*shaper.FieldError{f}
+	}
+	return []*shaper.FieldError{{Field: bodyField, Reason: err.Error()}}
+}

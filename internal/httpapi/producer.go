@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Jobs is what the producer's API asks of [*shaper.Client].
+type Jobs interface {
+	Pinger
+	Bucket(name string) (shaper.Bucket, error)
+	Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
+	Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
+	Cancel(ctx context.Context, bucket, id string) (shaper.State, error)
+	LimitHeaders(bucket string) []string
+}
+
+// ProducerConfig is what the producer's API needs.
+type ProducerConfig struct {
+	Jobs Jobs
+
+	// CheckJob reports what the bucket's kind of worker finds wrong with a
+	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
+	CheckJob func(bucket string, job *shaper.Job) error
+
+	// Limits are those of /v1/limits: the check asks them. BucketLimits are the
+	// same ones as the buckets count them. nil means that there are none.
+	Limits       Limits
+	BucketLimits BucketLimits
+
+	// Keys are who may come in. Without any, only programs of this machine are
+	// served.
+	Keys []Key
+
+	// TrustedProxies are the proxies whose word on their client's address is
+	// taken, and ForwardedHeader is where they leave it; IPv6Prefix is the
+	// length of the prefix that counts as one address, 1 to 128, 0 means 64.
+	// See [admission.Proxies].
+	TrustedProxies  []netip.Prefix
+	ForwardedHeader string
+	IPv6Prefix      int
+
+	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
+	Logger  *slog.Logger        // nil logs nothing
+}
+
+// producer serves the routes by which jobs come in.
+type producer struct {
+	jobs     Jobs
+	checkJob func(bucket string, job *shaper.Job) error
+	store    *storeFaults
+	log      *slog.Logger
+	access   *access
+	limits   Limits
+	pins     BucketLimits
+}
+
+// NewProducer returns the producer's API: jobs come in, are looked at and
+// cancelled, limits are asked, looked at and changed. It serves /livez, /readyz,
+// /metrics and /openapi.yaml too.
+func NewProducer(cfg ProducerConfig) *Handler {
+	log := orDiscard(cfg.Logger)
+	p := &producer{
+		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, pins: cfg.BucketLimits,
+		access: newAccess(cfg.Keys, admission.Proxies{
+			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
+		}),
+	}
+	draining := new(atomic.Bool)
+	probes := &probes{store: cfg.Jobs, draining: draining, gatherer: cfg.Metrics, log: log}
+	return newHandler(append(p.routes(), probes.routes()...), p.access, draining, log)
+}
+
+func (p *producer) routes() []route {
+	return []route{
+		{"POST", "/v1/buckets/{bucket}/jobs", p.enqueue, roles(RoleEnqueue)},
+		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}", p.showJob, roles(RoleEnqueue, RoleRead)},
+		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", p.cancelJob, roles(RoleEnqueue)},
+		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
+		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},
+		{"GET", "/v1/limits", p.listLimits, roles(RoleRead)},
+		{"GET", "/v1/limits/{limit}", p.showLimit, roles(RoleRead)},
+		{"PATCH", "/v1/limits/{limit}", p.changeLimit, rights{roles: []Role{RoleAdmin}, allBuckets: true}},
+		{"DELETE", "/v1/limits/{limit}/pin", p.unpinLimit, rights{roles: []Role{RoleAdmin}, allBuckets: true}},
+	}
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

@@ -1,0 +1,82 @@
+package httpapi_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// TestRefusals holds what each reason of a refusal becomes, alone and in a
+// batch beside a job that gets in.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	want := map[shaper.Reason]struct {
+		status int
+		retry  string
+	}{
+		shaper.ReasonLimit:         {429, "2"},
+		shaper.ReasonImpossible:    {422, ""},
+		shaper.ReasonBucketFull:    {429, "2"},
+		shaper.ReasonScheduledFull: {429, "2"},
+		shaper.ReasonShed:          {429, "2"},
+		shaper.ReasonIdentity:      {400, ""},
+		shaper.ReasonIDReused:      {422, ""},
+	}
+	for _, reason := range shaper.Reasons() {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			want, known := want[reason]
+			if !known {
+				t.Fatalf("no status is known for %s", reason)
+			}
+			refusal := &shaper.Refusal{Reason: reason, Detail: "why"}
+			if want.retry != "" {
+				refusal.RetryAfter = 1001 * time.Millisecond
+			}
+			f := &fake{}
+			f.enqueue = func(context.Context) ([]shaper.Receipt, error) {
+				receipts := make([]shaper.Receipt, len(f.got))
+				receipts[len(receipts)-1].Refusal = refusal
+				return receipts, nil
+			}
+			api := serveFake(t, f, &logBuffer{})
+			a := api.do("POST", jobs, job(`"priority":"low"`)).want(want.status, string(reason))
+			a.wantHeader("Retry-After", want.retry)
+			if f.got[0].Priority != shaper.PriorityLow {
+				t.Errorf("priority %q", f.got[0].Priority)
+			}
+			a = api.do("POST", jobs+"/batch", "["+job("")+","+job("")+"]").want(200, "")
+			second := a.json["results"].([]any)[1].(map[string]any)
+			if second["status"] != float64(want.status) || second["code"] != string(reason) || (second["retry_after"] != nil) != (want.retry != "") {
+				t.Errorf("in a batch: %s", a.text)
+			}
+		})
+	}
+}
+
+func TestShedding(t *testing.T) {
+	t.Parallel()
+	crowded := buckets(t)[0]
+	crowded.Capacity = 10
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
+	for range 7 {
+		api.do("POST", jobs, job(`"priority":"low"`)).want(202, "")
+	}
+	a := api.do("POST", jobs, job(`"priority":"low"`)).want(429, "shed")
+	if a.header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %v", a.header)
+	}
+	api.do("POST", jobs, job(`"priority":"normal"`)).want(202, "")
+	api.do("POST", jobs, job(`"priority":null`)).want(429, "shed") // normal
+	api.do("POST", jobs, job(`"priority":"high"`)).want(202, "")
+	api.do("POST", jobs, job(`"priority":"critical"`)).want(202, "")
+	api.do("POST", jobs, job(`"priority":"critical"`)).want(429, "bucket-full")
+}

@@ -1,0 +1,48 @@
+package httpapi
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// SinkPath is where the sink listens.
+const SinkPath = "/sink"
+
+// sink is a receiver to try things out with: it logs what arrives, with the
+// time since the arrival before, and answers 200. It is for programs of this
+// machine: deliveries show no key.
+type sink struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (s *sink) routes() []route {
+	return []route{{http.MethodPost, SinkPath, s.receive, rights{local: true}}}
+}
+
+func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	s.mu.Lock()
+	since := time.Duration(0)
+	if !s.last.IsZero() {
+		since = now.Sub(s.last)
+	}
+	s.last = now
+	s.mu.Unlock()
+	payload, err := io.ReadAll(io.LimitReader(r.Body, maxSinkPayload))
+	if err != nil {
+		newFault(codeInvalid, "the body could not be read").write(w, r)
+		return
+	}
+	s.log.InfoContext(r.Context(), "arrived", "job", r.Header.Get("webhook-id"), "attempt", r.Header.Get("tundish-attempt"),
+		"after_the_last", since.Round(100*time.Microsecond), "payload", string(payload))
+	w.WriteHeader(http.StatusOK)
+}
+
+// maxSinkPayload is how much of a payload is logged.
+const maxSinkPayload = 200

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// storeFaults makes faults of what goes wrong between here and Redis, and logs
+// them: one at once and then now and then, not one for each request.
+type storeFaults struct {
+	log       *slog.Logger
+	sometimes rate.Sometimes
+}
+
+func newStoreFaults(log *slog.Logger) *storeFaults {
+	return &storeFaults{log: log, sometimes: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
+}
+
+// of returns a 503 if the same request may work later and a 500 if not. The
+// error's text stays here: it may name what clients need not know.
+func (s *storeFaults) of(r *http.Request, err error) *fault {
+	if r.Context().Err() == nil {
+		s.sometimes.Do(func() {
+			s.log.ErrorContext(r.Context(), "the store could not be asked", "error", err, "request_id", requestID(r))
+		})
+	}
+	if !admission.Unavailable(err) {
+		return newFault(codeInternal, "the log says more under the request id")
+	}
+	f := newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")
+	f.RetryAfter = retryStore
+	return f
+}

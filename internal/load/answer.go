@@ -1,0 +1,118 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// answer is what became of one job in one request.
+type answer struct {
+	Status    int    `json:"status"`
+	Duplicate bool   `json:"duplicate"`
+	Code      string `json:"code"`        // of a problem (RFC 9457): why
+	Seconds   int64  `json:"retry_after"` // of one in a batch, in place of the header
+
+	retryAfter time.Duration // 0 where the server did not say
+	failure    string        // in place of a status: no answer came
+}
+
+// reason names the answer in the report.
+func (a *answer) reason() string {
+	switch {
+	case a.failure != "":
+		return a.failure
+	case a.Code != "" && a.Status == http.StatusTooManyRequests:
+		return a.Code
+	case a.Code != "":
+		return fmt.Sprintf("%d %s", a.Status, a.Code)
+	}
+	return strconv.Itoa(a.Status)
+}
+
+// maxAnswer bounds what is read of an answer; one to the largest batch is some
+// hundred kilobytes.
+const maxAnswer = 16 << 20
+
+// readAnswers returns an answer for each of the n jobs of a request. The body
+// of a batch says it job by job; any other speaks for all of them.
+func readAnswers(resp *http.Response, n int, now time.Time) ([]answer, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	var message struct {
+		answer
+		Results []answer `json:"results"`
+	}
+	// What is not JSON has no code and no results: the status says enough.
+	_ = json.Unmarshal(body, &message)
+	after := retryAfter(resp.Header, now)
+	if len(message.Results) == n {
+		for i := range message.Results {
+			one := &message.Results[i]
+			one.retryAfter = max(after, secondsToWait(one.Seconds))
+		}
+		return message.Results, nil
+	}
+	one := message.answer
+	one.Status, one.retryAfter = resp.StatusCode, after
+	if n > 1 && resp.StatusCode == http.StatusOK {
+		one.Status, one.failure = 0, fmt.Sprintf("the answer to a batch has %d results", len(message.Results))
+	}
+	answers := make([]answer, n)
+	for i := range answers {
+		answers[i] = one
+	}
+	return answers, nil
+}
+
+// maxRetryAfter bounds how long a server can make us wait at a time.
+const maxRetryAfter = time.Minute
+
+// retryAfter reads the header in both forms; 0 means that it is not there.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return secondsToWait(int64(seconds))
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+func secondsToWait(n int64) time.Duration {
+	limit := int64(maxRetryAfter / time.Second)
+	return time.Duration(min(max(n, 0), limit)) * time.Second
+}
+
+// failure names an error in few words, without ports and ids that would make
+// every one different.
+func failure(err error) string {
+	var timeout interface{ Timeout() bool }
+	var wrapped *url.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection lost"
+	case errors.As(err, &wrapped):
+		return wrapped.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,151 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	tries      = 4 // of a request without an answer that counts
+	firstPause = 100 * time.Millisecond
+	// defaultRetryAfter is the wait where a 429 does not say how long.
+	defaultRetryAfter = time.Second
+)
+
+// job is one job as the API reads it.
+type job struct {
+	ID      string          `json:"id"`
+	URL     string          `json:"url,omitempty"`
+	Payload json.RawMessage `json:"payload"`
+
+	Priority string `json:"priority,omitempty"`
+}
+
+// sender sends jobs and tells a tally what became of them. It is safe for
+// concurrent use.
+type sender struct {
+	opts    Options
+	client  *http.Client
+	payload json.RawMessage
+	tally   *tally
+	giveUp  context.CancelCauseFunc
+}
+
+func newSender(opts Options, transport http.RoundTripper, t *tally, giveUp context.CancelCauseFunc) *sender {
+	client := &http.Client{
+		Transport: transport, Timeout: opts.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &sender{
+		opts: opts, client: client, tally: t, giveUp: giveUp,
+		payload: json.RawMessage(`"` + strings.Repeat("x", opts.Size-MinSize) + `"`),
+	}
+}
+
+// send sends n new jobs in one request, and again those that the answer leaves
+// open, until every one has an answer that counts.
+func (s *sender) send(ctx context.Context, n int, intended time.Time) {
+	jobs := make([]job, n)
+	for i := range jobs {
+		jobs[i] = job{ID: uuid.Must(uuid.NewV7()).String(), URL: s.opts.URL, Payload: s.payload, Priority: s.opts.Priority}
+	}
+	s.tally.sending(n)
+	pause := firstPause
+	for try := 1; len(jobs) > 0; {
+		answers := s.post(ctx, jobs)
+		var again []job
+		var after time.Duration
+		failed := false
+		for i, a := range answers {
+			final := !s.open(&a)
+			if unclear(&a) {
+				failed = true
+				final = try == tries || ctx.Err() != nil
+			}
+			if final {
+				s.tally.count(&a, try > 1)
+				continue
+			}
+			again = append(again, jobs[i])
+			after = max(after, a.retryAfter)
+		}
+		if jobs = again; len(jobs) == 0 {
+			break
+		}
+		switch {
+		case failed:
+			try++
+			after = max(after, pause)
+			pause *= 2
+		case after == 0:
+			after = defaultRetryAfter
+		}
+		if wait(ctx, after) != nil {
+			for range jobs {
+				s.tally.count(&answer{failure: failure(context.Canceled)}, false)
+			}
+			break
+		}
+	}
+	s.tally.took(time.Since(intended))
+	if why := s.tally.unanswered(); why != "" {
+		s.giveUp(fmt.Errorf("%w at %s: %s", ErrUnreachable, s.opts.Server, why))
+	}
+}
+
+// open reports whether the answer asks to come back, and we will.
+func (s *sender) open(a *answer) bool {
+	return a.Status == http.StatusTooManyRequests && s.opts.WaitOn429
+}
+
+// unclear reports whether the job may be in or not, or the server could not
+// say: the same id again is harmless and may help.
+func unclear(a *answer) bool {
+	return a.failure != "" || a.Status == http.StatusServiceUnavailable
+}
+
+// post makes one request of the jobs and returns an answer for each.
+func (s *sender) post(ctx context.Context, jobs []job) []answer {
+	resp, err := s.request(ctx, jobs)
+	if err == nil {
+		var answers []answer
+		if answers, err = readAnswers(resp, len(jobs), time.Now()); err == nil {
+			return answers
+		}
+	}
+	answers := make([]answer, len(jobs))
+	for i := range answers {
+		answers[i].failure = failure(err)
+	}
+	return answers
+}
+
+func (s *sender) request(ctx context.Context, jobs []job) (*http.Response, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body) // one object a line: NDJSON
+	for i := range jobs {
+		if err := encoder.Encode(&jobs[i]); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.opts.endpoint(), &body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "tundish-load/1")
+	if s.opts.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.opts.Key)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if s.opts.Batch > 1 {
+		req.Header.Set("Content-Type", "application/x-ndjson")
+	}
+	return s.client.Do(req)
+}

@@ -1,0 +1,227 @@
+package redistest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// abandonIn tells the test binary to start a server in that directory and to
+// end without closing it.
+const abandonIn = "REDISTEST_ABANDON_IN"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(abandonIn); dir != "" {
+		server, err := redistest.Run(dir)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Print(server.Addr())
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestServerEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	redistest.Start(t) // skips when there is no redis-server
+	dir, err := os.MkdirTemp("", "abandoned-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), abandonIn+"="+dir)
+	addr, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, addr)
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		conn, err := net.Dial("tcp", string(addr))
+		if err != nil {
+			return
+		}
+		conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the server lives on")
+		}
+	}
+}
+
+func TestServerListensOnBothAddresses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	if err := server.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	overTCP := redis.NewClient(options)
+	defer overTCP.Close()
+	if got, err := overTCP.Get(t.Context(), "key").Result(); err != nil || got != "value" {
+		t.Errorf("over TCP: Get = %q, %v", got, err)
+	}
+}
+
+func TestServersAreApart(t *testing.T) {
+	t.Parallel()
+	one, two := redistest.Start(t), redistest.Start(t)
+	if err := one.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Client().Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("second server: Get = %v, want redis.Nil", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want int64
+	}{
+		"memory only": {nil, 0},
+		"append only": {[]string{"--appendonly", "yes"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, test.args...)
+			client, addr := server.Client(), server.Addr()
+			if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			server.Kill()
+			server.Kill() // a second time is harmless
+			if err := client.Ping(t.Context()).Err(); err == nil {
+				t.Error("a killed server answers")
+			}
+			if conn, err := net.Dial("tcp", addr); err == nil {
+				conn.Close()
+				t.Error("a killed server listens")
+			}
+			for range 2 { // from dead, then from alive
+				if err := server.Restart(); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := server.Client().Exists(t.Context(), "key").Result(); err != nil || got != test.want {
+					t.Errorf("after restart: Exists = %d, %v; want %d", got, err, test.want)
+				}
+			}
+			if server.Addr() != addr {
+				t.Errorf("address changed from %s to %s", addr, server.Addr())
+			}
+		})
+	}
+}
+
+func TestStopAndCont(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client()
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := client.Ping(short).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("stopped: Ping = %v, want a timeout", err)
+	}
+	server.Cont()
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("continued: Ping = %v", err)
+	}
+	server.Stop() // Close must cope with a stopped server
+}
+
+func TestRunReportsTheLog(t *testing.T) {
+	t.Parallel()
+	redistest.Start(t) // skips when there is no redis-server
+	server, err := redistest.Run("", "--no-such-option", "yes")
+	if err == nil {
+		server.Close()
+		t.Fatal("no error for an unknown option")
+	}
+	if !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("error does not show the server's log: %v", err)
+	}
+}
+
+func TestCloseRemovesOnlyItsOwnDirectory(t *testing.T) {
+	t.Parallel()
+	redistest.Start(t) // skips when there is no redis-server
+	given, err := os.MkdirTemp("", "given-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(given)
+	for _, test := range []struct {
+		dir  string
+		kept bool
+	}{{"", false}, {given, true}} {
+		server, err := redistest.Run(test.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(server.Close(), server.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(server.Dir()); (err == nil) != test.kept {
+			t.Errorf("Run(%q): directory kept = %t, want %t", test.dir, err == nil, test.kept)
+		}
+		if err := server.Restart(); err == nil {
+			t.Error("a closed server restarts")
+		}
+	}
+}
+
+func TestBoth(t *testing.T) {
+	t.Parallel()
+	redistest.Start(t) // skips when there is no redis-server
+	var names []string
+	t.Run("group", func(t *testing.T) {
+		redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+			names = append(names, t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+			if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
+				t.Errorf("DBSize = %d, %v; want a fresh server", n, err)
+			}
+			if err := client.Set(t.Context(), "key", "value", time.Millisecond).Err(); err != nil {
+				t.Fatal(err)
+			}
+			awaitExpiry(t, client)
+		})
+	})
+	if got := strings.Join(names, " "); got != "redis miniredis" {
+		t.Errorf("ran on %q", got)
+	}
+}
+
+func awaitExpiry(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for {
+		n, err := client.Exists(ctx, "key").Result()
+		if err != nil {
+			t.Fatalf("the key has not expired: %v", err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,315 @@
+// Package redistest starts Redis for tests and benchmarks: real redis-server
+// processes that can be killed, restarted and stopped, and miniredis.
+//
+// Scripts are tested on the real server; miniredis agrees with it in most
+// things and is silent about some faults (numbers that lose digits, limits of
+// unpack). [Both] runs a test on the two.
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	readyWithin   = 5 * time.Second
+	logTail       = 4 << 10 // bytes of the log shown when a start fails
+	maxSocketPath = 103     // what every Unix takes
+)
+
+// errPortTaken says that another process was faster to bind the port.
+var errPortTaken = errors.New("port is taken")
+
+// Server is one redis-server process with its own directory, unix socket and
+// loopback port. All three stay the same over [Server.Restart]. Its methods may
+// be called from any goroutine.
+type Server struct {
+	dir     string
+	ownDir  bool // made by us, removed by Close
+	port    int
+	tlsPort int
+	config  string // file of the server, "" for none
+	args    []string
+	env     []string // on top of our own
+
+	mu      sync.Mutex
+	process *process // nil when killed
+	clients []*redis.Client
+	own     *redis.Client // of the harness, one of clients
+	closed  bool
+}
+
+// Run starts a server that keeps its files in dir; "" is a temporary directory
+// that [Server.Close] removes. Persistence is off unless args, which come last
+// on the command line, say otherwise, such as "--appendonly", "yes".
+// Run returns when the server answers. In tests use [Start].
+func Run(dir string, args ...string) (*Server, error) { return run(&Server{dir: dir, args: args}) }
+
+func run(s *Server) (*Server, error) {
+	dir := s.dir
+	if dir == "" {
+		// Not t.TempDir, whose long names do not fit into a socket's path.
+		temp, err := os.MkdirTemp("", "redistest-")
+		if err != nil {
+			return nil, fmt.Errorf("redistest: %w", err)
+		}
+		s.dir, s.ownDir = temp, true
+	}
+	if err := s.firstStart(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) firstStart() error {
+	absolute, err := filepath.Abs(s.dir)
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	s.dir = absolute
+	if len(s.Socket()) > maxSocketPath {
+		return fmt.Errorf("redistest: %s: too long for a unix socket, at most %d bytes", s.Socket(), maxSocketPath)
+	}
+	for range 10 {
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.Restart(); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// freePort finds a port below those that the kernel gives to outgoing
+// connections, so that it is still free when the server restarts.
+func freePort() (int, error) {
+	var last error
+	for range 100 {
+		port := 12_000 + rand.IntN(20_000)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, listener.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("redistest: no free port: %w", last)
+}
+
+// Addr returns the host and port, for clients, proxies and other processes.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// URL returns the address as redis://host:port.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
+
+// Socket returns the path of the unix socket.
+func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
+
+// Dir returns the directory in which the server keeps its files and redis.log.
+func (s *Server) Dir() string { return s.dir }
+
+// Client returns a new client on the unix socket, which Close closes. It never
+// retries, so that a test sees what happened, and obeys the context's deadline.
+func (s *Server) Client() *redis.Client {
+	client := newClient("unix", s.Socket())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, client)
+	return client
+}
+
+func newClient(network, addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Network:                  network,
+		Addr:                     addr,
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// Kill sends SIGKILL and waits until the process is gone. A server that does
+// not run is left as it is.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+}
+
+func (s *Server) killLocked() {
+	if s.process != nil {
+		s.process.kill()
+		s.process = nil
+	}
+}
+
+// Restart kills the server if it runs, starts it anew with the same directory,
+// port and arguments, and returns when it answers and has loaded its data.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("redistest: restart of a closed server")
+	}
+	s.killLocked()
+	args := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--unixsocket", s.Socket(), "--dir", s.dir}
+	if s.config != "" {
+		args = append([]string{s.config}, args...)
+	} else {
+		args = append(args, "--save", "", "--appendonly", "no")
+	}
+	args = append(args, s.args...)
+	logPath := filepath.Join(s.dir, "redis.log")
+	p, err := startProcess(logPath, s.env, args)
+	if err != nil {
+		return err
+	}
+	if err := waitReady(s.Socket(), p.exited); err != nil {
+		p.kill()
+		log, _ := os.ReadFile(logPath) // best effort: the error is the news
+		if strings.Contains(string(log), "Address already in use") {
+			err = errPortTaken
+		}
+		return fmt.Errorf("redistest: redis-server at %s: %w; its log ends:\n%s", s.Addr(), err, log[max(0, len(log)-logTail):])
+	}
+	s.process = p
+	return nil
+}
+
+// Stop halts the process with SIGSTOP: connections stay open and nothing is
+// answered until [Server.Cont].
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Cont lets a stopped process go on, with SIGCONT.
+func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		s.process.signal(sig)
+	}
+}
+
+// Close closes the clients, kills the server and removes the directory if Run
+// made it. Closing twice is harmless.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, client := range s.clients {
+		_ = client.Close() // the only error is that the test closed it before
+	}
+	s.clients = nil
+	s.killLocked()
+	if s.ownDir {
+		return os.RemoveAll(s.dir)
+	}
+	return nil
+}
+
+// process is a running redis-server and the guard that kills it when we die
+// without having done so, as a test that times out does.
+type process struct {
+	server, guard *exec.Cmd
+	exited        chan struct{}
+}
+
+func startProcess(logPath string, env, args []string) (*process, error) {
+	log, err := os.Create(logPath)
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	defer log.Close()
+	p := &process{server: exec.Command("redis-server", args...), exited: make(chan struct{})}
+	p.server.Env = append(os.Environ(), env...)
+	p.server.Stdout, p.server.Stderr = log, log
+	if err := p.server.Start(); err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.server.Wait() // it is killed, so its status says nothing
+	}()
+	// The guard reads from a pipe whose other end closes with our process.
+	p.guard = exec.Command("sh", "-c", `read -r _; kill -9 "$1"`, "guard", strconv.Itoa(p.server.Process.Pid))
+	if _, err = p.guard.StdinPipe(); err == nil {
+		err = p.guard.Start()
+	}
+	if err != nil {
+		p.guard = nil
+		p.kill()
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	return p, nil
+}
+
+func (p *process) signal(sig os.Signal) {
+	_ = p.server.Process.Signal(sig) // the only error is that it has ended
+}
+
+func (p *process) kill() {
+	if p.guard != nil {
+		_ = p.guard.Process.Kill()
+		_ = p.guard.Wait()
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// waitReady asks every millisecond until the server answers something other
+// than that it is loading. It asks on the socket, which no other server has.
+func waitReady(socket string, exited <-chan struct{}) error {
+	timeout := time.After(readyWithin)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	last := errors.New("not asked yet")
+	for {
+		select {
+		case <-exited:
+			return errors.New("has exited")
+		case <-timeout:
+			return fmt.Errorf("not ready after %s: %w", readyWithin, last)
+		case <-tick.C:
+		}
+		if last = ping(socket); last == nil {
+			return nil
+		}
+	}
+}
+
+func ping(socket string) error {
+	conn, err := net.DialTimeout("unix", socket, readyWithin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(readyWithin)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(answer, "-LOADING") {
+		return errors.New(strings.TrimSpace(answer))
+	}
+	return nil // also an error such as NOAUTH comes from a server that is up
+}

@@ -1,0 +1,75 @@
+package redistest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// Start is [Run] for tests: the server has a temporary directory and ends with
+// the test. Without a redis-server the test fails when the environment has CI
+// set, and is skipped otherwise.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return StartWith(t, nil, args...)
+}
+
+// StartWith is [Start] of a server that has env, such as "LD_PRELOAD=x.so", in
+// its environment.
+func StartWith(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
+	return started(t, &Server{env: env, args: args})
+}
+
+// startConfigured is [Start] of a server that reads and writes a configuration
+// file.
+func startConfigured(t testing.TB, file string, args ...string) *Server {
+	t.Helper()
+	return started(t, &Server{config: file, args: args})
+}
+
+func started(t testing.TB, s *Server) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("redistest: %v", err)
+		}
+		t.Skip("redistest: this test needs redis-server, which `make test` installs (or: apt-get install redis-server)")
+	}
+	server, err := run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// Miniredis starts a miniredis on a loopback port, with time that passes for
+// keys that expire. It ends with the test.
+func Miniredis(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	mini := miniredis.RunT(t)
+	mini.ClockTTL(true)
+	return mini
+}
+
+// Both runs test twice, each on a fresh server: as "redis" on a real one and
+// as "miniredis" on the embedded one.
+func Both(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		test(t, Start(t).Client())
+	})
+	t.Run("miniredis", func(t *testing.T) {
+		client := newClient("tcp", Miniredis(t).Addr())
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, client)
+	})
+}

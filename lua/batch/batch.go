@@ -1,0 +1,102 @@
+// Package batch lets concurrent callers of a script share round trips, without
+// delay for who is alone.
+package batch
+
+import "sync"
+
+// eagerness is how many items must wait before a second send starts beside the
+// one under way. It keeps Redis busy while this process encodes and decodes.
+const eagerness = 28
+
+// Queue lets concurrent calls share a round trip. An item is sent at once
+// when nothing is under way; what comes meanwhile goes together in the next
+// send. So there is no added delay when idle and full batches under load.
+// Under load two sends may be under way. Items of one owner are never in both,
+// so that they keep their order.
+//
+// Set Send, Max, MaxWeight and Weigh before use. No goroutine runs while there
+// is nothing to send.
+type Queue[T any] struct {
+	// Send deals with items and blocks until the next ones may go. What it
+	// returns, if not nil, runs beside that: telling callers costs as much as
+	// a round trip.
+	Send      func(items []T) (after func())
+	Max       int // items in a send
+	MaxWeight int // sum of weights in a send; one item may be heavier alone
+	Weigh     func(T) int
+	Owner     func(T) any // whose items keep their order; nil: one send at a time
+
+	mu      sync.Mutex
+	pending []T
+	running int
+	split   any // the owner whose items a send under way has some of, and pending the rest
+	wg      sync.WaitGroup
+}
+
+// Add hands over items and returns at once.
+func (c *Queue[T]) Add(items ...T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = append(c.pending, items...)
+	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && len(c.pending) >= eagerness {
+		c.running++
+		c.wg.Go(c.run)
+	}
+}
+
+// Drain takes what has not been sent yet, so that the caller can refuse it.
+func (c *Queue[T]) Drain() []T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rest := c.pending
+	c.pending, c.split = nil, nil
+	return rest
+}
+
+// Wait returns when nothing is under way. Nobody may add meanwhile.
+func (c *Queue[T]) Wait() { c.wg.Wait() }
+
+func (c *Queue[T]) run() {
+	var mine any // the owner that this run's last send split
+	for {
+		batch, split := c.next(mine)
+		if batch == nil {
+			return
+		}
+		mine = split
+		if after := c.Send(batch); after != nil {
+			c.wg.Go(after)
+		}
+	}
+}
+
+// next takes the next batch, or ends the run. A run whose last send split an
+// owner's items is the only one that may go on with them.
+func (c *Queue[T]) next(mine any) (batch []T, split any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if mine != nil && c.split == mine {
+		c.split = nil
+	}
+	// Beside another send a small batch would cost more than it hurries.
+	if len(c.pending) == 0 || c.split != nil || c.running > 1 && len(c.pending) < eagerness {
+		c.running--
+		return nil, nil
+	}
+	n, weight := 0, 0
+	for n < len(c.pending) && n < c.Max {
+		weight += c.Weigh(c.pending[n])
+		if n > 0 && weight > c.MaxWeight {
+			break
+		}
+		n++
+	}
+	batch = c.pending[:n:n]
+	c.pending = c.pending[n:]
+	if len(c.pending) == 0 {
+		c.pending = nil
+	} else if c.Owner != nil && c.Owner(batch[n-1]) == c.Owner(c.pending[0]) {
+		c.split = c.Owner(batch[n-1])
+	}
+	return batch, c.split
+}

@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gatherer is a Queue that notes what it sends; a send takes a second.
+type gatherer struct {
+	Queue[int]
+	mu    sync.Mutex
+	sends []string
+	at    []time.Duration
+}
+
+func newGatherer() *gatherer {
+	began := time.Now()
+	g := &gatherer{}
+	g.Max, g.MaxWeight, g.Weigh = 3, 100, func(n int) int { return n }
+	g.Send = func(items []int) func() {
+		g.mu.Lock()
+		g.sends, g.at = append(g.sends, fmt.Sprint(items)), append(g.at, time.Since(began))
+		g.mu.Unlock()
+		time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
+		return nil
+	}
+	return g
+}
+
+func (g *gatherer) want(t *testing.T, sends string) {
+	t.Helper()
+	g.Wait()
+	if got := fmt.Sprint(g.sends); got != sends {
+		t.Errorf("sent %s, want %s", got, sends)
+	}
+}
+
+func TestQueueSendsAtOnceWhenIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		for n := range 3 {
+			g.Add(n)
+			g.Wait()
+		}
+		g.want(t, "[[0] [1] [2]]")
+		if !slices.Equal(g.at, []time.Duration{0, time.Second, 2 * time.Second}) {
+			t.Errorf("sent at %v", g.at)
+		}
+	})
+}
+
+func TestQueueBatchesUnderLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2)
+		g.Add(3, 4, 5)
+		g.Add(60)
+		g.Add(60) // together too heavy
+		g.Add(500)
+		g.want(t, "[[1] [2 3 4] [5 60] [60] [500]]")
+	})
+}
+
+func TestQueueDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2, 3)
+		if got := g.Drain(); !slices.Equal(got, []int{2, 3}) {
+			t.Errorf("drained %v", got)
+		}
+		g.want(t, "[[1]]")
+		g.Add(4)
+		g.want(t, "[[1] [4]]")
+	})
+}
+
+// Two sends may be under way, but never with items of one owner, and each
+// owner's items keep their order.
+func TestQueueKeepsTheOrderOfAnOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type item struct{ owner, n int }
+		var mu sync.Mutex
+		seen, busy, most, active := map[int][]int{}, map[int]bool{}, 0, 0
+		c := Queue[item]{Max: 8, MaxWeight: 100, Weigh: func(item) int { return 1 }, Owner: func(i item) any { return i.owner }}
+		c.Send = func(items []item) func() {
+			mu.Lock()
+			owners := map[int]bool{}
+			for _, i := range items {
+				owners[i.owner] = true
+				seen[i.owner] = append(seen[i.owner], i.n)
+			}
+			for owner := range owners {
+				if busy[owner] {
+					t.Errorf("owner %d is in two sends", owner)
+				}
+				busy[owner] = true
+			}
+			active++
+			most = max(most, active)
+			mu.Unlock()
+			time.Sleep(time.Duration(1+items[0].n%3) * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+			mu.Lock()
+			defer mu.Unlock()
+			active--
+			for owner := range owners {
+				delete(busy, owner)
+			}
+			return nil
+		}
+		const owners, each = 12, 50
+		var all sync.WaitGroup
+		for owner := range owners {
+			all.Go(func() { // one call, as of a batch
+				var items []item
+				for n := range each {
+					items = append(items, item{owner, n})
+				}
+				c.Add(items...)
+			})
+		}
+		all.Wait()
+		c.Wait()
+		for owner := range owners {
+			if len(seen[owner]) != each || !slices.IsSorted(seen[owner]) {
+				t.Errorf("owner %d: %v", owner, seen[owner])
+			}
+		}
+		if most > 2 {
+			t.Errorf("%d sends at a time", most)
+		}
+	})
+}

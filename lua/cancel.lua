@@ -1,0 +1,66 @@
+-- cancel.lua: cancels a job that is not in flight. A job in the list leaves its
+-- id there, which claim pops without a slot. Sent twice it answers the same.
+--
+-- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
+-- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[4]  …:count   hash  jobs that came as scheduled
+-- KEYS[5]  …:later:<flow>  zset  id -> due time, microseconds
+-- KEYS[6]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
+-- ARGV[1]  id
+-- ARGV[2]  state it must be in: "" any that waits, "5" dead (drop a dead letter)
+-- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
+--          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
+--          -1 the bucket is not configured
+-- Stores   the id until its dedupe window ends
+-- Needs    Redis 7.0
+
+local body, meta, conf, count, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local id, wanted = ARGV[1], ARGV[2]
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', leases, '')
+
+local dedupe_window = tonumber(redis.call('HGET', conf, 'dedupe_window'))
+if not dedupe_window then return -1 end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local job = redis.call('HGET', body, id)
+if not job then
+  local settled = redis.call('HGET', seen, id)
+  if not settled then return 0 end
+  local state, expires = string.match(settled, '^...........(%d)(%d+)$')
+  if tonumber(expires) <= now then return 0 end
+  return tonumber(state)
+end
+
+local stored = redis.call('HGET', meta, id)
+local state
+if stored then
+  state = string.sub(stored, 1, 1)
+elseif redis.call('ZSCORE', later, id) then
+  state = '2'
+else
+  state = '1'
+end
+if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state) end
+
+local code = '7'
+if state == '5' then code = '8' end
+redis.call('HDEL', body, id)
+redis.call('HDEL', meta, id)
+redis.call('ZREM', later, id)
+redis.call('ZREM', dead, id)
+local fingerprint, kind = string.match(job, '^%-?%d+ %d+ (...........)(.)')
+if state ~= '5' and kind ~= string.lower(kind) then redis.call('HINCRBY', count, 'scheduled', -1) end
+if dedupe_window > 0 then
+  local ends = string.format('%.0f', now + dedupe_window)
+  redis.call('HSET', seen, id, fingerprint .. code .. ends)
+  redis.call('ZADD', seen_until, ends, id)
+end
+return tonumber(code)

@@ -1,0 +1,45 @@
+-- configure.lua: writes what the scripts obey. A configuration with a lower
+-- revision than the stored one changes nothing and is told so. Nor does any where
+-- an operator has pinned a setting: it is kept aside then, for when the pin goes
+-- (control.lua). May be sent twice.
+--
+-- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
+-- ARGV[1]  schema version of this program
+-- ARGV[2]  revision of the configuration
+-- ARGV[3...]  field, value, ...
+-- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force;
+--          the stored schema; the stored revision}
+-- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
+--          admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
+-- Needs    Redis 7.0
+
+local conf = KEYS[1]
+local schema, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
+local FIRST_FIELD = 3
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', conf, '')
+
+local stored = redis.call('HMGET', conf, 'schema', 'revision')
+local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+if stored_schema > schema then return { 2, stored_schema, stored_revision } end
+if stored_revision > revision then return { 1, stored_schema, stored_revision } end
+
+local own = {}
+for i = FIRST_FIELD, #ARGV, 2 do own[#own + 1] = 'own:' .. ARGV[i] end
+local pinned, fields = redis.call('HMGET', conf, unpack(own)), {}
+for n, name in ipairs(own) do
+  local i = FIRST_FIELD + 2 * (n - 1)
+  fields[2 * n - 1], fields[2 * n] = pinned[n] and name or ARGV[i], ARGV[i + 1]
+end
+
+for i = FIRST_FIELD, #ARGV, 2 do
+  if ARGV[i] == 'limits' and redis.call('HGET', conf, 'limits') ~= ARGV[i + 1] then
+    -- A time, so that the number is a new one also when the conf was lost.
+    local time = redis.call('TIME')
+    local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, time[1] * 1000000 + time[2])
+    redis.call('HSET', conf, 'limits_rev', string.format('%.0f', rev))
+  end
+end
+redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
+return { 0, schema, revision }

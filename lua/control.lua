@@ -1,0 +1,57 @@
+-- control.lua: what an operator changes of a bucket at run time: pauses or
+-- resumes it, pins settings over what configurations say, or takes pins back.
+-- All processes obey from the next script on, and after every restart.
+-- May be sent twice.
+--
+-- KEYS[1]  …:conf  hash  what the bucket obeys
+-- ARGV[1]  channel to wake dispatchers on
+-- ARGV[2]  bucket: what to publish there
+-- ARGV[3]  action: pause, resume, set or reset
+-- ARGV[4]  by: who does it
+-- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
+-- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
+--          each field its value before and its value now}
+-- Stores   paused (when), paused_by, paused_reason; for a field that is pinned: its value, "own:" and the
+--          field with what the configuration says, "set:" and the field with "time who". No expiry: they
+--          are obeyed until they are taken back
+-- Needs    Redis 7.0
+
+local conf = KEYS[1]
+local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST = 5
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', conf, '')
+
+local known = redis.call('HMGET', conf, 'rate_count', 'paused')
+if not known[1] then return { 1 } end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local stamp = string.format('%.0f', now)
+local reply = { 0, now, tonumber(known[2] or 0) }
+
+if action == 'pause' then
+  -- Paused again, it stays paused since the first time.
+  redis.call('HSET', conf, 'paused', known[2] or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
+elseif action == 'resume' then
+  redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
+else
+  local step = action == 'set' and 2 or 1
+  for i = FIRST, #ARGV, step do
+    local field = ARGV[i]
+    local stored = redis.call('HMGET', conf, field, 'own:' .. field)
+    local before, own = stored[1] or '', stored[2]
+    local value = before
+    if action == 'set' then
+      value = ARGV[i + 1]
+      redis.call('HSET', conf, field, value, 'own:' .. field, own or before, 'set:' .. field, stamp .. ' ' .. by)
+    elseif own then
+      value = own
+      redis.call('HSET', conf, field, own)
+      redis.call('HDEL', conf, 'own:' .. field, 'set:' .. field)
+    end
+    reply[#reply + 1], reply[#reply + 2] = before, value
+  end
+end
+if action ~= 'pause' then redis.call('PUBLISH', channel, bucket) end
+return reply

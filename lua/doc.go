@@ -1,0 +1,20 @@
+// Package lua holds the scripts, one file each, and runs them. It knows their
+// text; what their keys, arguments and replies mean is the business of the
+// packages admission and shaper.
+//
+// Rules of the house for a script:
+//
+//   - The header is a contract: purpose and guarantee, KEYS, ARGV, Returns,
+//     Stores, Needs. A test reads it and compares it with what the body uses.
+//   - Keys are declared, never made; all keys of a script share a hash tag.
+//   - Time is the server's, read once, in integer microseconds.
+//   - A number becomes text by string.format('%.0f'), never by tostring: the
+//     last digits of a microsecond timestamp are lost there.
+//   - Check everything, then write. A script does not roll back.
+//   - Every script may be sent twice, because a reply may be lost.
+//   - Every script but enqueue begins with a write that Redis accepts when it
+//     is out of memory, so that buckets drain; enqueue begins with one that
+//     Redis refuses, so that nothing is half written.
+//
+// A script needs Redis 7.0 or newer.
+package lua

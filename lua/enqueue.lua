@@ -1,0 +1,319 @@
+-- enqueue.lua: admits jobs to a bucket: limits, bound and push in one step.
+-- A job is decided whole: a refusal by any limit or by the bound spends nothing.
+-- The same id is the same job: sent twice, it is answered as a duplicate.
+-- The first write is one that Redis refuses when it is out of memory, so that
+-- nothing is half done then. A paused bucket takes jobs in until it is full, and
+-- tells no times.
+--
+-- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
+-- KEYS[3]  …:conf   hash  what the bucket obeys
+-- KEYS[4]  …:pace   hash  last slot
+-- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled
+-- KEYS[6]  …:q:<priority>:<flow>  list  ids that wait
+-- KEYS[7]  …:later:<flow>  zset  id -> due time, microseconds
+-- KEYS[8]  …:dead   zset  id -> time of death
+-- KEYS[9]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[10...]  …:limit:<limit>:<key>  state of a limit for one key: zset (sliding_window_log) or string
+-- ARGV[1]  channel to wake dispatchers on
+-- ARGV[2]  bucket: what to publish there
+-- ARGV[3]  limits_rev: the number of the limits that the caller knows
+-- ARGV[4]  number of limits, L
+-- ARGV[5]  number of jobs
+-- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; else 0
+-- ARGV[7...]  for each key of KEYS[10...]: algorithm, a, b, full (see limits.lua); then for each limit: 1 in
+--          shadow mode, else 0; then if the jobs are alike what else stands with each job: their priority
+--          (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among
+--          KEYS[10...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
+--          after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller or
+--          generated; the index counts the jobs from 1); and if they are not alike: priority, a key
+--          number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
+-- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again;
+--          {0, now, 1, position of the first job, next slot in microseconds (0 paused), rate_count, rate_per,
+--          and for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; else
+--          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
+--          microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
+--          asked), remaining, wait, reset}
+--          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
+--          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority;
+--          eta is 0 while the bucket is paused; with 7, 8 and 9 position is how many there are, eta
+--          how many there may be, and wait 0 while the bucket is paused
+-- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
+--          sequence number is base + index, so that a batch has one base and needs one text; limit states expire by themselves
+-- Needs    Redis 7.0
+
+local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local queue, later, dead, seen = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local FIRST_LIMIT_KEY = 9
+local channel, bucket, known_rev = ARGV[1], ARGV[2], ARGV[3]
+local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local FIRST_ARG = 6
+local CHUNK = 500
+
+local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
+  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused')
+if not settings[1] then return { 1 } end
+if (settings[5] or '') ~= known_rev then return { 2 } end
+local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
+local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
+local interval, paused = rate_per / rate_count, settings[9]
+
+-- How many jobs there may be for one more of a priority: a percentage of the capacity.
+local bounds = { capacity }
+for priority = 2, 4 do
+  bounds[priority] = math.ceil(capacity * tonumber(settings[priority + 4] or 100) / 100)
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local key_count = #KEYS - FIRST_LIMIT_KEY
+local rules, shadow = {}, {}
+for i = 1, key_count do
+  local at = FIRST_ARG + (i - 1) * 4
+  rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
+    full = tonumber(ARGV[at + 4]) }
+end
+local first_job = FIRST_ARG + key_count * 4 + limit_count
+for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
+local common = first_job
+if alike then first_job = first_job + 1 + limit_count end
+local width = alike and 2 or 5 + limit_count
+
+-- The place before priority and key numbers of the job whose arguments follow `at`.
+local function traits(at) return alike and common or at + 2 end
+
+local ids = {}
+for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
+local known = redis.call('HMGET', body, unpack(ids))
+local settled = redis.call('HMGET', seen, unpack(ids))
+
+local counters = redis.call('HMGET', count, 'seq', 'scheduled')
+local seq, scheduled = tonumber(counters[1] or 0), tonumber(counters[2] or 0)
+local waiting = redis.call('LLEN', queue)
+local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
+local next_slot = tonumber(redis.call('HGET', pace, 'slot') or now) + interval
+if next_slot < now then next_slot = now end
+local queue_was_empty = waiting == 0
+
+local states, used = {}, {}
+local bodies, pushed, delayed = {}, {}, {}
+local earliest_due
+
+local function limit_state(number)
+  local state = states[number]
+  if not state then
+    local rule = rules[number]
+    state = rule.rule.read(KEYS[FIRST_LIMIT_KEY + number], now, rule.a, rule.b, rule.full)
+    states[number] = state
+    if state.stepped then used[number] = rule.rule end
+  end
+  return state
+end
+
+local function write_limits()
+  for number, rule in pairs(used) do
+    rule.write(KEYS[FIRST_LIMIT_KEY + number], states[number])
+  end
+end
+
+-- Everything is decided when this is called; it only writes.
+local function write()
+  for i = 1, #bodies, CHUNK do
+    redis.call('HSET', body, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
+  end
+  for i = 1, #pushed, CHUNK do
+    redis.call('RPUSH', queue, unpack(pushed, i, math.min(i + CHUNK - 1, #pushed)))
+  end
+  local wake = queue_was_empty and #pushed > 0
+  if #delayed > 0 then
+    local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+    if not head[2] or earliest_due < tonumber(head[2]) then wake = true end
+    for i = 1, #delayed, CHUNK do
+      redis.call('ZADD', later, unpack(delayed, i, math.min(i + CHUNK - 1, #delayed)))
+    end
+  end
+  redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
+  write_limits()
+  if wake then redis.call('PUBLISH', channel, bucket) end
+end
+
+-- The usual case: new jobs that are alike, room and tokens for all of them.
+-- They are decided as one, which costs a third of deciding them one by one.
+local function all_in()
+  if not alike or unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  for j = 1, job_count do
+    if known[j] or settled[j] then return false end
+  end
+  for i = 1, limit_count do
+    local number = tonumber(ARGV[common + 1 + i])
+    if number > 0 and rules[number].rule.check(limit_state(number), job_count) ~= 0 then return false end
+  end
+  return true
+end
+
+if all_in() then
+  local reply = { 0, now, 1, waiting, paused and 0 or math.floor(next_slot), rate_count, rate_per }
+  for i = 1, limit_count do
+    local number = tonumber(ARGV[common + 1 + i])
+    local remaining, reset = -1, 0
+    if number > 0 then
+      local rule = rules[number].rule
+      rule.take(states[number], job_count)
+      used[number] = rule
+      remaining, reset = rule.answer(states[number])
+    end
+    reply[6 + 2 * i], reply[7 + 2 * i] = remaining, reset
+  end
+  local prefix, at = string.format('%.0f %.0f ', seq, now), first_job
+  for j = 1, job_count do
+    bodies[2 * j - 1] = ids[j]
+    bodies[2 * j] = prefix .. ARGV[at + 2]
+    at = at + 2
+  end
+  seq = seq + job_count
+  pushed = ids
+  write()
+  return reply
+end
+
+-- One by one.
+
+-- Where a job is that exists or existed: the state's code, as in State of the Go package.
+local function state_of(id)
+  local stored = redis.call('HGET', meta, id)
+  if stored then return tonumber(string.sub(stored, 1, 1)) end
+  if redis.call('ZSCORE', later, id) then return 2 end
+  return 1
+end
+
+local reply, n = { 0, now, 0 }, 3
+local fresh, fresh_state = {}, {}
+local function answer(code, position, eta, wait)
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, math.floor(eta), math.ceil(wait)
+end
+local function not_asked()
+  for i = 1, limit_count do
+    local to = n + 4 * i
+    reply[to + 1], reply[to + 2], reply[to + 3], reply[to + 4] = 3, 0, 0, 0
+  end
+end
+
+-- Asks every limit of the job whose key numbers follow `at`; spends only if all
+-- that are not in shadow mode allow, and there is `room`.
+local function ask(at, cost, room)
+  local worst, longest = 0, 0
+  for i = 1, limit_count do
+    local number, to = tonumber(ARGV[at + i]), n + 4 * i
+    local verdict, wait = 3, 0
+    if number > 0 then
+      verdict, wait = rules[number].rule.check(limit_state(number), cost)
+      if not shadow[i] then
+        if verdict > worst then worst = verdict end
+        if wait > longest then longest = wait end
+      end
+    end
+    reply[to + 1], reply[to + 3] = verdict, wait
+  end
+  for i = 1, limit_count do
+    local number, to = tonumber(ARGV[at + i]), n + 4 * i
+    local remaining, reset = 0, 0
+    if number > 0 then
+      local rule = rules[number].rule
+      if worst == 0 and room and reply[to + 1] == 0 then
+        rule.take(states[number], cost)
+        used[number] = rule
+      end
+      remaining, reset = rule.answer(states[number])
+    end
+    reply[to + 2], reply[to + 4] = remaining, reset
+  end
+  return worst, longest
+end
+
+-- How long until there are fewer than `bound` jobs, if all that leave are done.
+local function wait_for_room(bound)
+  if paused then return 0 end
+  local wait = next_slot - now + (unfinished - bound) * interval
+  return math.max(wait, interval)
+end
+
+for j = 1, job_count do
+  local at = first_job + (j - 1) * width
+  local id, sealed = ids[j], ARGV[at + 2]
+  local trait = traits(at)
+  local bound = bounds[tonumber(ARGV[trait + 1])]
+  local due, cost = '', 1
+  if not alike then due, cost = ARGV[trait + limit_count + 2], tonumber(ARGV[trait + limit_count + 3]) end
+  local fingerprint = string.sub(sealed, 1, 11)
+
+  local existing, was_there = known[j] or fresh[id], false
+  if existing then
+    was_there = true
+    if string.match(existing, '^%-?%d+ %d+ (...........)') == fingerprint then
+      answer(3, fresh[id] and fresh_state[id] or state_of(id), 0, 0)
+    else
+      answer(4, 0, 0, 0)
+    end
+  elseif settled[j] then
+    local print_of, state, expires = string.match(settled[j], '^(...........)(%d)(%d+)$')
+    if tonumber(expires) > now then
+      was_there = true
+      if print_of == fingerprint then answer(3, tonumber(state), 0, 0) else answer(4, 0, 0, 0) end
+    end
+  end
+
+  if was_there then
+    not_asked()
+  else
+    local due_at
+    if due ~= '' then
+      due_at = tonumber(due)
+      if string.sub(due, 1, 1) == '+' then due_at = now + due_at end
+      if due_at <= now then due_at = nil end
+    end
+    local room
+    if due_at then room = scheduled < scheduled_capacity else room = unfinished < bound end
+    local worst, longest = ask(trait + 1, cost, room)
+    if worst == 2 then
+      answer(6, 0, 0, 0)
+    elseif worst == 1 then
+      answer(5, 0, 0, longest)
+    elseif not room and due_at then
+      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+      local wait = interval
+      if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
+      answer(8, scheduled, scheduled_capacity, paused and 0 or wait)
+    elseif not room then
+      answer(unfinished < capacity and 9 or 7, unfinished, bound, wait_for_room(bound))
+    else
+      -- One that is due later has the number of the last one before it: a purge
+      -- knows by the number what was there when it began.
+      local number = seq
+      if due_at then
+        -- Capital letters mark jobs that count against scheduled_capacity.
+        sealed = fingerprint .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
+        scheduled = scheduled + 1
+        delayed[#delayed + 1] = string.format('%.0f', due_at)
+        delayed[#delayed + 1] = id
+        if not earliest_due or due_at < earliest_due then earliest_due = due_at end
+        answer(2, 0, paused and 0 or due_at, 0)
+      else
+        seq = seq + 1
+        number = seq
+        unfinished = unfinished + 1
+        pushed[#pushed + 1] = id
+        answer(1, waiting, paused and 0 or next_slot + waiting * interval, 0)
+        waiting = waiting + 1
+      end
+      local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
+      fresh[id], fresh_state[id] = stored, due_at and 2 or 1
+      bodies[#bodies + 1] = id
+      bodies[#bodies + 1] = stored
+    end
+  end
+  n = n + 4 + 4 * limit_count
+end
+
+if #bodies > 0 then write() else write_limits() end
+return reply

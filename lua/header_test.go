@@ -1,0 +1,243 @@
+package lua_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+type durationType = time.Duration
+
+// shared is text that goes in front of other scripts and is none itself.
+const shared = "limits"
+
+// scriptText is a script as it is sent: with the text that it shares.
+func scriptText(t *testing.T, name string) string {
+	t.Helper()
+	own := fileText(t, name)
+	if strings.Contains(own, "limits[") {
+		return fileText(t, shared) + own
+	}
+	return own
+}
+
+func fileText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name + ".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// declared is what a header says of KEYS or ARGV.
+type declared struct {
+	highest int
+	open    bool // KEYS[10...]
+}
+
+// used is what a body does with them.
+type used struct {
+	highest  int
+	computed bool // KEYS[i]
+}
+
+// file is a script, taken apart.
+type file struct {
+	header, body string
+	binding      string // lines that begin the body with locals only
+}
+
+func split(text string) file {
+	lines := strings.SplitAfter(text, "\n")
+	at := 0
+	for at < len(lines) && strings.HasPrefix(lines[at], "--") {
+		at++
+	}
+	f := file{header: strings.Join(lines[:at], "")}
+	for at < len(lines) && strings.TrimSpace(lines[at]) == "" {
+		at++
+	}
+	f.body = strings.Join(lines[at:], "")
+	end := at
+	for end < len(lines) && regexp.MustCompile(`^(local [a-zA-Z_, ]+=|  )`).MatchString(lines[end]) {
+		end++
+	}
+	f.binding = strings.Join(lines[at:end], "")
+	return f
+}
+
+// code is the text without comments and strings.
+func code(text string) string {
+	text = regexp.MustCompile(`'[^'\n]*'`).ReplaceAllString(text, "''")
+	return regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(text, "")
+}
+
+func declaredIn(t *testing.T, header, table string) declared {
+	t.Helper()
+	var d declared
+	for _, m := range regexp.MustCompile(`(?m)^-- `+table+`\[(\d+)(\.\.\.)?\] +\S`).FindAllStringSubmatch(header, -1) {
+		n, _ := strconv.Atoi(m[1])
+		if n != d.highest+1 || d.open {
+			t.Errorf("%s[%d] is declared after %s[%d]", table, n, table, d.highest)
+		}
+		d.highest, d.open = n, m[2] != ""
+	}
+	return d
+}
+
+func usedIn(body, table string) used {
+	var u used
+	for _, m := range regexp.MustCompile(table+`\[([^\]]*)\]`).FindAllStringSubmatch(body, -1) {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			u.highest = max(u.highest, n)
+		} else {
+			u.computed = true
+		}
+	}
+	if strings.Contains(body, "unpack("+table) || strings.Contains(body, "#"+table) {
+		u.computed = true
+	}
+	return u
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	for _, script := range lua.All() {
+		t.Run(script.Name(), func(t *testing.T) {
+			f := split(fileText(t, script.Name()))
+			if !strings.HasPrefix(f.header, "-- "+script.Name()+".lua: ") {
+				t.Errorf("the header does not begin with the name and the purpose")
+			}
+			for _, part := range []string{"Returns  ", "Stores   ", "Needs    Redis "} {
+				if strings.Count(f.header, "\n-- "+part) != 1 {
+					t.Errorf("the header has no %q, or several", strings.TrimSpace(part))
+				}
+			}
+			body := code(f.body)
+			for _, table := range []string{"KEYS", "ARGV"} {
+				says, does := declaredIn(t, f.header, table), usedIn(body, table)
+				fixed := says.highest
+				if says.open {
+					fixed--
+				}
+				if does.highest < fixed || does.highest > says.highest {
+					t.Errorf("%s: the header declares %d, the body uses %d", table, fixed, does.highest)
+				}
+				if says.open != does.computed {
+					t.Errorf("%s: open-ended in the header: %t, in the body: %t", table, says.open, does.computed)
+				}
+				for n := 1; n <= fixed; n++ {
+					if !strings.Contains(body, table+"["+strconv.Itoa(n)+"]") {
+						t.Errorf("%s[%d] is declared and never used", table, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// house are rules that a text search can hold.
+var house = []struct {
+	rule    string
+	pattern *regexp.Regexp
+}{
+	{"tostring loses the last digits of a time: use string.format", regexp.MustCompile(`\btostring\(`)},
+	{"the server may lose digits of a number: use %.0f", regexp.MustCompile(`'[^']*%[dg][^']*'`)},
+	{"KEYS and ARGV are bound to locals first", regexp.MustCompile(`\b(KEYS|ARGV)\[\d`)},
+	{"a time is made text by concatenation", regexp.MustCompile(`\.\. *(deadline|slot|at|due|seq)\b|\b(slot|seq|due) *\.\.`)},
+	{"a key is written out: it must come in KEYS", regexp.MustCompile(`redis\.p?call\('[A-Z]+', *'`)},
+	{"a key is made in the script", regexp.MustCompile(`redis\.p?call\('[A-Z]+', *\w+ *\.\.`)},
+	{"the clock is not the server's", regexp.MustCompile(`\bos\.`)},
+	{"an option of one server only", regexp.MustCompile(`replicate_commands|^#!|cmsgpack|redis\.sha1hex`)},
+}
+
+// exceptions are the lines that may break a rule, with the reason.
+var exceptions = map[string]string{
+	`redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))`:                                           "the numbers as they came",
+	`string.format('1 %s 0 0 0 %s ', epoch, claim) .. last)`:                                                                     "",
+	`redis.call('HSET', body, id, fingerprint .. string.lower(kind) .. string.format('%.0f', seq) .. ' ' .. now .. ' ' .. rest)`: "now is text there",
+}
+
+func TestHouseRules(t *testing.T) {
+	t.Parallel()
+	for _, script := range append(lua.All(), nil) {
+		name := shared
+		if script != nil {
+			name = script.Name()
+		}
+		f := split(fileText(t, name))
+		binding, body := f.binding, f.body
+		if name == shared {
+			binding = ""
+		}
+		for n, line := range strings.Split(body, "\n") {
+			trimmed := strings.TrimSpace(line)
+			if strings.HasPrefix(trimmed, "--") {
+				continue
+			}
+			if _, ok := exceptions[trimmed]; ok || strings.Contains(binding, line+"\n") && trimmed != "" {
+				continue
+			}
+			for _, r := range house {
+				if r.pattern.MatchString(line) && !patternLine(r.rule, line) {
+					t.Errorf("%s.lua, line %d of the body: %s: %s", name, n+1, r.rule, trimmed)
+				}
+			}
+		}
+		if calls := strings.Count(code(body), "redis.call(''"); name != shared && strings.Count(body, "'TIME'") > 1 {
+			t.Errorf("%s.lua reads the time twice (%d calls)", name, calls)
+		}
+	}
+}
+
+// patternLine reports whether a %d is one of a Lua pattern, not of a format.
+func patternLine(rule, line string) bool {
+	return strings.Contains(rule, "%.0f") &&
+		(strings.Contains(line, "string.match(") || strings.Contains(line, "string.gmatch(") || strings.Contains(line, "META = "))
+}
+
+// Every script but enqueue begins with a write that Redis takes when it is out
+// of memory; the others do not write, or must not (allow, enqueue).
+func TestScriptsOpenTheDoor(t *testing.T) {
+	t.Parallel()
+	first := regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
+	for _, script := range lua.All() {
+		m := first.FindStringSubmatch(split(fileText(t, script.Name())).body)
+		opens := m != nil && (m[1] == "ZREM" || m[1] == "HDEL" || m[1] == "LPOP")
+		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_bucket"}, script.Name())
+		if opens == exempt {
+			t.Errorf("%s: begins with %v", script.Name(), m)
+		}
+	}
+}
+
+func TestEveryFileIsAScript(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	names := []string{shared}
+	for _, script := range lua.All() {
+		names = append(names, script.Name())
+	}
+	for _, f := range files {
+		if !slices.Contains(names, strings.TrimSuffix(f, ".lua")) {
+			t.Errorf("%s is not embedded", f)
+		}
+	}
+	if len(files) != len(names) {
+		t.Errorf("%d files for %v", len(files), names)
+	}
+	if !slices.IsSortedFunc(lua.All(), func(a, b *lua.Script) int { return strings.Compare(a.Name(), b.Name()) }) {
+		t.Error("All is not sorted")
+	}
+}

@@ -1,0 +1,23 @@
+-- instances.lua: says that a process is there and counts those that are. May be sent twice.
+--
+-- KEYS[1]  tundish:instances  zset  id of a process → when it last said so, microseconds
+-- ARGV[1]  id of this process
+-- ARGV[2]  microseconds after which one that is silent counts no more
+-- Returns  {how many there are, this one included}
+-- Stores   the time; expires when all are silent
+-- Needs    Redis 7.0
+
+local instances = KEYS[1]
+local id, silence = ARGV[1], tonumber(ARGV[2])
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', instances, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+redis.call('ZADD', instances, string.format('%.0f', now), id)
+redis.call('ZREMRANGEBYSCORE', instances, '-inf', string.format('(%.0f', now - silence))
+-- A time in the future means that the clock stepped back.
+redis.call('ZREMRANGEBYSCORE', instances, string.format('(%.0f', now), '+inf')
+redis.call('PEXPIRE', instances, string.format('%.0f', math.ceil(silence / 1000)))
+return { redis.call('ZCARD', instances) }

@@ -1,0 +1,148 @@
+package lua
+
+import (
+	"context"
+	_ "embed" // the scripts' text
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed limits.lua
+var limitsText string
+
+//go:embed allow.lua
+var allowText string
+
+//go:embed enqueue.lua
+var enqueueText string
+
+//go:embed claim.lua
+var claimText string
+
+//go:embed settle.lua
+var settleText string
+
+//go:embed extend.lua
+var extendText string
+
+//go:embed sweep.lua
+var sweepText string
+
+//go:embed cancel.lua
+var cancelText string
+
+//go:embed redrive.lua
+var redriveText string
+
+//go:embed configure.lua
+var configureText string
+
+//go:embed control.lua
+var controlText string
+
+//go:embed purge.lua
+var purgeText string
+
+//go:embed pin.lua
+var pinText string
+
+//go:embed instances.lua
+var instancesText string
+
+//go:embed inspect_job.lua
+var inspectJobText string
+
+//go:embed inspect_bucket.lua
+var inspectBucketText string
+
+// The scripts. Each file's header says what it does.
+var (
+	Allow         = newScript("allow", limitsText+allowText)
+	Enqueue       = newScript("enqueue", limitsText+enqueueText)
+	Claim         = newScript("claim", claimText)
+	Settle        = newScript("settle", settleText)
+	Extend        = newScript("extend", extendText)
+	Sweep         = newScript("sweep", sweepText)
+	Cancel        = newScript("cancel", cancelText)
+	Redrive       = newScript("redrive", redriveText)
+	Configure     = newScript("configure", configureText)
+	Control       = newScript("control", controlText)
+	Pin           = newScript("pin", pinText)
+	Purge         = newScript("purge", purgeText)
+	InspectJob    = newScript("inspect_job", inspectJobText)
+	InspectBucket = newScript("inspect_bucket", inspectBucketText)
+	Instances     = newScript("instances", instancesText)
+)
+
+// All lists the scripts in alphabetical order.
+func All() []*Script {
+	return []*Script{Allow, Cancel, Claim, Configure, Control, Enqueue, Extend, InspectBucket, InspectJob, Instances, Pin, Purge, Redrive, Settle, Sweep}
+}
+
+// Script is the text of a script and its digest.
+type Script struct {
+	name, text, sha string
+}
+
+func newScript(name, text string) *Script {
+	return &Script{name: name, text: text, sha: redis.NewScript(text).Hash()}
+}
+
+// Name is the file's name without its ending.
+func (s *Script) Name() string { return s.name }
+
+// SHA is the digest by which Redis knows the script.
+func (s *Script) SHA() string { return s.sha }
+
+// Client is what running a script takes of a go-redis client.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// Observer is told of each run of a script. A nil Observer is not.
+type Observer func(script string, took time.Duration, err error)
+
+// Run runs the script in one round trip, or in two when the server does not
+// know it yet (NOSCRIPT), and returns its reply, which is always an array or
+// an integer. The command is never sent again by the client library: whoever
+// calls decides, because only they know what a lost reply means.
+func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys []string, args ...any) (any, error) {
+	start := time.Now()
+	cmd := s.command(ctx, "evalsha", s.sha, keys, args)
+	err := client.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = s.command(ctx, "eval", s.text, keys, args)
+		err = client.Process(ctx, cmd)
+	}
+	if observe != nil {
+		observe(s.name, time.Since(start), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return cmd.Val(), nil
+}
+
+func (s *Script) command(ctx context.Context, verb, script string, keys []string, args []any) *once {
+	return &once{redis.NewCmd(ctx, words(verb, script, keys, args)...)}
+}
+
+func words(verb, script string, keys []string, args []any) []any {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, verb, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	return append(all, args...)
+}
+
+// once is a command that go-redis does not send again by itself. Its default
+// is to resend after a lost reply, which pops twice (measured: one lost reply,
+// two pops, no error seen).
+type once struct{ *redis.Cmd }
+
+// NoRetry tells go-redis, also its cluster client.
+func (*once) NoRetry() bool { return true }

@@ -1,0 +1,115 @@
+package lua_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestScriptsLoad(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+		for _, script := range lua.All() {
+			text := scriptText(t, script.Name())
+			sha, err := client.ScriptLoad(t.Context(), text).Result()
+			if err != nil || sha != script.SHA() {
+				t.Errorf("%s: loaded as %q, %v; want %s", script.Name(), sha, err, script.SHA())
+			}
+		}
+	})
+}
+
+// A server that restarted or failed over knows no script any more.
+func TestRunOfAnUnknownScript(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		var observed []string
+		observe := lua.Observer(func(script string, _ durationType, err error) {
+			if err != nil {
+				t.Errorf("observed %v", err)
+			}
+			observed = append(observed, script)
+		})
+		keys := r.keys("conf")
+		for range 2 {
+			r.ok(r.c.ScriptFlush(r.ctx).Err())
+			if _, err := lua.Configure.Run(r.ctx, r.c, observe, keys, 1, 0, "capacity", 5); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(observed) != 2 || observed[0] != "configure" {
+			t.Errorf("observed %v", observed)
+		}
+		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.keys("body", "conf", "pace", "count", queueKey, laterKey, "leases", "dead", "seen",
+			purgedKey, purgedLaterKey)}
+		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}}
+		for _, flush := range []bool{true, false} {
+			if flush {
+				r.ok(r.c.ScriptFlush(r.ctx).Err())
+				r.inspect() // one of the two is known
+			}
+			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
+			for i, want := range []int{1, 24, 1} {
+				if items, ok := results[i].Reply.([]any); !ok || len(items) != want {
+					t.Errorf("result %d is %v", i, results[i])
+				}
+			}
+		}
+		if results := lua.RunAll(r.ctx, r.c, nil); len(results) != 0 {
+			t.Errorf("RunAll of nothing = %v", results)
+		}
+	})
+}
+
+func TestRunReportsFaults(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.ok(r.c.Set(r.ctx, r.key("conf"), "not a hash", 0).Err())
+		failed := false
+		_, err := lua.Configure.Run(r.ctx, r.c, func(_ string, _ durationType, err error) { failed = err != nil }, r.keys("conf"), 1, 0, "a", 1)
+		if err == nil || !failed {
+			t.Errorf("Run = %v, observed as a failure: %t", err, failed)
+		}
+		calls := []lua.Call{
+			{Script: lua.Configure, Keys: r.keys("conf"), Args: []any{1, 0, "a", 1}},
+			{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}},
+		}
+		if results := lua.RunAll(r.ctx, r.c, calls); results[0].Err == nil || results[1].Err != nil {
+			t.Errorf("RunAll hides a fault, or has it spoil the rest: %v", results)
+		}
+	})
+}
+
+func TestReader(t *testing.T) {
+	t.Parallel()
+	r := lua.NewReader([]any{int64(7), "text"})
+	if n, text := r.Int(), r.Text(); n != 7 || text != "text" || r.Left() != 0 || r.Err() != nil {
+		t.Errorf("read %d %q, %d left, %v", n, text, r.Left(), r.Err())
+	}
+	for name, read := range map[string]func() *lua.Reader{
+		"no array":       func() *lua.Reader { return lua.NewReader(int64(1)) },
+		"nil":            func() *lua.Reader { return lua.NewReader(nil) },
+		"too short":      func() *lua.Reader { r := lua.NewReader([]any{int64(1)}); r.Int(); r.Int(); return r },
+		"text for int":   func() *lua.Reader { r := lua.NewReader([]any{"1", int64(1)}); r.Int(); return r },
+		"int for text":   func() *lua.Reader { r := lua.NewReader([]any{int64(1), "1"}); r.Text(); return r },
+		"nil in it":      func() *lua.Reader { r := lua.NewReader([]any{nil, "1"}); r.Text(); return r },
+		"an error in it": func() *lua.Reader { r := lua.NewReader([]any{redis.Nil, "1"}); r.Int(); return r },
+	} {
+		r := read()
+		fault := r.Err()
+		if fault == nil || r.Left() != 0 || r.Int() != 0 || r.Text() != "" || r.Err() != fault { //nolint:errorlint // the very same
+			t.Errorf("%s: %v, %d left, then %v", name, fault, r.Left(), r.Err())
+		}
+	}
+	for _, reply := range []any{"1", nil, []any{"1"}, []any{int64(1), nil}} {
+		if n, err := lua.Integers(reply); err == nil {
+			t.Errorf("Integers(%v) = %v", reply, n)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Numbers is [Script.Run] for a script whose reply is a flat array of
+// integers. It makes no object of each.
+func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args ...any) ([]int64, error) {
+	cmd := s.numbers(ctx, "evalsha", s.sha, keys, args)
+	err := client.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = s.numbers(ctx, "eval", s.text, keys, args)
+		err = client.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return cmd.Val(), nil
+}
+
+func (s *Script) numbers(ctx context.Context, verb, script string, keys []string, args []any) *onceNumbers {
+	return &onceNumbers{redis.NewIntSliceCmd(ctx, words(verb, script, keys, args)...)}
+}
+
+// onceNumbers is [once] for a reply of integers.
+type onceNumbers struct{ *redis.IntSliceCmd }
+
+// NoRetry tells go-redis, also its cluster client.
+func (*onceNumbers) NoRetry() bool { return true }

@@ -1,0 +1,55 @@
+package lua_test
+
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Every change of limits has a number of its own, also after the conf was
+// lost; what changes nothing has not.
+func TestLimitsRev(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		rev := func() string {
+			text, _ := r.c.HGet(r.ctx, r.key("conf"), "limits_rev").Result()
+			return text
+		}
+		seen := map[string]bool{}
+		fresh := func(step string, want bool) {
+			t.Helper()
+			if now := rev(); seen[now] == want {
+				t.Errorf("%s: limits_rev %q, seen before: %t", step, now, seen[now])
+			} else {
+				seen[now] = true
+			}
+		}
+		configure := func(limits string) {
+			r.run(lua.Configure, r.keys("conf"), 1, 0, "capacity", 5, "limits", limits)
+		}
+		pin := func(text string) { r.run(lua.Pin, r.keys("conf"), "l", text) }
+		for range 2 {
+			configure("[1]")
+			fresh("first", true)
+			configure("[1]")
+			fresh("the same", false)
+			configure("[2]")
+			fresh("changed", true)
+			pin("{}")
+			fresh("pinned", true)
+			pin("{}")
+			fresh("pinned again", false)
+			if got, err := r.c.HGet(r.ctx, r.key("conf"), "pin:l").Result(); err != nil || got != "{}" {
+				t.Errorf("pin %q, %v", got, err)
+			}
+			configure("[2]")
+			fresh("the same under a pin", false)
+			pin("")
+			fresh("unpinned", true)
+			pin("")
+			fresh("unpinned again", false)
+			r.ok(r.c.Del(r.ctx, r.key("conf")).Err())
+			r.pass(1000)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Call is one run of a script in a [RunAll].
+type Call struct {
+	Script *Script
+	Keys   []string
+	Args   []any
+}
+
+// Result is what a call came to.
+type Result struct {
+	Reply any
+	Err   error
+}
+
+// RunAll runs the calls in one pipeline, in a cluster one to each node, and
+// returns their results in order. A pipeline cannot fall back by itself when the
+// server does not know a script: those calls are sent again with their text, in
+// a second round trip; they had no effect in the first.
+func RunAll(ctx context.Context, client Client, calls []Call) []Result {
+	results := make([]Result, len(calls))
+	Spread(ctx, client, len(calls), func(n int) string { return calls[n].Keys[0] }, func(pending []int) {
+		for _, byText := range []bool{false, true} {
+			pending = runSome(ctx, client, calls, results, pending, byText)
+		}
+	})
+	return results
+}
+
+// runSome runs some of the calls in one pipeline and returns those of which the
+// server does not know the script.
+func runSome(ctx context.Context, client Client, calls []Call, results []Result, pending []int, byText bool) (unknown []int) {
+	if len(pending) == 0 {
+		return nil
+	}
+	pipe := client.Pipeline()
+	cmds := make([]*once, len(pending))
+	for i, n := range pending {
+		call := calls[n]
+		cmds[i] = call.Script.command(ctx, "evalsha", call.Script.sha, call.Keys, call.Args)
+		if byText {
+			cmds[i] = call.Script.command(ctx, "eval", call.Script.text, call.Keys, call.Args)
+		}
+		_ = pipe.Process(ctx, cmds[i]) // queues; the error is the command's, below
+	}
+	_, _ = pipe.Exec(ctx) // the commands hold the errors
+	for i, n := range pending {
+		err := cmds[i].Err()
+		switch {
+		case err == nil:
+			results[n].Reply = cmds[i].Val()
+		case !byText && redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unknown = append(unknown, n)
+		default:
+			results[n].Err = fmt.Errorf("script %s: %w", calls[n].Script.name, err)
+		}
+	}
+	return unknown
+}
+
+// cluster is what a client of a cluster has and others have not.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+// Spread runs do for the numbers from 0 to n-1: all at once, or in a cluster
+// for those whose keys are at one node, side by side. A pipeline over several
+// nodes would have one that does not answer spoil what the others did: when the
+// time is over, go-redis calls every command of it a failure.
+func Spread(ctx context.Context, client any, n int, key func(int) string, do func(some []int)) {
+	c, ok := client.(cluster)
+	if !ok {
+		all := make([]int, n)
+		for i := range all {
+			all[i] = i
+		}
+		do(all)
+		return
+	}
+	nodes := map[*redis.Client][]int{}
+	for i := range n {
+		node, err := c.MasterForKey(ctx, key(i))
+		if err != nil {
+			node = nil // what is done there finds the error again
+		}
+		nodes[node] = append(nodes[node], i)
+	}
+	var all sync.WaitGroup
+	for _, some := range nodes {
+		all.Go(func() { do(some) })
+	}
+	all.Wait()
+}

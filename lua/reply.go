@@ -1,0 +1,73 @@
+package lua
+
+import "fmt"
+
+// Integers decodes a reply that is a flat array of integers.
+func Integers(reply any) ([]int64, error) {
+	items, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("reply is a %T, want an array", reply)
+	}
+	numbers := make([]int64, len(items))
+	for i, item := range items {
+		n, ok := item.(int64)
+		if !ok {
+			return nil, fmt.Errorf("reply[%d] is a %T, want an integer", i, item)
+		}
+		numbers[i] = n
+	}
+	return numbers, nil
+}
+
+// Reader reads a flat array of integers and strings from the front. The first
+// fault stops it, and [Reader.Err] tells.
+type Reader struct {
+	items []any
+	at    int
+	err   error
+}
+
+// NewReader returns a reader of a script's reply.
+func NewReader(reply any) *Reader {
+	items, ok := reply.([]any)
+	r := &Reader{items: items}
+	if !ok {
+		r.err = fmt.Errorf("reply is a %T, want an array", reply)
+	}
+	return r
+}
+
+// Int reads the next item as an integer.
+func (r *Reader) Int() int64 { return next[int64](r) }
+
+// Text reads the next item as a string.
+func (r *Reader) Text() string { return next[string](r) }
+
+// Left is the number of items not read yet; 0 after a fault.
+func (r *Reader) Left() int {
+	if r.err != nil {
+		return 0
+	}
+	return len(r.items) - r.at
+}
+
+// Err is the first fault, or nil.
+func (r *Reader) Err() error { return r.err }
+
+func next[T int64 | string](r *Reader) T {
+	var zero T
+	if r.err != nil {
+		return zero
+	}
+	if r.at >= len(r.items) {
+		r.err = fmt.Errorf("reply has %d items, one more is wanted", len(r.items))
+		return zero
+	}
+	value, ok := r.items[r.at].(T)
+	if !ok {
+		r.err = fmt.Errorf("reply[%d] is a %T, want a %T", r.at, r.items[r.at], zero)
+		return zero
+	}
+	r.at++
+	return value
+}

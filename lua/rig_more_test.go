@@ -1,0 +1,230 @@
+package lua_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+var claimCount atomic.Int64
+
+func nextClaim() int64 { return claimCount.Add(1) }
+
+// Results of settle.lua and codes of states.
+const (
+	done, retry, dead, returned = 1, 2, 3, 4
+
+	isQueued, isScheduled, isInFlight, isRetrying = 1, 2, 3, 4
+	isDead, isDone, isCancelled, isDropped        = 5, 6, 7, 8
+)
+
+// outcome ends a lease.
+type outcome struct {
+	lease
+	result int
+	delay  int64
+	last   string
+}
+
+func (r *rig) settle(outcomes ...outcome) []int64 {
+	r.t.Helper()
+	args := []any{"tundish:wake", r.name}
+	for _, o := range outcomes {
+		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark)
+	}
+	in := r.reader(lua.Settle, r.keys("body", "meta", "conf", "count", queueKey, laterKey, "leases", "dead", "seen", "seen_until"), args...)
+	settled := make([]int64, len(outcomes))
+	for i := range settled {
+		settled[i] = in.Int()
+	}
+	r.ok(in.Err())
+	return settled
+}
+
+func (r *rig) extend(length int64, leases ...lease) []int64 {
+	r.t.Helper()
+	args := []any{length}
+	for _, l := range leases {
+		args = append(args, l.id, l.epoch, l.claim)
+	}
+	reply, err := lua.Integers(r.run(lua.Extend, r.keys("meta", "leases"), args...))
+	r.ok(err)
+	return reply
+}
+
+// lastChance is how many crashes put a job on its last chance: the next one,
+// by the argument that sweep gets, makes it poison.
+const lastChance = 2
+
+// sweep is a run of sweep.lua; the zero value takes leases back, counts them
+// as crashes and compares nothing.
+type sweep struct {
+	none   bool // take nothing back
+	pardon bool
+	cursor string
+	retry  int64 // longest wait of a retry; 0 means an hour
+	bound  int64
+}
+
+type swept struct {
+	now, takenBack, poison, repaired int64
+	cursor                           string
+	missing, unpurged                int64
+}
+
+func (r *rig) sweep(s sweep) swept {
+	r.t.Helper()
+	atMost, crash := 200, 1
+	if s.none {
+		atMost = 0
+	}
+	if s.pardon {
+		crash = 0
+	}
+	if s.retry == 0 {
+		s.retry = 3600 * second
+	}
+	in := lua.NewReader(r.run(lua.Sweep,
+		r.keys("body", "meta", "pace", "count", queueKey, laterKey, "leases", "dead", "seen", "seen_until", "claims",
+			purgedKey, purgedLaterKey),
+		"tundish:wake", r.name, atMost, crash, lastChance+1, `{"cause":"poison"}`, s.cursor, s.retry, s.bound))
+	out := swept{now: in.Int(), takenBack: in.Int(), poison: in.Int(), repaired: in.Int(), cursor: in.Text(), missing: in.Int(), unpurged: in.Int()}
+	r.ok(in.Err())
+	return out
+}
+
+// compare sweeps until the comparison has been through all jobs.
+func (r *rig) compare() (repaired int64) {
+	r.t.Helper()
+	cursor := "0"
+	for {
+		out := r.sweep(sweep{none: true, cursor: cursor})
+		repaired += out.repaired
+		if cursor = out.cursor; cursor == "0" {
+			return repaired
+		}
+	}
+}
+
+func (r *rig) cancel(id, state string) int64 {
+	r.t.Helper()
+	reply := r.run(lua.Cancel, r.keys("body", "meta", "conf", "count", laterKey, "leases", "dead", "seen", "seen_until"), id, state)
+	code, ok := reply.(int64)
+	if !ok {
+		r.t.Fatalf("cancel answered %v", reply)
+	}
+	return code
+}
+
+func (r *rig) redrive(ids ...string) []int64 {
+	r.t.Helper()
+	args := []any{"tundish:wake", r.name}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	in := r.reader(lua.Redrive, r.keys("body", "meta", "conf", "count", queueKey, "dead"), args...)
+	codes := make([]int64, len(ids))
+	for i := range codes {
+		codes[i] = in.Int()
+	}
+	r.ok(in.Err())
+	return codes
+}
+
+// bucket is the answer of inspect_bucket.lua.
+type bucket struct {
+	now, configured, revision, rateCount, ratePer, burst, capacity, scheduledCapacity, maxInFlight int64
+	unfinished, waiting, later, scheduled, inFlight, dead, remembered, forgotten, oldest, lastSlot int64
+	paused, unpurged, purged                                                                       int64
+
+	by, reason string
+	pins       string // "field configured>in force by who", joined by ", "
+}
+
+func (r *rig) inspect() bucket {
+	r.t.Helper()
+	in := lua.NewReader(r.run(lua.InspectBucket,
+		r.keys("body", "conf", "pace", "count", queueKey, laterKey, "leases", "dead", "seen", purgedKey, purgedLaterKey)))
+	var b bucket
+	for _, to := range []*int64{
+		&b.now, &b.configured, &b.revision, &b.rateCount, &b.ratePer, &b.burst, &b.capacity, &b.scheduledCapacity, &b.maxInFlight,
+		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
+		&b.paused, &b.unpurged, &b.purged,
+	} {
+		*to = in.Int()
+	}
+	b.by, b.reason = in.Text(), in.Text()
+	var pins []string
+	for in.Left() > 0 {
+		field, own, value := in.Text(), in.Text(), in.Text()
+		_, who, _ := strings.Cut(in.Text(), " ")
+		pins = append(pins, fmt.Sprintf("%s %s>%s by %s", field, own, value, who))
+	}
+	b.pins = strings.Join(pins, ", ")
+	r.ok(in.Err())
+	return b
+}
+
+// job is the answer of inspect_job.lua; the zero value is an unknown job.
+type job struct {
+	state, position, instant        int64
+	meta, body                      string
+	now, paused                     int64
+	by, reason                      string
+	inFlight, maxInFlight, nextSlot int64
+}
+
+func (r *rig) job(id string) job {
+	r.t.Helper()
+	in := lua.NewReader(r.run(lua.InspectJob, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "dead", "seen", "count",
+		purgedKey, purgedLaterKey), id))
+	if in.Left() == 0 {
+		r.ok(in.Err())
+		return job{}
+	}
+	j := job{state: in.Int(), position: in.Int(), instant: in.Int(), meta: in.Text(), body: in.Text()}
+	if in.Left() > 0 {
+		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
+		j.inFlight, j.maxInFlight, j.nextSlot = in.Int(), in.Int(), in.Int()
+	}
+	r.ok(in.Err())
+	return j
+}
+
+// want fails unless the jobs are in these states, by id.
+func (r *rig) wantStates(states map[string]int64) {
+	r.t.Helper()
+	for id, state := range states {
+		if got := r.job(id).state; got != state {
+			r.t.Errorf("job %s is in state %d, want %d", id, got, state)
+		}
+	}
+}
+
+// end runs out the leases of the jobs, as if their dispatcher had died.
+func (r *rig) end(ids ...string) {
+	r.t.Helper()
+	for i, id := range ids {
+		score := float64(r.now() - int64(len(ids)-i))
+		r.ok(r.c.ZAdd(r.ctx, r.key("leases"), redis.Z{Member: id, Score: score}).Err())
+	}
+}
+
+// luaReader claims and leaves the status to the test.
+func luaReader(r *rig, claim string) *lua.Reader {
+	r.t.Helper()
+	return lua.NewReader(r.run(lua.Claim, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "claims"),
+		"d", claim, 1, 20_000, second, 0, lastChance, 1))
+}
+
+// configured runs configure.lua with these arguments.
+func configured(r *rig, args ...any) []int64 {
+	r.t.Helper()
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), args...))
+	r.ok(err)
+	return reply
+}

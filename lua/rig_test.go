@@ -1,0 +1,354 @@
+package lua_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// epoch is where the clock of a miniredis stands: sixteen digits, of which
+// tostring would lose the last two.
+const epoch = 1783228800123456
+
+const second = 1_000_000 // microseconds
+
+// tb is what a rig needs of *testing.T; *rapid.T has it too.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// rig is one bucket on one server, with a Go function a script.
+type rig struct {
+	t    tb
+	ctx  context.Context
+	c    redis.UniversalClient
+	mini *miniredis.Miniredis // nil on a real server, whose clock runs
+	name string
+	past int64 // how far a real server's data was moved into the past
+}
+
+// onBoth runs a test on a real server and on a miniredis.
+func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, realRig(t))
+	})
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		mini := redistest.Miniredis(t)
+		mini.SetTime(time.UnixMicro(epoch))
+		client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
+	})
+}
+
+func realRig(t *testing.T, args ...string) *rig {
+	t.Helper()
+	return &rig{t: t, ctx: t.Context(), c: redistest.Start(t, args...).Client(), name: "b"}
+}
+
+// fresh is another bucket on the same server, for another round of a property.
+func (r *rig) fresh(t tb, name string) *rig {
+	return &rig{t: t, ctx: r.ctx, c: r.c, mini: r.mini, name: name}
+}
+
+func (r *rig) key(name string) string { return "tundish:{" + r.name + "}:b:" + r.name + ":" + name }
+
+func (r *rig) keys(names ...string) []string {
+	for i, name := range names {
+		names[i] = r.key(name)
+	}
+	return names
+}
+
+const (
+	queueKey = "q:normal:"
+	laterKey = "later:"
+
+	purgedKey, purgedLaterKey = "purged:", "purged_later:"
+)
+
+func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
+	r.t.Helper()
+	reply, err := script.Run(r.ctx, r.c, nil, keys, args...)
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	return reply
+}
+
+func (r *rig) reader(script *lua.Script, keys []string, args ...any) *lua.Reader {
+	r.t.Helper()
+	reader := lua.NewReader(r.run(script, keys, args...))
+	if status := reader.Int(); status != 0 || reader.Err() != nil {
+		r.t.Fatalf("script %s answered %d, %v", script.Name(), status, reader.Err())
+	}
+	return reader
+}
+
+func (r *rig) ok(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+// now is the server's clock.
+func (r *rig) now() int64 {
+	r.t.Helper()
+	at, err := r.c.Time(r.ctx).Result()
+	r.ok(err)
+	return at.UnixMicro()
+}
+
+// pass lets time go by: a miniredis has its clock moved, a real server has all
+// that carries a time moved into the past by as much.
+func (r *rig) pass(micros int64) {
+	r.t.Helper()
+	if r.mini != nil {
+		now := time.UnixMicro(r.now() + micros)
+		r.mini.SetTime(now)
+		return
+	}
+	r.past += micros
+	if exists, err := r.c.HExists(r.ctx, r.key("pace"), "slot").Result(); err != nil {
+		r.ok(err)
+	} else if exists {
+		r.ok(r.c.HIncrBy(r.ctx, r.key("pace"), "slot", -micros).Err())
+	}
+	for _, zset := range []string{"leases", laterKey} {
+		ids, err := r.c.ZRange(r.ctx, r.key(zset), 0, -1).Result()
+		r.ok(err)
+		pipe := r.c.Pipeline() // time goes by on its own, too: be quick
+		for _, id := range ids {
+			pipe.ZIncrBy(r.ctx, r.key(zset), -float64(micros), id)
+		}
+		_, err = pipe.Exec(r.ctx)
+		r.ok(err)
+	}
+	seen, err := r.c.HGetAll(r.ctx, r.key("seen")).Result()
+	r.ok(err)
+	for id, text := range seen {
+		var ends int64
+		_, err := fmt.Sscan(text[12:], &ends)
+		r.ok(err)
+		ends -= micros
+		r.ok(r.c.HSet(r.ctx, r.key("seen"), id, fmt.Sprint(text[:12], ends)).Err())
+		r.ok(r.c.ZAdd(r.ctx, r.key("seen_until"), redis.Z{Member: id, Score: float64(ends)}).Err())
+	}
+}
+
+// settings of a bucket; a zero means the default.
+type settings struct {
+	rateCount, ratePer, burst, capacity, scheduled, inFlight int64
+	shed                                                     [3]int64 // high, normal, low: percent; 0 means 100
+	dedupe                                                   int64    // microseconds; -1 none
+	dedupeMax, revision                                      int64
+}
+
+func (r *rig) configure(s settings) []int64 {
+	r.t.Helper()
+	or := func(value, fallback int64) int64 {
+		if value == 0 {
+			return fallback
+		}
+		return value
+	}
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), 1, s.revision,
+		"rate_count", or(s.rateCount, 1000), "rate_per", or(s.ratePer, second), "burst", or(s.burst, 1),
+		"capacity", or(s.capacity, 1000), "scheduled_capacity", or(s.scheduled, 1000), "max_in_flight", or(s.inFlight, 1000),
+		"shed_high", or(s.shed[0], 100), "shed_normal", or(s.shed[1], 100), "shed_low", or(s.shed[2], 100),
+		"dedupe_window", max(or(s.dedupe, 3600*second), 0), "dedupe_max", or(s.dedupeMax, 1000)))
+	r.ok(err)
+	return reply
+}
+
+// limit is an admission rule with its three numbers; without an algorithm, a
+// token bucket: a micro-tokens every b microseconds, up to full.
+type limit struct {
+	a, b, full int64
+	key        string
+	algorithm  string
+	shadow     int // 1 in shadow mode
+}
+
+// args are those of a limit in the scripts.
+func (l limit) args() []any {
+	algorithm := l.algorithm
+	if algorithm == "" {
+		algorithm = "token_bucket"
+	}
+	return []any{algorithm, l.a, l.b, l.full}
+}
+
+// entry is a job to enqueue.
+type entry struct {
+	id      string
+	content string // what the fingerprint is of
+	made    bool   // the id was made by the client
+	due     string
+	cost    int64
+
+	priority int // 0 means normal
+}
+
+func (e entry) mark() string {
+	kind := "c"
+	if e.made {
+		kind = "g"
+	}
+	return fmt.Sprintf("%011s", e.content) + kind
+}
+
+// answer is what enqueue.lua says of a job.
+type answer struct {
+	code, position, eta, wait int64
+	limits                    [][4]int64 // verdict, remaining, wait, reset
+}
+
+func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []any) {
+	keys = r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen")
+	args = []any{"tundish:wake", r.name, "", len(limits), len(jobs), 0}
+	for _, l := range limits {
+		keys = append(keys, r.key("limit:"+l.key))
+		args = append(args, l.args()...)
+	}
+	for _, l := range limits {
+		args = append(args, l.shadow)
+	}
+	for n, e := range jobs {
+		args = append(args, e.id, fmt.Sprintf("%s%03d \n%s", e.mark(), n+1, e.content), cmp.Or(e.priority, 3))
+		for i := range limits {
+			args = append(args, i+1)
+		}
+		args = append(args, e.due, max(e.cost, 1))
+	}
+	return keys, args
+}
+
+func (r *rig) enqueue(limits []limit, jobs ...entry) []answer {
+	r.t.Helper()
+	keys, args := r.enqueueArgs(limits, jobs)
+	in := r.reader(lua.Enqueue, keys, args...)
+	in.Int() // now
+	if alike := in.Int(); alike != 0 {
+		r.t.Fatalf("jobs were taken for alike")
+	}
+	answers := make([]answer, len(jobs))
+	for i := range answers {
+		a := answer{code: in.Int(), position: in.Int(), eta: in.Int(), wait: in.Int()}
+		for range limits {
+			a.limits = append(a.limits, [4]int64{in.Int(), in.Int(), in.Int(), in.Int()})
+		}
+		answers[i] = a
+	}
+	if in.Err() != nil || in.Left() != 0 {
+		r.t.Fatalf("enqueue: %v, %d items too many", in.Err(), in.Left())
+	}
+	return answers
+}
+
+// put enqueues jobs of these ids, all of which must get in.
+func (r *rig) put(ids ...string) {
+	r.t.Helper()
+	r.putAt("", ids...)
+}
+
+func (r *rig) putAt(due string, ids ...string) {
+	r.t.Helper()
+	jobs := make([]entry, len(ids))
+	for i, id := range ids {
+		jobs[i] = entry{id: id, due: due}
+	}
+	for i, a := range r.enqueue(nil, jobs...) {
+		if a.code > 2 {
+			r.t.Fatalf("enqueue %s: code %d", ids[i], a.code)
+		}
+	}
+}
+
+func numbered(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("j%d", i)
+	}
+	return ids
+}
+
+// lease is a job as claim.lua hands it out.
+type lease struct {
+	id                            string
+	slot, epoch, number, attempts int64
+	claim, mark                   string
+}
+
+type claimed struct {
+	now, next, waiting, inFlight int64
+	lone                         int64 // which of the jobs is on its last chance, counted from 1
+	rateCount, ratePer           int64
+	jobs                         []lease
+}
+
+func (c claimed) ids() string {
+	ids := make([]string, len(c.jobs))
+	for i, job := range c.jobs {
+		ids[i] = job.id
+	}
+	return strings.Join(ids, " ")
+}
+
+// ask is a claim; a zero means the default.
+type ask struct {
+	dispatcher, claim          string
+	want, horizon, lease, lead int64
+	holdsLone                  bool // the process holds a job on its last chance
+}
+
+func (r *rig) claim(a ask) claimed {
+	r.t.Helper()
+	if a.dispatcher == "" {
+		a.dispatcher = "d"
+	}
+	if a.claim == "" {
+		a.claim = fmt.Sprint("claim", nextClaim())
+	}
+	if a.want == 0 {
+		a.want = 100
+	}
+	if a.horizon == 0 {
+		a.horizon = 200_000
+	}
+	if a.lease == 0 {
+		a.lease = 30 * second
+	}
+	in := r.reader(lua.Claim, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "claims"),
+		a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone)
+	c := claimed{now: in.Int(), next: in.Int(), waiting: in.Int(), inFlight: in.Int(), lone: in.Int(),
+		rateCount: in.Int(), ratePer: in.Int()}
+	for in.Left() > 0 {
+		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: a.claim}
+		body := in.Text()
+		parts := strings.SplitN(body, " ", 4)
+		if len(parts) != 4 || len(parts[2]) < 13 {
+			r.t.Fatalf("claim: the body of %s is %q", job.id, body)
+		}
+		job.mark = parts[2][:12]
+		c.jobs = append(c.jobs, job)
+	}
+	r.ok(in.Err())
+	return c
+}

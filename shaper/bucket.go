@@ -1,0 +1,148 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// Bounds of a bucket's settings.
+const (
+	MaxCapacity     = 100_000_000
+	MaxConcurrency  = 100_000
+	MaxBurst        = 1_000_000
+	MaxPermitTTL    = 10 * time.Second
+	minPermitTTL    = 250 * time.Millisecond // of the automatic one
+	MaxDedupeWindow = 31 * 24 * time.Hour
+	MaxPayloadLimit = 8 << 20
+
+	maxBurstTime = 366 * 24 * time.Hour // for a burst to be there again; keeps the scripts' sums exact
+)
+
+// Bucket is a bounded queue that leaks at a fixed rate: the leaky bucket.
+// It is a description; the jobs and the pace are in Redis.
+type Bucket struct {
+	Name string // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
+
+	// Rate spaces departures; Burst of them may leave at once after a pause.
+	// In any window of length W at most Rate·W + Burst slots lie.
+	Rate  admission.Rate // 1/h to 50,000/s are tested
+	Burst int64
+
+	Capacity          int64 // unfinished jobs: waiting, in flight, retrying
+	ScheduledCapacity int64 // jobs whose time has not come
+	MaxInFlight       int64 // leases at a time, over all dispatchers
+
+	Shed   Shed              // how full the bucket may be for jobs of each priority
+	Limits []admission.Limit // asked at the door, all or nothing
+	Worker string            // the kind of worker that delivers
+
+	DedupeWindow time.Duration // how long the id of a settled job is remembered
+	DedupeMax    int64         // how many of them at most
+	PermitTTL    time.Duration // lateness at which a slot is void; 0: see [Bucket.EffectivePermitTTL]
+	MaxPayload   int64         // bytes
+
+	Retry RetryPolicy
+
+	// Revision orders configurations: one with a lower revision than the
+	// bucket's in Redis obeys that and changes nothing.
+	Revision int64
+}
+
+// Shed says at how many percent of a bucket's capacity jobs of a priority are
+// refused, 1 to 100, so that there is room for those that matter more. Jobs of
+// priority critical get in as long as there is room at all. Jobs that are
+// scheduled for later have a bound of their own and are not shed.
+type Shed struct{ Low, Normal, High int64 }
+
+// NoShedding lets jobs of every priority fill the bucket.
+var NoShedding = Shed{Low: 100, Normal: 100, High: 100}
+
+// DefaultBucket returns the defaults. Name, Rate and Worker have none.
+func DefaultBucket() Bucket {
+	return Bucket{
+		Burst:             1,
+		Capacity:          10_000,
+		ScheduledCapacity: 10_000,
+		MaxInFlight:       256,
+		Shed:              Shed{Low: 70, Normal: 80, High: 90},
+		DedupeWindow:      time.Hour,
+		DedupeMax:         1_000_000,
+		MaxPayload:        256 << 10,
+		Retry:             DefaultRetryPolicy(),
+	}
+}
+
+// EffectivePermitTTL is PermitTTL, or, where that is 0, half an interval, at
+// least 250 ms and at most 10 s. A slow bucket can afford to wait for a
+// receiver that takes a second to connect to, and must: its next slot is far.
+func (b Bucket) EffectivePermitTTL() time.Duration {
+	if b.PermitTTL != 0 {
+		return b.PermitTTL
+	}
+	return min(max(minPermitTTL, b.Rate.Interval()/2), MaxPermitTTL)
+}
+
+// Validate reports every fault of the bucket, joined, or nil. Each begins with
+// the key of the configuration.
+func (b Bucket) Validate() error {
+	var errs []error
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	inRange := func(key string, value, low, high int64) {
+		if value < low || value > high {
+			fail(key, "%d: want %d to %d", value, low, high)
+		}
+	}
+	if !admission.ValidName(b.Name) {
+		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", b.Name)
+	}
+	if b.Rate.IsZero() {
+		fail("rate", "is missing: say how fast the bucket leaks, such as \"50/s\"")
+	} else if err := b.Rate.Validate(); err != nil {
+		fail("rate", "%v", err)
+	} else if b.Rate.Unit != admission.UnitRequests {
+		fail("rate", "%q: only requests are paced in this version, not %s", b.Rate, b.Rate.Unit)
+	}
+	if b.Worker == "" {
+		fail("worker", "is missing: say which kind delivers, such as \"webhook\"")
+	}
+	inRange("burst", b.Burst, 1, MaxBurst)
+	inRange("capacity", b.Capacity, 1, MaxCapacity)
+	inRange("scheduled_capacity", b.ScheduledCapacity, 0, MaxCapacity)
+	inRange("shed.low", b.Shed.Low, 1, 100)
+	inRange("shed.normal", b.Shed.Normal, 1, 100)
+	inRange("shed.high", b.Shed.High, 1, 100)
+	if b.Shed.Low > b.Shed.Normal || b.Shed.Normal > b.Shed.High {
+		fail("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
+	}
+	inRange("max_in_flight", b.MaxInFlight, 1, MaxCapacity)
+	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
+	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)
+	if b.DedupeWindow < 0 || b.DedupeWindow > MaxDedupeWindow {
+		fail("dedupe_window", "%s: want 0s to %s", b.DedupeWindow, MaxDedupeWindow)
+	}
+	if b.PermitTTL != 0 && (b.PermitTTL < time.Millisecond || b.PermitTTL > MaxPermitTTL) {
+		fail("permit_ttl", "%s: want 1ms to %s, or 0s for the automatic one", b.PermitTTL, MaxPermitTTL)
+	}
+	if b.Rate.Count > 0 && float64(b.Burst)/b.Rate.PerSecond() > maxBurstTime.Seconds() {
+		fail("burst", "%d: at %s it takes more than %d days to come back", b.Burst, b.Rate, int(maxBurstTime.Hours()/24))
+	}
+	names := make(map[string]bool, len(b.Limits))
+	for _, limit := range b.Limits {
+		if names[limit.Name] {
+			fail("limits", "%s: is given twice", limit.Name)
+		}
+		names[limit.Name] = true
+		if err := limit.Validate(); err != nil {
+			fail("limits", "%s: %v", limit.Name, err)
+		}
+	}
+	if err := b.Retry.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

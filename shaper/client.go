@@ -1,0 +1,238 @@
+package shaper
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua/batch"
+)
+
+// DefaultTimeout bounds a call to Redis where no other is given, resends
+// after a lost reply included.
+const DefaultTimeout = 1500 * time.Millisecond
+
+// Sizes of one enqueue script: enough to make the round trip cheap, little
+// enough that the script takes about a millisecond.
+const (
+	enqueueBatch      = 256
+	enqueueBatchBytes = 1 << 20
+	enqueueTries      = 3
+)
+
+// ClientConfig is what a [Client] needs.
+type ClientConfig struct {
+	Redis   redis.UniversalClient // made by admission.Connect
+	Buckets []Bucket
+	Timeout time.Duration // of one call; 0 means DefaultTimeout
+	Logger  *slog.Logger  // nil logs nothing
+	Metrics *Metrics      // nil counts nothing
+
+	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
+	// away, instead of after Timeout. Share it among all that ask this Redis. In a
+	// cluster each bucket has one of its own like it, as its node may be away alone.
+	Breaker *admission.Breaker
+}
+
+// Client enqueues jobs, and looks at and cancels those there are. It is safe
+// for concurrent use.
+type Client struct {
+	store    *store
+	breakers map[string]*admission.Breaker // by bucket; one for all, unless Redis is a cluster
+	queues   map[string]*batch.Queue[*ticket]
+}
+
+// NewClient checks the buckets and returns a client. It does not talk to Redis
+// yet: the first call of a bucket writes what its scripts obey.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	s, err := newStore(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{store: s, breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
+	_, isCluster := cfg.Redis.(*redis.ClusterClient)
+	for name, b := range s.buckets {
+		c.breakers[name] = cfg.Breaker
+		if isCluster {
+			c.breakers[name] = cfg.Breaker.Apart("bucket", name)
+		}
+		c.queues[name] = &batch.Queue[*ticket]{
+			Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
+			Weigh: func(t *ticket) int { return len(t.sealed) },
+			Owner: func(t *ticket) any { return t.call },
+			Send:  func(tickets []*ticket) func() { return c.send(b, tickets) },
+		}
+	}
+	return c, nil
+}
+
+// Bucket returns the settings of a bucket, or [ErrUnknownBucket].
+func (c *Client) Bucket(name string) (Bucket, error) {
+	b, err := c.store.bucket(name)
+	if err != nil {
+		return Bucket{}, err
+	}
+	return *b.settings.Load(), nil
+}
+
+// Reconfigure replaces the settings of buckets that the client knows; those
+// that it does not know are left out. What the scripts obey is written at the
+// next use of a bucket, for all processes, unless a higher revision is in force
+// there. It changes nothing and returns an error if a bucket is not valid.
+func (c *Client) Reconfigure(buckets []Bucket) error { return c.store.reconfigure(buckets) }
+
+// Buckets returns the names of all buckets in the order of the configuration.
+func (c *Client) Buckets() []string { return c.store.order }
+
+// JobError is a fault of one job of a call; nothing of the call was sent.
+type JobError struct {
+	Index int
+	Err   error
+}
+
+func (e *JobError) Error() string { return fmt.Sprintf("job %d: %v", e.Index, e.Err) }
+func (e *JobError) Unwrap() error { return e.Err }
+
+// ticket is one job on its way through the queue.
+type ticket struct {
+	job       Job
+	generated bool
+	sealed    []byte
+	call      *call
+	receipt   *Receipt
+}
+
+// call is one call of Enqueue: done closes when all its tickets are answered.
+// One job, the usual case, needs no memory beside it.
+type call struct {
+	tickets  []ticket
+	queued   []*ticket
+	receipts []Receipt
+	one      struct {
+		ticket  [1]ticket
+		queued  [1]*ticket
+		receipt [1]Receipt
+	}
+
+	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
+	left atomic.Int64
+	err  atomic.Pointer[error]
+	done chan struct{}
+}
+
+func newCall(ctx context.Context, jobs int) *call {
+	c := &call{ctx: ctx, done: make(chan struct{})}
+	c.left.Store(int64(jobs))
+	if jobs == 1 {
+		c.tickets, c.queued, c.receipts = c.one.ticket[:], c.one.queued[:], c.one.receipt[:]
+	} else {
+		c.tickets, c.queued, c.receipts = make([]ticket, jobs), make([]*ticket, jobs), make([]Receipt, jobs)
+	}
+	return c
+}
+
+func (t *ticket) finish(err error) {
+	if err != nil {
+		t.call.err.CompareAndSwap(nil, &err)
+	}
+	if t.call.left.Add(-1) == 0 {
+		close(t.call.done)
+	}
+}
+
+// Enqueue asks for each job to be let into its bucket and returns a receipt
+// for each, in order. Limits, bound and push are one atomic step for a job;
+// the jobs of a call are decided one by one. A refusal is in the receipt.
+//
+// A job without an id gets one. An invalid job or an unknown bucket is an
+// error ([JobError]) and nothing is sent. Any other error means that the
+// outcome of at least one job is unknown, as when Redis is down or too slow;
+// the receipts then hold no more than the ids: enqueue the same ids again, and
+// no job is doubled. [admission.Unavailable] tells whether that may help.
+//
+// Concurrent calls for a bucket share round trips; a call that is alone takes
+// one. When Redis is down it takes at most ClientConfig.Timeout.
+func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	shared := newCall(ctx, len(jobs))
+	tickets, queued := shared.tickets, shared.queued
+	for i := range jobs {
+		t := &tickets[i]
+		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
+		if err := c.prepare(t); err != nil {
+			return nil, &JobError{Index: i, Err: err}
+		}
+		queued[i] = t
+	}
+	for i := 0; i < len(queued); {
+		end := i + 1
+		for end < len(queued) && queued[end].job.Bucket == queued[i].job.Bucket {
+			end++
+		}
+		c.queues[queued[i].job.Bucket].Add(queued[i:end]...)
+		i = end
+	}
+
+	select {
+	case <-shared.done:
+		err := shared.err.Load()
+		if err == nil {
+			return shared.receipts, nil
+		}
+		return onlyIDs(tickets), *err
+	case <-ctx.Done():
+		return onlyIDs(tickets), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+	}
+}
+
+// onlyIDs makes the receipts of jobs whose outcome is unknown.
+func onlyIDs(tickets []ticket) []Receipt {
+	receipts := make([]Receipt, len(tickets))
+	for i := range tickets {
+		job := &tickets[i].job
+		receipts[i] = Receipt{ID: job.ID, Bucket: job.Bucket, Flow: job.Flow}
+	}
+	return receipts
+}
+
+// prepare checks a job, names it and packs it.
+func (c *Client) prepare(t *ticket) error {
+	b, err := c.store.bucket(t.job.Bucket)
+	if err != nil {
+		return err
+	}
+	if err := t.job.Validate(b.settings.Load().MaxPayload); err != nil {
+		return err
+	}
+	if t.job.ID == "" {
+		id, err := uuid.NewV7FromReader(idRandomness{})
+		if err != nil {
+			return fmt.Errorf("make an id: %w", err)
+		}
+		t.job.ID, t.generated = id.String(), true
+	}
+	t.sealed, err = seal(&t.job, t.generated)
+	return err
+}
+
+// idRandomness makes the random part of ids: unpredictable, though not for
+// secrets, and without a system call an id.
+type idRandomness struct{}
+
+func (idRandomness) Read(p []byte) (int, error) {
+	var word [8]byte
+	for i := 0; i < len(p); i += copy(p[i:], word[:]) {
+		binary.LittleEndian.PutUint64(word[:], rand.Uint64()) //nolint:gosec // names, not secrets
+	}
+	return len(p), nil
+}

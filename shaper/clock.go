@@ -1,0 +1,136 @@
+package shaper
+
+import (
+	"sync"
+	"time"
+)
+
+// Limits of how far ahead slots are claimed; the scripts know the upper one too.
+const (
+	minHorizon       = 20 * time.Millisecond
+	maxHorizon       = 200 * time.Millisecond
+	horizonIntervals = 16
+	horizonRTTs      = 4
+)
+
+// stepSlack is how far the clock of Redis and our monotonic one may drift
+// apart between two calls before it counts as a step.
+const stepSlack = 50 * time.Millisecond
+
+// rttSamples is how many round trips are remembered.
+const rttSamples = 8
+
+// maxDrift is how far two clocks that nobody sets drift apart in a second.
+const maxDrift = 500 * time.Microsecond
+
+// clock relates the clock of Redis to this process's monotonic one.
+//
+// A call that started at s, ended at e and saw Redis time t tells that the
+// difference between the clocks lies in [t-e, t-s], however slow the call was.
+// What several calls tell together is as exact as the fastest of them: a slow
+// call neither hurries slots nor delays them. When two calls give intervals
+// that do not touch, the clock of Redis stepped.
+// It is safe for concurrent use.
+type clock struct {
+	mu       sync.Mutex
+	base     time.Time     // origin of our monotonic clock
+	low      time.Duration // bounds of the difference: Redis time less ours
+	high     time.Duration
+	seen     time.Time // when they were last made better
+	known    bool
+	jump     time.Duration // forwards, since takeJump was asked last
+	jumped   time.Time     // when it last stepped forwards
+	rtts     [rttSamples]time.Duration
+	rttCount int
+}
+
+func newClock() *clock { return &clock{base: time.Now()} }
+
+// observe takes in a call and returns by how much the clock of Redis stepped
+// at least: positive forwards, negative backwards, 0 not.
+func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rtts[c.rttCount%rttSamples] = end.Sub(start)
+	c.rttCount++
+	at := time.Duration(redisNow) * time.Microsecond
+	low, high := at-end.Sub(c.base), at-start.Sub(c.base)
+	if !c.known {
+		c.low, c.high, c.seen, c.known = low, high, end, true
+		return 0
+	}
+	drift := time.Duration(max(end.Sub(c.seen), 0).Seconds() * float64(maxDrift))
+	c.low, c.high, c.seen = c.low-drift, c.high+drift, end
+	var step time.Duration
+	switch {
+	case low > c.high+stepSlack:
+		step = low - c.high
+	case high < c.low-stepSlack:
+		step = high - c.low
+	case max(low, c.low) <= min(high, c.high):
+		c.low, c.high = max(low, c.low), min(high, c.high)
+		return 0
+	}
+	c.low, c.high = low, high
+	if step > 0 {
+		c.jump, c.jumped = c.jump+step, end
+	}
+	return step
+}
+
+// takeJump returns by how much the clock of Redis stepped forwards since it was
+// asked last, whoever's call saw that.
+func (c *clock) takeJump() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	jump := c.jump
+	c.jump = 0
+	return jump
+}
+
+// jumpedSince reports whether the clock of Redis stepped forwards after then.
+func (c *clock) jumpedSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jumped.After(then)
+}
+
+// local is the instant on our clock of a Redis time in Unix microseconds, or
+// up to the way of the fastest call there before it. observe comes first.
+func (c *clock) local(redisTime int64) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.base.Add(time.Duration(redisTime)*time.Microsecond - c.high)
+}
+
+// latest is the latest time, in Unix microseconds, that Redis can have at the
+// instant now if its clock did not step; 0 if nothing is known yet.
+func (c *clock) latest(now time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	return (c.high + now.Sub(c.base)).Microseconds()
+}
+
+// rtt returns the shortest and the longest round trip of late.
+func (c *clock) rtt() (shortest, longest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(c.rttCount, rttSamples)
+	for i := range n {
+		if i == 0 || c.rtts[i] < shortest {
+			shortest = c.rtts[i]
+		}
+		longest = max(longest, c.rtts[i])
+	}
+	return shortest, longest
+}
+
+// horizon is how far ahead slots are claimed: the largest of 20 ms, 16
+// intervals and 4 round trips, at most 200 ms. So a slow network costs no
+// slots, and a slow bucket few calls.
+func horizon(interval, rtt time.Duration) time.Duration {
+	return min(max(minHorizon, horizonIntervals*interval, horizonRTTs*rtt), maxHorizon)
+}

@@ -1,0 +1,144 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// onThree returns a bucket for each of three masters.
+func onThree(t *testing.T, c *redistest.Cluster) (buckets []Bucket, masters []*redistest.Server) {
+	t.Helper()
+	for i := 0; len(buckets) < 3; i++ {
+		b := testBucket(fmt.Sprint("b", i), 100)
+		if master := c.MasterOf(t, bucketKeys(b.Name).conf()); !slices.Contains(masters, master) {
+			buckets, masters = append(buckets, b), append(masters, master)
+		}
+	}
+	return buckets, masters
+}
+
+// TestCluster: buckets on three nodes. Each is woken wherever it is; and when a
+// node does not answer, only its bucket is not seen.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody is elected here
+	buckets, masters := onThree(t, c)
+	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 1)
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: conn, Buckets: buckets,
+		Workers: map[string]Worker{"test": WorkerFunc(func(_ context.Context, a *Attempt) Outcome { arrived <- a.Bucket; return Done(200) })},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+
+	const rounds = 4
+	var slowest time.Duration
+	for round := range rounds {
+		for _, b := range buckets {
+			began := time.Now()
+			if _, err := client.Enqueue(t.Context(), Job{Bucket: b.Name, Payload: []byte("1")}); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-arrived; got != b.Name {
+				t.Errorf("a job of %s arrived for %s", got, b.Name)
+			}
+			if round > 0 { // the first configures
+				slowest = max(slowest, time.Since(began))
+			}
+		}
+	}
+	t.Logf("from enqueue to delivery at most %s", slowest)
+	if slowest > patrolInterval/2 {
+		t.Errorf("a delivery %s after its enqueue was not woken, but found by the patrol", slowest)
+	}
+	known, err := client.KnownBuckets(t.Context())
+	if err != nil || len(known) != 3 {
+		t.Errorf("known are %v, %v", known, err)
+	}
+	stop()
+	running.Wait()
+	oneNodeHangs(t, client, buckets, masters)
+}
+
+func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*redistest.Server) {
+	t.Helper()
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: client.store.redis, Buckets: buckets, Workers: map[string]Worker{"test": WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) })},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drains []*drain
+	for _, b := range buckets {
+		drains = append(drains, newDrain(d, d.store.buckets[b.Name], t.Context()))
+	}
+	look := func() (failed int) {
+		for i, s := range d.look(t.Context(), drains) {
+			if s.err == nil {
+				continue
+			}
+			failed++
+			if i != 0 || !admission.Unavailable(s.err) || !strings.Contains(s.err.Error(), buckets[0].Name) {
+				t.Errorf("bucket %s: %v", buckets[i].Name, s.err)
+			}
+		}
+		return failed
+	}
+	if look() != 0 {
+		t.Error("before, all are seen")
+	}
+	masters[0].Stop()
+	defer masters[0].Cont()
+	if look() != 1 {
+		t.Error("one of the three is not to be seen")
+	}
+	infos, err := client.BucketInfos(t.Context())
+	if !admission.Unavailable(err) || !strings.Contains(err.Error(), buckets[0].Name) || strings.Contains(err.Error(), buckets[1].Name) {
+		t.Errorf("BucketInfos: %v", err)
+	}
+	if len(infos) != 2 || infos[0].Name != buckets[1].Name || infos[1].Name != buckets[2].Name {
+		t.Errorf("BucketInfos = %+v", infos)
+	}
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("two masters are there: %v", err)
+	}
+	// Those who ask for the bucket that is away do not shut the door of the others.
+	guarded, err := NewClient(ClientConfig{
+		Redis: client.store.redis, Buckets: buckets, Timeout: 200 * time.Millisecond,
+		Breaker: admission.NewBreaker(admission.BreakerConfig{Failures: 1, Pause: time.Minute}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := guarded.Enqueue(t.Context(), Job{Bucket: buckets[0].Name, Payload: []byte("1")}); !admission.Unavailable(err) {
+			t.Errorf("enqueue at the node that hangs: %v", err)
+		}
+	}
+	if _, err := guarded.Enqueue(t.Context(), Job{Bucket: buckets[1].Name, Payload: []byte("1")}); err != nil {
+		t.Errorf("enqueue at a node that answers: %v", err)
+	}
+}

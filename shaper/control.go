@@ -1,0 +1,332 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Bounds of what an operator says.
+const (
+	MaxReason = 500 // bytes
+	maxBy     = 128 // bytes; longer ones are cut
+)
+
+// Sizes of one chunk of a purge: a script of about a millisecond.
+const (
+	purgeBatch = 200
+	purgeBytes = 1 << 20
+	purgeTries = 3 // of a chunk whose reply is lost
+)
+
+// Control changes at run time how buckets run: it pauses, resumes, changes
+// settings and purges. All processes obey at once, because the change is in
+// Redis, where every decision is made; a dispatcher that sleeps is woken. It
+// holds across restarts, whatever configurations say, until it is taken back.
+//
+// It works on every bucket that Redis knows, also on one that has left the
+// configuration; [ErrUnknownBucket] for others. Every method may be called
+// again when its outcome is unknown, as when Redis is down or too slow. It is
+// safe for concurrent use. What it does is logged and counted.
+type Control struct {
+	store *store
+	by    string
+}
+
+// Control returns what changes buckets in the name of by: a person or a
+// program. Whoever looks at a pause or a pin later sees it.
+func (c *Client) Control(by string) *Control {
+	by = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(by, "?"))
+	for len(by) > maxBy {
+		_, size := utf8.DecodeLastRuneInString(by)
+		by = by[:len(by)-size]
+	}
+	return &Control{store: c.store, by: by}
+}
+
+// Actions of an operator, for metrics.
+const (
+	actionPause  = "pause"
+	actionResume = "resume"
+	actionSet    = "set"
+	actionReset  = "reset"
+	actionPurge  = "purge"
+)
+
+// InvalidChangeError says that a change does not fit; nothing was changed. The
+// lines of its text begin with the setting.
+type InvalidChangeError struct {
+	Bucket string
+	Err    error
+}
+
+func (e *InvalidChangeError) Error() string {
+	return fmt.Sprintf("bucket %q: %s", e.Bucket, strings.ReplaceAll(e.Err.Error(), "\n", "; "))
+}
+func (e *InvalidChangeError) Unwrap() error { return e.Err }
+
+// Pause is that of a bucket.
+type Pause struct {
+	Since  time.Time
+	By     string
+	Reason string // "" if none was given
+}
+
+// Pause stops departures from a bucket until [Control.Resume]: nothing is
+// claimed from now on, in no process. What was claimed already goes out, within
+// the 200 ms that dispatchers look ahead. Jobs are taken in until the bucket is
+// full; leases, outcomes and retries go on as ever. Pausing what is paused
+// changes the reason. One round trip.
+func (c *Control) Pause(ctx context.Context, bucket, reason string) error {
+	if !utf8.ValidString(reason) || len(reason) > MaxReason {
+		return &InvalidChangeError{bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+	}
+	r, err := c.control(ctx, bucket, actionPause, reason)
+	if err != nil {
+		return err
+	}
+	_, since := r.Int(), r.Int()
+	if r.Err() == nil {
+		c.note(ctx, bucket, actionPause, "reason", reason, "before", pauseText(since), "after", "paused")
+	}
+	return r.Err()
+}
+
+// Resume lets a bucket run again and reports whether it was paused. It goes on
+// at its pace: what it may send at once is its burst, as after any quiet time.
+// One round trip.
+func (c *Control) Resume(ctx context.Context, bucket string) (was bool, err error) {
+	r, err := c.control(ctx, bucket, actionResume)
+	if err != nil {
+		return false, err
+	}
+	_, since := r.Int(), r.Int()
+	if r.Err() == nil {
+		c.note(ctx, bucket, actionResume, "before", pauseText(since), "after", "running")
+	}
+	return since > 0, r.Err()
+}
+
+func pauseText(since int64) string {
+	if since == 0 {
+		return "running"
+	}
+	return "paused since " + time.UnixMicro(since).UTC().Format(time.RFC3339)
+}
+
+// Set changes settings of a bucket over what configurations say, until
+// [Control.Reset]. A new rate holds from the next slot on, be it faster or
+// slower; a bound that is lowered below what there is lets nobody in until
+// enough has left. A patch that does not fit is an [*InvalidChangeError]. Two
+// round trips.
+func (c *Control) Set(ctx context.Context, bucket string, patch BucketPatch) ([]Change, error) {
+	if patch.IsZero() {
+		return nil, &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
+	}
+	b, err := c.inForce(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	if err := patch.applied(b).Validate(); err != nil {
+		return nil, &InvalidChangeError{bucket, err}
+	}
+	return c.change(ctx, bucket, actionSet, patch.fields()...)
+}
+
+// Reset lets settings of a bucket be as configured again; without any, all of
+// them. One round trip.
+func (c *Control) Reset(ctx context.Context, bucket string, settings ...Setting) ([]Change, error) {
+	if len(settings) == 0 {
+		settings = Settings()
+	}
+	var fields []any
+	for _, setting := range settings {
+		names, ok := settingFields[setting]
+		if !ok {
+			return nil, &InvalidChangeError{bucket, unknownSetting(string(setting))}
+		}
+		for _, name := range names {
+			fields = append(fields, name)
+		}
+	}
+	return c.change(ctx, bucket, actionReset, fields...)
+}
+
+// change runs the script for fields and reads what it changed.
+func (c *Control) change(ctx context.Context, bucket, action string, args ...any) ([]Change, error) {
+	r, err := c.control(ctx, bucket, action, args...)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = r.Int(), r.Int()
+	step := 1
+	if action == actionSet {
+		step = 2
+	}
+	before, after := map[string]string{}, map[string]string{}
+	for i := 0; i < len(args); i += step {
+		field := fmt.Sprint(args[i])
+		before[field], after[field] = r.Text(), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, r.Err())
+	}
+	var changes []Change
+	var texts []string
+	for _, setting := range Settings() {
+		fields := settingFields[setting]
+		if _, ok := before[fields[0]]; !ok {
+			continue
+		}
+		change := Change{setting, settingText(setting, before), settingText(setting, after)}
+		if action == actionReset && change.Before == change.After {
+			continue
+		}
+		changes = append(changes, change)
+		texts = append(texts, change.String())
+	}
+	c.note(ctx, bucket, action, "changes", strings.Join(texts, ", "))
+	return changes, nil
+}
+
+// inForce returns the settings of a bucket that can be changed, as they are in
+// force.
+func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
+	if b, err := c.store.bucket(bucket); err == nil {
+		if err := c.store.configure(ctx, b); err != nil {
+			return Bucket{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	names := slices.Concat(fieldsOf(Settings())...)
+	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), names...).Result()
+	if err != nil {
+		return Bucket{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
+	}
+	found := map[string]string{}
+	for i, name := range names {
+		if text, ok := values[i].(string); ok {
+			found[name] = text
+		}
+	}
+	if len(found) == 0 {
+		return Bucket{}, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+	}
+	return readSettings(bucket, found), nil
+}
+
+// control runs control.lua.
+func (c *Control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
+	return c.run(ctx, bucket, lua.Control, keys.forControl, append([]any{wakeChannel, bucket, action, c.by}, args...)...)
+}
+
+// run runs a script on a bucket that is configured here or known to Redis.
+func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
+	if b, err := c.store.bucket(bucket); err == nil {
+		r, err := c.store.runConfigured(ctx, b, script, keysOf(b.keys), args...)
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: %w", bucket, err)
+		}
+		return r, nil
+	}
+	if !admission.ValidName(bucket) {
+		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+	}
+	reply, err := c.store.run(ctx, script, keysOf(bucketKeys(bucket)), args...)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	r := lua.NewReader(reply)
+	if status := r.Int(); status != 0 && r.Err() == nil {
+		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+	}
+	return r, r.Err()
+}
+
+// note logs and counts what was done.
+func (c *Control) note(ctx context.Context, bucket, action string, args ...any) {
+	if c.store.buckets[bucket] != nil { // the names of others would be labels without a bound
+		c.store.metrics.countAction(bucket, action)
+	}
+	c.store.log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
+}
+
+// PurgeOptions say what a purge leaves.
+type PurgeOptions struct {
+	KeepLater bool // delayed jobs and retries that wait for their time
+}
+
+// Purged is what a purge came to.
+type Purged struct {
+	Jobs int64 // that were dropped
+	Left int64 // entries that are moved aside and not removed yet, 0 when the purge is done
+}
+
+// Purge drops all jobs of a bucket that wait now, for good. None of them departs
+// from the first round trip on; jobs in flight are left, and those that come
+// later are not touched. They are removed 200 at a time, a round trip each, and
+// hold their places in the bucket until then. Purged jobs are remembered as
+// cancelled, as long as any settled job is.
+//
+// When ctx ends before all is removed, or this process does, the sweeper of a
+// dispatcher removes the rest; the answer, with the error, then says how far it
+// came. When another purge of the bucket is under way it is finished first.
+func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+	var sum Purged
+	id := shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	for lost := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
+		}
+		r, err := c.run(ctx, bucket, lua.Purge, keys.forPurge, id, boolArg(options.KeepLater), purgeBatch, purgeBytes)
+		if err != nil {
+			if lost++; lostReply(err) && lost < purgeTries {
+				continue // safe: by its id it is the same purge
+			}
+			return sum, fmt.Errorf("purge: %w", err)
+		}
+		lost = 0
+		own := r.Int() == 1
+		_, done, left := r.Int(), r.Int(), r.Int()
+		if r.Err() != nil {
+			return sum, fmt.Errorf("bucket %q: script purge: %w", bucket, r.Err())
+		}
+		if !own {
+			continue // another one's: ours begins when it is done
+		}
+		if sum = (Purged{done, left}); left == 0 {
+			c.note(ctx, bucket, actionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+			return sum, nil
+		}
+	}
+}
+
+// finishPurge removes what a purge has left lying, for at most a while, and
+// returns how many entries are left.
+func (s *store) finishPurge(ctx context.Context, b *bucketState, while time.Duration) (left int64, err error) {
+	for began := time.Now(); ; {
+		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(), "", 0, purgeBatch, purgeBytes)
+		if err != nil {
+			return 0, err
+		}
+		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
+		if r.Err() != nil || left == 0 || time.Since(began) > while {
+			return left, r.Err()
+		}
+	}
+}

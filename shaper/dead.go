@@ -1,0 +1,166 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// maxRedrive is how many dead letters one script moves.
+const maxRedrive = 200
+
+// DeadLetters returns dead letters, the newest first: limit of them, from
+// offset on. Two round trips.
+func (c *Client) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]JobInfo, error) {
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	ids, err := c.store.redis.ZRevRangeWithScores(ctx, b.keys.dead(), int64(offset), int64(offset+limit-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: list dead letters: %w", bucket, err)
+	}
+	return c.deadInfos(ctx, b, ids)
+}
+
+func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) ([]JobInfo, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i], _ = id.Member.(string)
+	}
+	pipe := c.store.redis.Pipeline()
+	bodies, metas := pipe.HMGet(ctx, b.keys.body(), names...), pipe.HMGet(ctx, b.keys.meta(), names...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
+	}
+	infos := make([]JobInfo, 0, len(ids))
+	for i, id := range ids {
+		body, ok := bodies.Val()[i].(string)
+		if !ok {
+			continue // dropped or redriven between the two round trips
+		}
+		metaText, _ := metas.Val()[i].(string)
+		info := JobInfo{ID: names[i], Bucket: b.Name, State: StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score))}
+		if err := info.fill(body, metaText); err != nil {
+			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// Redriven says what became of dead letters that were to be redriven.
+type Redriven struct {
+	Moved   int // back in the list, or there already
+	Unknown int // no dead letter of that id
+	Full    int // left where they are: the bucket is full
+}
+
+// Redrive puts dead letters back at the end of the list, with a fresh budget
+// of attempts; they leave at the bucket's pace. It never passes the bucket's
+// bound: what does not fit stays dead. One round trip for 200 ids.
+func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
+	var sum Redriven
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return sum, err
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), maxRedrive)
+		args := make([]any, 0, 2+n)
+		args = append(args, wakeChannel, bucket)
+		for _, id := range ids[:n] {
+			args = append(args, id)
+		}
+		r, err := c.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(), args...)
+		if err != nil {
+			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
+		}
+		for range n {
+			switch r.Int() {
+			case 1, 3:
+				sum.Moved++
+			case 2:
+				sum.Full++
+			default:
+				sum.Unknown++
+			}
+		}
+		if r.Err() != nil {
+			return sum, fmt.Errorf("bucket %q: script redrive: %w", bucket, r.Err())
+		}
+		ids = ids[n:]
+	}
+	return sum, nil
+}
+
+// RedriveAll redrives up to limit dead letters, the oldest first, until all
+// are moved or the bucket is full.
+func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
+	var sum Redriven
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return sum, err
+	}
+	for sum.Moved < limit {
+		ids, err := c.oldestDead(ctx, b, min(maxRedrive, limit-sum.Moved))
+		if err != nil || len(ids) == 0 {
+			return sum, err
+		}
+		part, err := c.Redrive(ctx, bucket, ids...)
+		sum.Moved += part.Moved
+		sum.Unknown += part.Unknown
+		if err != nil || part.Full > 0 || part.Moved == 0 {
+			sum.Full = part.Full
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func (c *Client) oldestDead(ctx context.Context, b *bucketState, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	ids, err := c.store.redis.ZRange(ctx, b.keys.dead(), 0, int64(n-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: list dead letters: %w", b.Name, err)
+	}
+	return ids, nil
+}
+
+// DropAllDead drops all dead letters that there are now and returns how many.
+// One round trip for each.
+func (c *Client) DropAllDead(ctx context.Context, bucket string) (int, error) {
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return 0, err
+	}
+	dropped := 0
+	for {
+		ids, err := c.oldestDead(ctx, b, maxRedrive)
+		if err != nil || len(ids) == 0 {
+			return dropped, err
+		}
+		for _, id := range ids {
+			state, err := c.DropDead(ctx, bucket, id)
+			if err != nil {
+				return dropped, err
+			}
+			if state == StateDropped {
+				dropped++
+			}
+		}
+	}
+}

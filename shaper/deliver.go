@@ -1,0 +1,191 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// leased is a job that this process holds: from the claim until it is settled.
+type leased struct {
+	Attempt
+	mark        string
+	epoch       int64
+	claim       string
+	attempts    int // deliveries with an outcome so far
+	maxAttempts int
+	cancel      context.CancelCauseFunc // of the delivery, once it runs
+	departed    time.Time
+	unreadable  error // what is in Redis is no job of ours
+}
+
+// readLease reads one job of a claim's answer.
+func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
+	id, slot, epoch, number, attempts, body := r.Text(), r.Int(), r.Int(), r.Int(), r.Int(), r.Text()
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
+	}
+	job, err := open(body)
+	if err != nil {
+		job.mark = unknownMark
+	}
+	l := &leased{
+		unreadable: err,
+		Attempt: Attempt{
+			Bucket: d.Name, ID: id, Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
+			Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
+		},
+		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,
+	}
+	if l.maxAttempts == 0 {
+		l.maxAttempts = d.settings.Load().Retry.MaxAttempts
+	}
+	l.depart = func(late time.Duration) {
+		l.departed = time.Now()
+		d.store.metrics.countDeparture(d.Name, late)
+	}
+	return l, nil
+}
+
+// hold notes jobs as ours, so that the heartbeat keeps their leases. A job that
+// is under way here already was taken back and came again: the older delivery
+// has lost its lease.
+func (d *drain) hold(jobs []*leased) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, job := range jobs {
+		if older := d.held[job.ID]; older != nil && older.cancel != nil {
+			older.cancel(errLeaseLost)
+		}
+		d.held[job.ID] = job
+	}
+}
+
+// start begins the delivery of jobs, each in its own goroutine, which sleeps
+// until the slot.
+func (d *drain) start(jobs []*leased) {
+	if len(jobs) == 0 {
+		return
+	}
+	d.hold(jobs)
+	d.mu.Lock()
+	d.running += len(jobs)
+	d.mu.Unlock()
+	for _, job := range jobs {
+		d.deliveries.Go(func() {
+			outcome := d.deliver(job)
+			d.release()
+			d.settle(job, outcome)
+		})
+	}
+}
+
+// release frees a worker, and wakes the loop if it waits for one.
+func (d *drain) release() {
+	d.mu.Lock()
+	d.running--
+	starved := d.starved
+	d.starved = false
+	d.mu.Unlock()
+	if starved {
+		d.nudge()
+	}
+}
+
+// deliver waits for the slot and has the worker make the attempt.
+func (d *drain) deliver(job *leased) Outcome {
+	ctx, cancel := context.WithCancelCause(d.life)
+	defer cancel(nil)
+	d.mu.Lock()
+	job.cancel = cancel
+	if d.held[job.ID] != job {
+		cancel(errLeaseLost)
+	}
+	d.mu.Unlock()
+
+	if wait := time.Until(job.slot); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return Returned("stopped")
+		}
+	}
+	if ctx.Err() != nil {
+		return Returned("stopped")
+	}
+	if job.unreadable != nil {
+		return Dead("unreadable", job.unreadable.Error())
+	}
+	if time.Since(job.slot) > job.ttl {
+		return Returned("late")
+	}
+	began := time.Now()
+	outcome := d.callWorker(ctx, job)
+	if outcome.Result != ResultReturned && job.departed.IsZero() {
+		job.depart(began.Sub(job.slot)) // a worker that does not tell left at once
+		job.departed = began
+	}
+	return outcome
+}
+
+// callWorker survives a worker that panics, or that gives no result.
+func (d *drain) callWorker(ctx context.Context, job *leased) (outcome Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
+			outcome = Retry("panic", fmt.Sprint("the worker panicked: ", p))
+		}
+	}()
+	outcome = d.worker.Deliver(ctx, &job.Attempt)
+	if outcome.Result < ResultDone || outcome.Result > ResultReturned {
+		outcome = Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
+	}
+	return outcome
+}
+
+// interrupt cancels what still runs and returns how many that were.
+func (d *drain) interrupt() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	count := 0
+	for _, job := range d.held {
+		if job.cancel != nil {
+			job.cancel(errStopped)
+			count++
+		}
+	}
+	return count
+}
+
+// settle hands over the outcome of a job; it travels with others of the moment.
+func (d *drain) settle(job *leased, outcome Outcome) {
+	s := &settlement{job: job, result: outcome.Result}
+	last := LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
+	switch outcome.Result {
+	case ResultRetry:
+		tried := job.attempts + 1
+		if tried >= job.maxAttempts {
+			s.result = ResultDead
+			last.Cause = CauseExhausted
+			break
+		}
+		s.delay = d.settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+	case ResultDead:
+		last.Cause = CausePermanent
+	case ResultReturned:
+		last = LastResponse{} // what the attempt before it saw stays
+	}
+	s.last = last.String()
+	took := time.Duration(0)
+	if !job.departed.IsZero() {
+		took = time.Since(job.departed)
+	}
+	d.store.metrics.countOutcome(d.Name, s.result, took)
+	d.settler.Add(s)
+}

@@ -1,0 +1,282 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/lua/batch"
+)
+
+const (
+	// maxClaim is how many jobs a claim asks for at most: the script then
+	// stays near a millisecond.
+	maxClaim = 500
+
+	// claimSpacing is the least time between two claims of a bucket, so that
+	// workers that become free one by one do not cost a claim each.
+	claimSpacing = 2 * time.Millisecond
+
+	// idleClaim is how long a drain sleeps at most.
+	idleClaim = 30 * time.Second
+
+	minFaultWait = 100 * time.Millisecond
+	maxFaultWait = time.Second
+)
+
+// Answers of claim.lua that are no time.
+const (
+	nextNever    = 0  // nothing to do until a wake-up
+	nextInFlight = -1 // max_in_flight is reached
+)
+
+// drain empties one bucket in one process: it claims jobs with their slots and
+// starts their deliveries.
+type drain struct {
+	*bucketState
+	store       *store
+	log         *slog.Logger
+	worker      Worker
+	dispatcher  string
+	lease       time.Duration
+	concurrency int
+	life        context.Context //nolint:containedctx // ends when deliveries and settling must
+
+	clock   *clock
+	wake    chan struct{} // a token: look for work now
+	settler batch.Queue[*settlement]
+	pause   time.Time // until then nothing is claimed; the loop's own
+
+	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
+	permitTTL time.Duration  // at that rate; the loop's own
+
+	deliveries sync.WaitGroup
+	mu         sync.Mutex
+	held       map[string]*leased // by id: claimed and not settled yet
+	running    int                // deliveries that occupy a worker
+	starved    bool               // the loop waits for a worker
+	sleeping   bool               // the loop waits for a wake-up only
+	outage     *outage            // shared by all drains, unless Redis is a cluster
+	lone       *lone              // shared by all drains: the process is one
+}
+
+func newDrain(d *Dispatcher, b *bucketState, life context.Context) *drain {
+	r := &drain{
+		bucketState: b, store: d.store, log: d.store.log.With("bucket", b.Name), worker: d.cfg.Workers[b.settings.Load().Worker],
+		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
+		outage: &d.outage, lone: &d.lone, clock: newClock(), wake: make(chan struct{}, 1), held: make(map[string]*leased),
+	}
+	r.outage.log = d.store.log
+	if _, ok := d.store.redis.(*redis.ClusterClient); ok { // one node may fail and others not
+		r.outage = &outage{log: r.log}
+	}
+	r.settler = batch.Queue[*settlement]{
+		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
+		Weigh: func(s *settlement) int { return len(s.last) },
+	}
+	return r
+}
+
+// nudge makes the loop look for work now.
+func (d *drain) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop claims until ctx ends. One claim is under way at a time; the next one
+// is sent when half of the horizon is left, so that round trips cost no slots.
+func (d *drain) loop(ctx context.Context) {
+	claimID := shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	faultWait := minFaultWait
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var start time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		case <-timer.C:
+		}
+		if soon := max(claimSpacing-time.Since(start), time.Until(d.pause)); soon > 0 {
+			timer.Reset(soon)
+			continue
+		}
+		want := d.free()
+		if want == 0 {
+			timer.Reset(idleClaim) // a worker that becomes free nudges
+			continue
+		}
+		start = time.Now()
+		// A claim outlives a stop: what it got is delivered, not left to its lease.
+		wait, err := d.claim(d.life, claimID, want)
+		if err != nil {
+			// The same claim id again: it answers what was lost.
+			d.outage.failed(ctx, err)
+			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
+			faultWait = min(2*faultWait, maxFaultWait)
+		} else {
+			d.outage.worked(ctx, start, d.lease)
+			claimID, faultWait = shortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
+		}
+		d.setSleeping(err == nil && wait >= idleClaim)
+		timer.Reset(max(wait, 0))
+	}
+}
+
+func (d *drain) free() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	free := d.concurrency - d.running
+	d.starved = free == 0
+	return min(free, maxClaim)
+}
+
+func (d *drain) setSleeping(sleeping bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sleeping = sleeping
+}
+
+func (d *drain) isSleeping() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sleeping
+}
+
+// claim asks for up to want jobs, starts them, and returns how long to wait
+// until the next claim.
+func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
+	shortest, longest := d.clock.rtt()
+	ahead := horizon(d.obeyed().Rate.Interval(), longest)
+	lead := min(shortest, ahead/2)
+
+	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
+		return 0, err
+	}
+	start := time.Now()
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(),
+		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
+		lastChance, d.lone.free())
+	end := time.Now()
+	if err != nil {
+		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
+	}
+	now, next := r.Int(), r.Int()
+	_, _ = r.Int(), r.Int() // depth and in flight; the collector reports them
+	lone := r.Int()
+	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	d.permitTTL = d.obeyed().EffectivePermitTTL()
+	d.clock.observe(start, end, now)
+	step := d.clock.takeJump()
+
+	var jobs, unusable []*leased
+	var spare *leased
+	for nth := int64(1); r.Left() > 0; nth++ {
+		job, err := d.readLease(r, claimID)
+		if err != nil {
+			return 0, err
+		}
+		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
+			unusable = append(unusable, job)
+		} else if nth == lone && !d.lone.take(job) {
+			spare = job
+		} else {
+			jobs = append(jobs, job)
+		}
+	}
+	if r.Err() != nil {
+		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
+	}
+	// Permits from before a step forwards may still go out during a horizon:
+	// these would come on top of them. And an answer from before a step
+	// backwards, repeated after it, tells slots that come when the clock is
+	// there again.
+	d.hold(unusable)
+	for _, job := range unusable {
+		d.settle(job, Returned("clock_step"))
+	}
+	if spare != nil { // another bucket's claim was under way and got one too
+		d.hold([]*leased{spare})
+		d.settle(spare, Returned("last_chance"))
+	}
+	d.start(jobs)
+	if step > 0 {
+		d.store.metrics.countStep()
+		d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
+		d.pause = end.Add(maxHorizon)
+		return maxHorizon, nil
+	}
+
+	switch next {
+	case nextNever, nextInFlight:
+		return idleClaim, nil
+	default:
+		return min(time.Until(d.clock.local(next))-ahead/2, idleClaim), nil
+	}
+}
+
+// obeyed is the bucket with the rate that is in force: an operator may have
+// changed it.
+func (d *drain) obeyed() Bucket {
+	b := *d.settings.Load()
+	if !d.rate.IsZero() {
+		b.Rate = d.rate
+	}
+	return b
+}
+
+// outage logs that Redis went and came back, once each, and remembers when one
+// ended that was long enough for leases to run out with nobody dead.
+type outage struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	since time.Time
+	long  time.Time // end of the last long one
+}
+
+func (o *outage) failed(ctx context.Context, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
+		o.since = time.Now()
+		o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
+	}
+}
+
+// worked notes a call that Redis answered. One that took long counts as an
+// outage too. A heartbeat that fails is made good by the next one, a third of
+// a lease later: an outage shorter than that costs no lease.
+func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if !o.since.IsZero() {
+		o.log.InfoContext(ctx, "redis answers again", "after", now.Sub(o.since).Round(time.Millisecond))
+		if o.since.Before(began) {
+			began = o.since
+		}
+		o.since = time.Time{}
+	}
+	if now.Sub(began) > lease/3 {
+		o.long = now
+	}
+}
+
+// lastLong is when the last long outage ended, zero if there was none.
+func (o *outage) lastLong() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.long
+}

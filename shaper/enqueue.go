@@ -1,0 +1,263 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// send enqueues one batch. It outlives the calls that wait for it: a call that
+// gave up does not undo what is on its way.
+func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tickets[0].call.ctx), c.store.timeout)
+	defer cancel()
+	var q *question
+	var r *lua.Reader
+	var err error
+	for range enqueueTries {
+		// Safe to send again: an id that got in the first time is a duplicate.
+		err = c.breakers[b.Name].Run(func() (err error) {
+			q, r, err = c.store.enqueue(ctx, b, tickets)
+			return err
+		})
+		if err == nil || !lostReply(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
+		if admission.Unavailable(err) {
+			// Those who queued behind this batch would wait as long again.
+			tickets = append(tickets, c.queues[b.Name].Drain()...)
+		}
+	}
+	return func() {
+		if err == nil {
+			err = readReceipts(b, q, r)
+		}
+		for _, t := range tickets {
+			if err == nil {
+				c.store.metrics.countReceipt(t.receipt)
+			}
+			t.finish(err)
+		}
+	}
+}
+
+// lostReply reports whether the script may have run though err came back: the
+// connection failed, as opposed to an answer of Redis.
+func lostReply(err error) bool {
+	var answer redis.Error
+	return !errors.As(err, &answer) && admission.Unavailable(err) && !errors.Is(err, admission.ErrStoreAway)
+}
+
+// enqueue runs the script for a batch: again where the bucket turns out not to
+// be configured, or its limits to be others than this process knew.
+func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) (*question, *lua.Reader, error) {
+	const tries = 4 // configure, and limits that change meanwhile
+	for range tries {
+		if err := s.configure(ctx, b); err != nil {
+			return nil, nil, err
+		}
+		set, err := s.inForce(ctx, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		q := ask(b, set, tickets)
+		if len(q.tickets) == 0 {
+			return q, nil, nil
+		}
+		reply, err := s.run(ctx, lua.Enqueue, q.keys, q.args...)
+		if err != nil {
+			return nil, nil, err
+		}
+		r := lua.NewReader(reply)
+		switch status := r.Int(); {
+		case r.Err() != nil:
+			return nil, nil, r.Err()
+		case status == enqueueNotConfigured:
+			b.configured.Store(false)
+			b.force.Store(nil)
+		case status == enqueueStaleLimits:
+			b.force.CompareAndSwap(set, nil)
+		default:
+			return q, r, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
+}
+
+// Answers of enqueue.lua that decide nothing.
+const (
+	enqueueNotConfigured = 1
+	enqueueStaleLimits   = 2
+)
+
+// question is a batch as it is put to the enqueue script.
+type question struct {
+	set     *limitSet
+	start   time.Time
+	tickets []*ticket // in the order of the answers
+	who     []string  // for each: under what keys it counts, and its cost
+	keys    []string
+	args    []any
+}
+
+// ask makes the script's keys and arguments. Jobs that are alike, as they
+// usually are, travel with less and are decided as one. A job gets its refusal
+// here if a limit wants to know more of its caller than is known, or if it is
+// known that he is out of quota.
+func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
+	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
+	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
+	numbers := make([][]int, 0, len(batch))
+	for _, t := range batch {
+		own, err := k.of(&t.job)
+		if err != nil {
+			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Refusal: missing(err)}
+			continue
+		}
+		who := k.who
+		if t.job.Cost > 1 {
+			who += fmt.Sprint(t.job.Cost)
+		}
+		if t.generated {
+			if receipt, ok := b.refusals.recall(set, who, &t.job, q.start); ok {
+				*t.receipt = receipt
+				continue
+			}
+		}
+		q.tickets, q.who, numbers = append(q.tickets, t), append(q.who, who), append(numbers, own)
+	}
+	if len(q.tickets) == 0 {
+		return q
+	}
+	alike := areAlike(q.tickets, numbers)
+	rules := q.args
+	q.args = make([]any, 0, 8+len(rules)+2*len(set.limits)+len(q.tickets)*(5+len(set.limits)))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike))
+	q.args = append(q.args, rules...)
+	for i := range set.limits {
+		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
+	}
+	traits := func(t *ticket, numbers []int) {
+		q.args = append(q.args, t.job.Priority.code())
+		for _, n := range numbers {
+			q.args = append(q.args, n)
+		}
+	}
+	if alike {
+		traits(q.tickets[0], numbers[0])
+	}
+	for i, t := range q.tickets {
+		setIndex(t.sealed, i+1)
+		q.args = append(q.args, t.job.ID, t.sealed)
+		if !alike {
+			traits(t, numbers[i])
+			q.args = append(q.args, dueArg(&t.job), max(t.job.Cost, 1))
+		}
+	}
+	return q
+}
+
+// keyring numbers the keys under which the limits count for the jobs of a
+// batch, and notes each key and its rule in the question.
+type keyring struct {
+	b        *bucketState
+	set      *limitSet
+	fixed    int
+	question *question
+	numbers  map[string]int
+
+	last  admission.Identity // of whom the numbers are known
+	known []int
+	who   string // all keys of the last, one after the other
+	err   error
+}
+
+// of returns a number for each limit, 0 where it does not ask. Jobs of one
+// caller share the slice.
+func (k *keyring) of(job *Job) ([]int, error) {
+	id := job.Identity
+	id.Flow = job.Flow
+	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {
+		return k.known, k.err
+	}
+	k.last, k.known, k.who, k.err = id, make([]int, len(k.set.limits)), "", nil
+	for i := range k.set.limits {
+		limit := &k.set.limits[i]
+		name, err := limit.Key(id)
+		if err != nil {
+			k.known, k.err = nil, err
+			return nil, err
+		}
+		k.who += name + " "
+		if name == "" {
+			continue
+		}
+		key := k.b.keys.limit(limit.Limit, name)
+		number, ok := k.numbers[key]
+		if !ok {
+			k.question.keys = append(k.question.keys, key)
+			k.question.args = append(k.question.args, limit.of(id.Tier)...)
+			number = len(k.question.keys) - k.fixed
+			k.numbers[key] = number
+		}
+		k.known[i] = number
+	}
+	return k.known, nil
+}
+
+func sameIdentity(a, b *admission.Identity) bool {
+	return a.Caller == b.Caller && a.IP == b.IP && a.Flow == b.Flow && a.Tier == b.Tier && maps.Equal(a.Headers, b.Headers)
+}
+
+// areAlike reports whether no job of the batch needs a decision of its own:
+// none is delayed or costs more than 1, all have the same priority and count
+// under the same keys, and no id stands twice.
+func areAlike(batch []*ticket, numbers [][]int) bool {
+	var ids map[string]bool
+	for i, t := range batch {
+		job := &t.job
+		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
+			job.Priority.code() != batch[0].job.Priority.code() || !slices.Equal(numbers[i], numbers[0]) {
+			return false
+		}
+		if t.generated {
+			continue // ids that were made here differ
+		}
+		if ids[job.ID] {
+			return false
+		}
+		if ids == nil {
+			ids = make(map[string]bool, len(batch))
+		}
+		ids[job.ID] = true
+	}
+	return true
+}
+
+func boolArg(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func dueArg(job *Job) string {
+	switch {
+	case !job.NotBefore.IsZero():
+		return fmt.Sprint(job.NotBefore.UnixMicro())
+	case job.Delay > 0:
+		return fmt.Sprintf("+%d", job.Delay.Microseconds())
+	}
+	return ""
+}

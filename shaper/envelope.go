@@ -1,0 +1,193 @@
+package shaper
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The body of a job in Redis is
+//
+//	base SP time SP mark index SP header LF payload
+//
+// Base plus index is the job's sequence number and time that of its enqueue,
+// by the clock of Redis. The mark is 11 characters of fingerprint and one of kind: c for an id that
+// the caller chose, g for one that the client made, in capitals for a job that
+// came with a delay. The header is JSON, empty for a job that has none of its
+// fields. The scripts read no further than the index.
+type envelope struct {
+	Flow        string            `json:"f,omitempty"`
+	URL         string            `json:"u,omitempty"`
+	Method      string            `json:"m,omitempty"`
+	Headers     map[string]string `json:"h,omitempty"`
+	MaxAttempts int               `json:"a,omitempty"`
+	Delay       int64             `json:"d,omitempty"` // microseconds, as asked
+	NotBefore   int64             `json:"n,omitempty"` // Unix microseconds, as asked
+	Cost        int64             `json:"c,omitempty"`
+	Priority    Priority          `json:"p,omitempty"`
+}
+
+const (
+	markLength    = 12
+	kindCaller    = 'c'
+	kindGenerated = 'g'
+
+	// unknownMark stands for that of a body that nobody can read.
+	unknownMark = "AAAAAAAAAAAc"
+)
+
+// Places in a sealed job: the mark, the index in three digits, a space.
+const (
+	indexStart  = markLength
+	indexLength = 3
+	headerStart = markLength + indexLength + 1
+)
+
+// seal packs a job as it travels to the enqueue script: "mark index envelope",
+// the index still to be written (setIndex). The same content gives the same
+// mark but for the kind, which is how an id that is reused for other content
+// is found out.
+func seal(job *Job, generated bool) ([]byte, error) {
+	header := envelope{
+		Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
+		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
+	}
+	if header.Cost == 1 {
+		header.Cost = 0 // the same as not given
+	}
+	if job.Priority != PriorityNormal {
+		header.Priority = job.Priority
+	}
+	if !job.NotBefore.IsZero() {
+		header.NotBefore = job.NotBefore.UnixMicro()
+	}
+	var text []byte
+	if !header.empty() {
+		var err error
+		if text, err = json.Marshal(header); err != nil {
+			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
+		}
+	}
+	sealed := make([]byte, headerStart, headerStart+len(text)+1+len(job.Payload))
+	sealed = append(sealed, text...)
+	sealed = append(sealed, '\n')
+	sealed = append(sealed, job.Payload...)
+
+	sum := sha256.Sum256(sealed[headerStart:])
+	base64.RawURLEncoding.Encode(sealed, sum[:8])
+	sealed[markLength-1] = kindCaller
+	if generated {
+		sealed[markLength-1] = kindGenerated
+	}
+	sealed[headerStart-1] = ' '
+	return sealed, nil
+}
+
+// setIndex says that a sealed job is the index-th of its batch, from 1 on.
+func setIndex(sealed []byte, index int) {
+	for i := indexLength - 1; i >= 0; i-- {
+		sealed[indexStart+i] = byte('0' + index%10)
+		index /= 10
+	}
+}
+
+func (e *envelope) empty() bool {
+	return e.Flow == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
+		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == ""
+}
+
+// stored is a job as Redis keeps it.
+type stored struct {
+	mark     string
+	sequence int64
+	enqueued int64 // Unix microseconds
+	envelope
+	payload []byte
+}
+
+var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
+
+// open reads what seal and the enqueue script have made.
+func open(body string) (stored, error) {
+	base, rest, ok1 := strings.Cut(body, " ")
+	enqueued, rest, ok2 := strings.Cut(rest, " ")
+	mark, rest, ok3 := strings.Cut(rest, " ")
+	header, payload, ok4 := strings.Cut(rest, "\n")
+	if !ok1 || !ok2 || !ok3 || !ok4 || len(mark) <= markLength {
+		return stored{}, errBody
+	}
+	s := stored{mark: mark[:markLength]}
+	first, err1 := strconv.ParseInt(base, 10, 64)
+	index, err2 := strconv.ParseInt(mark[markLength:], 10, 64)
+	s.sequence = first + index
+	var err3, err4 error
+	s.enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)
+	if header != "" {
+		err3 = json.Unmarshal([]byte(header), &s.envelope)
+	}
+	s.payload = []byte(payload)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return stored{}, fmt.Errorf("%w: %w", errBody, err)
+	}
+	return s, nil
+}
+
+// meta is what Redis knows of a job that was claimed once; see claim.lua.
+type meta struct {
+	epoch, attempts, lost, crashes int64
+	last                           LastResponse
+}
+
+func parseMeta(text string) (meta, error) {
+	parts := strings.SplitN(text, " ", 7)
+	if len(parts) != 7 {
+		return meta{}, fmt.Errorf("shaper: a job's meta in Redis is not one of ours: %q", text)
+	}
+	var m meta
+	for i, to := range []*int64{&m.epoch, &m.attempts, &m.lost, &m.crashes} {
+		n, err := strconv.ParseInt(parts[i+1], 10, 64)
+		if err != nil {
+			return meta{}, fmt.Errorf("shaper: a job's meta in Redis is not one of ours: %w", err)
+		}
+		*to = n
+	}
+	if parts[6] == "" {
+		return m, nil
+	}
+	if err := json.Unmarshal([]byte(parts[6]), &m.last); err != nil {
+		return meta{}, fmt.Errorf("shaper: the last response of a job: %w", err)
+	}
+	return m, nil
+}
+
+// LastResponse is what is known of a job's last attempt.
+type LastResponse struct {
+	Cause  string `json:"cause,omitempty"`  // why it is dead, one of the Cause constants
+	Status int    `json:"status,omitempty"` // HTTP status, 0 none
+	Reason string `json:"reason,omitempty"` // one word of a closed list
+	Detail string `json:"detail,omitempty"` // for people
+	Body   string `json:"body,omitempty"`   // the beginning of the answer
+}
+
+func (l LastResponse) String() string {
+	if l == (LastResponse{}) {
+		return ""
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return "" // strings and numbers always marshal
+	}
+	return string(text)
+}
+
+// shortID is a random name for claims and dispatchers: 16 characters.
+func shortID(random uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], random)
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

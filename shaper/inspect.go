@@ -1,0 +1,275 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// ErrNotFound says that a bucket has no job of this id, and remembers none.
+var ErrNotFound = errors.New("shaper: no such job")
+
+// JobInfo is what is known of a job. Of a settled one only ID, Bucket and
+// State are.
+type JobInfo struct {
+	ID       string
+	Bucket   string
+	Flow     string
+	State    State
+	Attempts int // deliveries that ended
+	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
+	Crashes  int // of those the last ones in a row, with no outcome between
+
+	Position int64     // jobs ahead in the list; -1 if it is not in the list
+	ETA      time.Time // queued: expected departure; zero while the bucket is paused
+	Due      time.Time // scheduled or retrying: when it may depart
+	Deadline time.Time // in flight: end of the lease
+	Died     time.Time // dead: when
+	Enqueued time.Time
+
+	Pause                 *Pause    // of its bucket, nil if that runs
+	NextSlot              time.Time // of its bucket
+	InFlight, MaxInFlight int64     // of its bucket
+
+	URL     string
+	Method  string
+	Headers map[string]string
+	Payload []byte
+	Last    LastResponse
+}
+
+// Job returns what is known of a job, or [ErrNotFound]. One round trip.
+func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return JobInfo{}, err
+	}
+	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(), id)
+	if err != nil {
+		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	r := lua.NewReader(reply)
+	if r.Left() == 0 && r.Err() == nil {
+		return JobInfo{}, fmt.Errorf("%w: %q in bucket %q", ErrNotFound, id, bucket)
+	}
+	code, position, instant, metaText, body := r.Int(), r.Int(), r.Int(), r.Text(), r.Text()
+	if r.Err() != nil {
+		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
+	}
+	info := JobInfo{ID: id, Bucket: bucket, State: stateOf(code), Position: position}
+	if body == "" {
+		return info, nil
+	}
+	if err := info.fill(body, metaText); err != nil {
+		return JobInfo{}, fmt.Errorf("bucket %q: job %q: %w", bucket, id, err)
+	}
+	_ = r.Int() // now
+	info.Pause = readPause(r.Int(), r.Text(), r.Text())
+	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
+	if r.Err() != nil {
+		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
+	}
+	at := time.UnixMicro(instant)
+	switch info.State {
+	case StateQueued:
+		if instant > 0 {
+			info.ETA = at
+		}
+	case StateScheduled, StateRetrying:
+		info.Due = at
+	case StateInFlight:
+		info.Deadline = at
+	case StateDead:
+		info.Died = at
+	}
+	return info, nil
+}
+
+func (j *JobInfo) fill(body, metaText string) error {
+	job, err := open(body)
+	if err != nil {
+		return err
+	}
+	j.Flow, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.URL, job.Method, job.Headers, job.payload
+	j.Enqueued = time.UnixMicro(job.enqueued)
+	if metaText == "" {
+		return nil
+	}
+	m, err := parseMeta(metaText)
+	if err != nil {
+		return err
+	}
+	j.Attempts, j.Lost, j.Crashes, j.Last = int(m.attempts), int(m.lost), int(m.crashes), m.last
+	return nil
+}
+
+// Cancel cancels a job that waits and returns the state it is in now:
+// [StateCancelled] if that worked, now or before; any other state says why
+// not. [ErrNotFound] if there is no such job. One round trip.
+func (c *Client) Cancel(ctx context.Context, bucket, id string) (State, error) {
+	return c.cancel(ctx, bucket, id, "")
+}
+
+// DropDead drops a dead letter and returns the state the job is in now:
+// [StateDropped] if that worked, now or before. One round trip.
+func (c *Client) DropDead(ctx context.Context, bucket, id string) (State, error) {
+	return c.cancel(ctx, bucket, id, fmt.Sprint(slices.Index(stateCodes[:], StateDead)))
+}
+
+func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, error) {
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return "", err
+	}
+	if err := c.store.configure(ctx, b); err != nil {
+		return "", err
+	}
+	reply, err := c.store.run(ctx, lua.Cancel, b.keys.forCancel(), id, wanted)
+	if err != nil {
+		return "", fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	code, ok := reply.(int64)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("bucket %q: script cancel answered %v", bucket, reply)
+	case code < 0:
+		b.configured.Store(false)
+		return "", fmt.Errorf("bucket %q: %w", bucket, errNotConfigured)
+	case code == 0:
+		return "", fmt.Errorf("%w: %q in bucket %q", ErrNotFound, id, bucket)
+	}
+	return stateOf(code), nil
+}
+
+// BucketInfo is a bucket in numbers.
+type BucketInfo struct {
+	Name              string
+	Now               time.Time // of Redis
+	Configured        bool      // its settings are in Redis
+	Revision          int64
+	Rate              admission.Rate // what the scripts obey
+	Burst             int64
+	Capacity          int64
+	ScheduledCapacity int64
+	MaxInFlight       int64
+
+	Unfinished int64 // what counts against Capacity
+	Waiting    int64 // length of the list
+	Later      int64 // delayed jobs and retries
+	Scheduled  int64 // what counts against ScheduledCapacity
+	InFlight   int64
+	Dead       int64
+	Remembered int64 // ids of settled jobs
+	Forgotten  int64 // ids forgotten before their dedupe window ended
+	Purged     int64 // jobs that purges have dropped, ever
+	Purging    int64 // entries that a purge has moved aside and not removed yet
+
+	OldestAge time.Duration // of the job at the head
+	LastSlot  time.Time
+
+	Pause *Pause // nil if the bucket runs
+	Pins  []Pin  // settings that an operator has changed
+}
+
+// BucketInfos returns the numbers of buckets in one pipeline, in a cluster one
+// to each node; without names, of all that are configured. With an error, which
+// names the buckets that could not be looked at, it returns those that could.
+func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
+	if len(names) == 0 {
+		names = c.store.order
+	}
+	calls := make([]lua.Call, len(names))
+	for i, name := range names {
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: bucketKeys(name).forInspectBucket()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	infos := make([]BucketInfo, 0, len(names))
+	var errs []error
+	for i, result := range lua.RunAll(ctx, c.store.redis, calls) {
+		info, err := BucketInfo{}, result.Err
+		if err == nil {
+			info, err = readBucketInfo(names[i], result.Reply)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
+			continue
+		}
+		infos = append(infos, info)
+	}
+	return infos, errors.Join(errs...)
+}
+
+func readBucketInfo(name string, reply any) (BucketInfo, error) {
+	r := lua.NewReader(reply)
+	now := r.Int()
+	info := BucketInfo{Name: name, Now: time.UnixMicro(now), Configured: r.Int() == 1, Revision: r.Int()}
+	info.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	info.Burst, info.Capacity, info.ScheduledCapacity, info.MaxInFlight = r.Int(), r.Int(), r.Int(), r.Int()
+	info.Unfinished, info.Waiting, info.Later, info.Scheduled = r.Int(), r.Int(), r.Int(), r.Int()
+	info.InFlight, info.Dead, info.Remembered, info.Forgotten = r.Int(), r.Int(), r.Int(), r.Int()
+	if oldest := r.Int(); oldest > 0 {
+		info.OldestAge = max(time.Duration(now-oldest)*time.Microsecond, 0)
+	}
+	if slot := r.Int(); slot > 0 {
+		info.LastSlot = time.UnixMicro(slot)
+	}
+	since := r.Int()
+	info.Purging, info.Purged = r.Int(), r.Int()
+	info.Pause = readPause(since, r.Text(), r.Text())
+	info.Pins = readPins(r)
+	return info, r.Err()
+}
+
+func readPause(since int64, by, reason string) *Pause {
+	if since == 0 {
+		return nil
+	}
+	return &Pause{Since: time.UnixMicro(since), By: by, Reason: reason}
+}
+
+// KnownBuckets returns the names of all buckets that Redis knows, sorted: also
+// those that left the configuration and may still hold jobs.
+func (c *Client) KnownBuckets(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	names, err := c.store.redis.HKeys(ctx, tagsKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the buckets: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Ping asks Redis for a sign of life: of a cluster, one of any master. One round
+// trip.
+func (c *Client) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	cluster, ok := c.store.redis.(*redis.ClusterClient)
+	if !ok {
+		if err := c.store.redis.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("ping redis: %w", err)
+		}
+		return nil
+	}
+	var alive atomic.Bool
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		err := master.Ping(ctx).Err()
+		alive.CompareAndSwap(false, err == nil)
+		return err
+	})
+	if err != nil && !alive.Load() {
+		cluster.ReloadState(ctx)
+		return fmt.Errorf("ping the masters of the cluster: %w", err)
+	}
+	return nil
+}

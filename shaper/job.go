@@ -1,0 +1,142 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// Bounds of a job.
+const (
+	MaxFlowBytes = 256
+	MaxDelay     = 366 * 24 * time.Hour
+	MaxCost      = 1_000_000
+	MaxTries     = 1000
+)
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// ValidID reports whether s may be a job's id.
+func ValidID(s string) bool { return idPattern.MatchString(s) }
+
+// Job is one unit of work to enqueue. All fields but Bucket and Payload are
+// optional.
+type Job struct {
+	Bucket string // where to
+
+	// ID names the job; the same ID is the same job. It matches
+	// ^[A-Za-z0-9_-]{1,128}$. Empty means that Enqueue makes a UUIDv7.
+	ID string
+
+	Flow    string            // up to 256 bytes of UTF-8, never parsed
+	URL     string            // where to; empty means the bucket's
+	Method  string            // HTTP method; empty means POST
+	Headers map[string]string // sent with the delivery
+	Payload []byte            // what is delivered, 1 byte or more
+
+	// Priority decides how full the bucket may be for the job to get in
+	// ([Bucket.Shed]); "" means normal. Jobs that are in leave in their order,
+	// whatever their priority.
+	Priority Priority
+
+	Cost        int64         // what the limits are charged; 0 means 1
+	Delay       time.Duration // earliest departure, from now; not with NotBefore
+	NotBefore   time.Time     // earliest departure
+	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
+
+	// Identity is who enqueues, for the limits. It is not stored.
+	Identity admission.Identity
+}
+
+// Priority is how much a job matters.
+type Priority string
+
+// The priorities, the most important first.
+const (
+	PriorityCritical Priority = "critical"
+	PriorityHigh     Priority = "high"
+	PriorityNormal   Priority = "normal"
+	PriorityLow      Priority = "low"
+)
+
+// Priorities lists them, the most important first.
+func Priorities() []Priority {
+	return []Priority{PriorityCritical, PriorityHigh, PriorityNormal, PriorityLow}
+}
+
+// code is the priority as the scripts have it, from 1 on; 0 for an unknown one.
+func (p Priority) code() int {
+	if p == "" {
+		p = PriorityNormal
+	}
+	return slices.Index(Priorities(), p) + 1
+}
+
+// FieldError is one fault of a job, with the name of the field as the API
+// spells it.
+type FieldError struct {
+	Field  string
+	Reason string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// Validate reports every fault of the job, joined, each a [*FieldError]; or nil.
+// What a worker kind demands of the URL and the headers is the worker's to say.
+func (j *Job) Validate(maxPayload int64) error {
+	var errs []error
+	fail := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+	if j.ID != "" && !ValidID(j.ID) {
+		fail("id", "want 1 to 128 letters, digits, - and _")
+	}
+	if len(j.Flow) > MaxFlowBytes || !utf8.ValidString(j.Flow) {
+		fail("flow", "want at most %d bytes of UTF-8", MaxFlowBytes)
+	}
+	if len(j.Payload) == 0 {
+		fail("payload", "is empty")
+	}
+	if int64(len(j.Payload)) > maxPayload {
+		fail("payload", "has %d bytes, at most %d are taken", len(j.Payload), maxPayload)
+	}
+	if j.Priority.code() == 0 {
+		fail("priority", "%q: want critical, high, normal or low", j.Priority)
+	}
+	if j.Cost < 0 || j.Cost > MaxCost {
+		fail("cost", "%d: want 1 to %d", j.Cost, MaxCost)
+	}
+	if j.Delay < 0 || j.Delay > MaxDelay {
+		fail("delay", "%s: want 0s to %s", j.Delay, MaxDelay)
+	}
+	if !j.NotBefore.IsZero() && (j.NotBefore.Year() < 1970 || j.NotBefore.Year() > 9999) {
+		fail("not_before", "year %d: want 1970 to 9999", j.NotBefore.Year())
+	}
+	if j.Delay != 0 && !j.NotBefore.IsZero() {
+		fail("not_before", "is given together with delay: choose one")
+	}
+	if j.MaxAttempts < 0 || j.MaxAttempts > MaxTries {
+		fail("max_attempts", "%d: want 1 to %d", j.MaxAttempts, MaxTries)
+	}
+	return errors.Join(errs...)
+}
+
+// State is where a job is, as the API shows it.
+type State string
+
+// The states of a job.
+const (
+	StateScheduled State = "scheduled" // waits for its time, never tried
+	StateQueued    State = "queued"
+	StateInFlight  State = "in_flight"
+	StateRetrying  State = "retrying" // waits for its next try
+	StateDone      State = "done"
+	StateDead      State = "dead"
+	StateCancelled State = "cancelled"
+	StateDropped   State = "dropped" // a dead letter that an operator dropped
+)

@@ -1,0 +1,102 @@
+package shaper
+
+import (
+	"fmt"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// wakeChannel carries the names of buckets that have something to send sooner
+// than their dispatchers may think.
+const wakeChannel = "tundish:wake"
+
+// tagsKey records the hash tag of every bucket there ever was.
+const tagsKey = "tundish:buckets"
+
+// Priority of all jobs of this version; the lists are named by it.
+const normalPriority = "normal"
+
+// keys makes the names of a bucket's keys. This file is the only place that
+// does. All of them share the tag, so that a bucket lives in one slot of a
+// cluster, and none has a TTL: they are the bucket. They hold what is
+// unfinished, what is dead until an operator drops it, and ids that expire by
+// their dedupe window.
+type keys struct{ prefix string }
+
+func bucketKeys(bucket string) keys {
+	return keys{prefix: fmt.Sprintf("tundish:{%s}:b:%s:", bucket, bucket)}
+}
+
+func (k keys) conf() string      { return k.prefix + "conf" }
+func (k keys) pace() string      { return k.prefix + "pace" }
+func (k keys) count() string     { return k.prefix + "count" }
+func (k keys) body() string      { return k.prefix + "body" }
+func (k keys) meta() string      { return k.prefix + "meta" }
+func (k keys) leases() string    { return k.prefix + "leases" }
+func (k keys) claims() string    { return k.prefix + "claims" }
+func (k keys) dead() string      { return k.prefix + "dead" }
+func (k keys) seen() string      { return k.prefix + "seen" }
+func (k keys) seenUntil() string { return k.prefix + "seen_until" }
+
+// The flow is always "" in this version; its name has a place already.
+func (k keys) queue(flow string) string { return k.prefix + "q:" + normalPriority + ":" + flow } //nolint:unparam // see above
+func (k keys) later(flow string) string { return k.prefix + "later:" + flow }                    //nolint:unparam // see above
+
+// What a purge has taken from the list and from later, until it is removed.
+func (k keys) purged(flow string) string      { return k.prefix + "purged:" + flow }       //nolint:unparam // see above
+func (k keys) purgedLater(flow string) string { return k.prefix + "purged_later:" + flow } //nolint:unparam // see above
+
+// limit is the state of a limit for one key, counted in this bucket. It has a
+// TTL, set by the script.
+func (k keys) limit(limit admission.Limit, key string) string {
+	return k.prefix + "limit:" + limit.Name + ":" + key
+}
+
+// The KEYS of each script, in the order of its header.
+
+func (k keys) forEnqueue() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.queue(""), k.later(""), k.dead(), k.seen()}
+}
+
+func (k keys) forClaim() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.queue(""), k.later(""), k.leases(), k.claims()}
+}
+
+func (k keys) forSettle() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil()}
+}
+
+func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
+
+func (k keys) forSweep() []string {
+	return []string{k.body(), k.meta(), k.pace(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
+		k.purged(""), k.purgedLater("")}
+}
+
+func (k keys) forCancel() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil()}
+}
+
+func (k keys) forRedrive() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.dead()}
+}
+
+func (k keys) forConfigure() []string { return []string{k.conf()} }
+
+func (k keys) forControl() []string { return []string{k.conf()} }
+
+func (k keys) forPurge() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.later(""), k.purged(""), k.purgedLater(""), k.seen(), k.seenUntil()}
+}
+
+func (k keys) forPin() []string { return []string{k.conf()} }
+
+func (k keys) forInspectJob() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.count(),
+		k.purged(""), k.purgedLater("")}
+}
+
+func (k keys) forInspectBucket() []string {
+	return []string{k.body(), k.conf(), k.pace(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(),
+		k.purged(""), k.purgedLater("")}
+}

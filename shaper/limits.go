@@ -1,0 +1,162 @@
+package shaper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// limitSet is the limits of a bucket as they are in force: what the
+// configuration with the highest revision says, with what operators pinned
+// over it. The enqueue script refuses to decide by another one than the conf
+// has (rev), and this process then reads the conf again.
+type limitSet struct {
+	rev    string
+	limits []limitArgs
+}
+
+// limitArgs is a limit and what the enqueue script wants to know of it.
+type limitArgs struct {
+	admission.Limit
+	tiers map[string][]any // algorithm, a, b, full; "" is the limit itself
+}
+
+func newLimitArgs(limit admission.Limit) limitArgs {
+	args := func(l admission.Limit) []any {
+		p := l.Params()
+		return []any{string(p.Algorithm), p.A, p.B, p.Full}
+	}
+	l := limitArgs{Limit: limit, tiers: map[string][]any{"": args(limit)}}
+	for tier := range limit.Tiers {
+		l.tiers[tier] = args(limit.For(tier))
+	}
+	return l
+}
+
+// of returns the arguments for callers of a tier.
+func (l *limitArgs) of(tier string) []any {
+	if args, ok := l.tiers[tier]; ok {
+		return args
+	}
+	return l.tiers[""]
+}
+
+// inForce returns the limits of a bucket, which it reads from the conf unless
+// they are known.
+func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) {
+	if set := b.force.Load(); set != nil {
+		return set, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	conf, err := s.redis.HGetAll(ctx, b.keys.conf()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
+	}
+	limits, ignored, err := admission.DecodeLimits(conf)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	for _, name := range ignored {
+		s.log.WarnContext(ctx, "what was pinned of a limit does not fit it any more and is ignored", "bucket", b.Name, "limit", name)
+	}
+	set := &limitSet{rev: conf[admission.FieldLimitsRev]}
+	for _, limit := range limits {
+		set.limits = append(set.limits, newLimitArgs(limit))
+	}
+	b.force.Store(set)
+	return set, nil
+}
+
+// LimitHeaders lists the canonical names of the headers by which a bucket's
+// limits count, so that a caller can put them into the jobs' Identity. Until
+// the bucket was used it knows those of the configuration only. It asks nobody.
+func (c *Client) LimitHeaders(bucket string) []string {
+	b, err := c.store.bucket(bucket)
+	if err != nil {
+		return nil
+	}
+	if set := b.force.Load(); set != nil {
+		limits := make([]admission.Limit, len(set.limits))
+		for i := range set.limits {
+			limits[i] = set.limits[i].Limit
+		}
+		return admission.Headers(limits)
+	}
+	return admission.Headers(b.settings.Load().Limits)
+}
+
+// PinLimit changes a limit in every bucket that names it, for all processes at
+// once and until [Client.UnpinLimit]: whatever configurations say. State is
+// kept, so that who has spent has spent. What an earlier pin changed stays
+// changed. A patch that does not fit is an error and changes nothing; any
+// other error may leave it changed in some buckets: do it again. It takes
+// three round trips a bucket.
+func (c *Client) PinLimit(ctx context.Context, name string, patch admission.Patch) error {
+	return c.pin(ctx, name, func(pinned admission.Patch) admission.Patch { return pinned.Merge(patch) })
+}
+
+// UnpinLimit lets a limit be as configured again, in every bucket that names
+// it.
+func (c *Client) UnpinLimit(ctx context.Context, name string) error {
+	return c.pin(ctx, name, func(admission.Patch) admission.Patch { return admission.Patch{} })
+}
+
+func (c *Client) pin(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
+	type write struct {
+		b    *bucketState
+		text string
+	}
+	var writes []write
+	for _, bucket := range c.store.order {
+		b := c.store.buckets[bucket]
+		text, ok, err := c.store.pinText(ctx, b, name, change)
+		if err != nil {
+			return err
+		}
+		if ok {
+			writes = append(writes, write{b, text})
+		}
+	}
+	// All fit: now they are written.
+	var errs []error
+	for _, w := range writes {
+		if _, err := c.store.run(ctx, lua.Pin, w.b.keys.forPin(), name, w.text); err != nil {
+			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", w.b.Name, name, err))
+		}
+		w.b.force.Store(nil)
+	}
+	return errors.Join(errs...)
+}
+
+// pinText makes the text of a pin; ok is false where the bucket has no such
+// limit.
+func (s *store) pinText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text string, ok bool, err error) {
+	if err := s.configure(ctx, b); err != nil {
+		return "", false, err
+	}
+	conf, err := s.redis.HGetAll(ctx, b.keys.conf()).Result()
+	if err != nil {
+		return "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
+	}
+	var pinned admission.Patch
+	if json.Unmarshal([]byte(conf[admission.FieldPin+name]), &pinned) != nil {
+		pinned = admission.Patch{} // there is none, or nobody obeys it
+	}
+	delete(conf, admission.FieldPin+name)
+	limits, _, err := admission.DecodeLimits(conf)
+	if err != nil {
+		return "", false, fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	at := slices.IndexFunc(limits, func(l admission.Limit) bool { return l.Name == name })
+	if at < 0 {
+		return "", false, nil
+	}
+	text, err = admission.PinText(limits[at], change(pinned))
+	return text, err == nil, err
+}

@@ -1,0 +1,340 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+func rate(text string) admission.Rate {
+	r, err := admission.ParseRate(text)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// clients returns n clients of one bucket on one server, as of n processes.
+func clients(t *testing.T, n int, b Bucket) []*Client {
+	t.Helper()
+	server := redistest.Start(t)
+	all := make([]*Client, n)
+	for i := range all {
+		var err error
+		if all[i], err = NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// admitted sends jobs of one caller and counts those that got in. Redis is
+// asked about each, unless their ids are to be made by the client: others may
+// be there already.
+func admitted(t *testing.T, c *Client, n int, job Job) (in int, last Receipt) {
+	t.Helper()
+	job.Bucket, job.Payload = c.Buckets()[0], []byte("x")
+	jobs := make([]Job, n)
+	for i := range jobs {
+		jobs[i] = job
+		switch job.ID {
+		case "":
+			jobs[i].ID = fmt.Sprint("own-", lastID.Add(1))
+		case generated:
+			jobs[i].ID = ""
+		}
+	}
+	receipts, err := c.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range receipts {
+		if r.Refusal == nil {
+			in++
+		}
+	}
+	return in, receipts[n-1]
+}
+
+const generated = "generated"
+
+var lastID atomic.Int64
+
+func caller(name string) Job { return Job{Identity: admission.Identity{Caller: name}} }
+
+// A limit that an operator changes is another one for every process at once,
+// keeps what was spent, and is the configured one again when it is unpinned.
+func TestPinLimit(t *testing.T) {
+	t.Parallel()
+	b := testBucket("pinned", 1000)
+	b.Limits = []admission.Limit{{Name: "l", Algorithm: admission.FixedWindow, Per: []string{admission.PerCaller}, Limit: rate("10/744h")}}
+	both := clients(t, 2, b)
+	one, other := both[0], both[1]
+	if in, _ := admitted(t, one, 6, caller("ada")); in != 6 {
+		t.Fatalf("%d of 6", in)
+	}
+	if in, _ := admitted(t, other, 1, caller("ada")); in != 1 {
+		t.Fatalf("%d of 1", in)
+	}
+	lower := rate("5/744h")
+	if err := other.PinLimit(t.Context(), "l", admission.Patch{Limit: &lower}); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range both {
+		in, last := admitted(t, c, 1, caller("ada"))
+		if in != 0 || last.Decisions[0].Quota != 5 || last.Decisions[0].Remaining != 0 {
+			t.Errorf("process %d: %d in with 7 of 5 spent: %+v", i, in, last)
+		}
+	}
+	higher, shadow := rate("9/744h"), admission.Shadow
+	if err := one.PinLimit(t.Context(), "l", admission.Patch{Limit: &higher}); err != nil {
+		t.Fatal(err)
+	}
+	if in, _ := admitted(t, other, 3, caller("ada")); in != 2 {
+		t.Errorf("%d in with 7 of 9 spent", in)
+	}
+	if err := one.PinLimit(t.Context(), "l", admission.Patch{Mode: &shadow}); err != nil {
+		t.Fatal(err)
+	}
+	if in, last := admitted(t, other, 3, caller("ada")); in != 3 || !last.Decisions[0].WouldRefuse || last.Decisions[0].Quota != 9 {
+		t.Errorf("in shadow mode %d of 3 in: %+v", in, last.Decisions)
+	}
+	if err := other.UnpinLimit(t.Context(), "l"); err != nil {
+		t.Fatal(err)
+	}
+	if in, last := admitted(t, one, 3, caller("ada")); in != 1 || last.Decisions[0].Quota != 10 {
+		t.Errorf("as configured again, with 9 of 10 spent: %d in: %+v", in, last.Decisions)
+	}
+	tooMuch := int64(7)
+	err := one.PinLimit(t.Context(), "l", admission.Patch{Burst: &tooMuch})
+	var unfit *admission.InvalidPatchError
+	if !errors.As(err, &unfit) || !strings.Contains(err.Error(), "burst") {
+		t.Errorf("a patch that does not fit: %v", err)
+	}
+	if err := one.PinLimit(t.Context(), "nobody", admission.Patch{Limit: &higher}); err != nil {
+		t.Errorf("a limit that no bucket has: %v", err)
+	}
+}
+
+// A reload holds for all processes, those too that have not reloaded yet.
+func TestReconfigure(t *testing.T) {
+	t.Parallel()
+	b := testBucket("reloaded", 1000)
+	b.Limits = []admission.Limit{{Name: "l", Limit: rate("5/744h")}}
+	both := clients(t, 2, b)
+	for _, c := range both {
+		admitted(t, c, 1, caller("ada"))
+	}
+	b.Revision++
+	b.Limits = append(slices.Clone(b.Limits), admission.Limit{Name: "tenant", Per: []string{"header:x-tenant"}, Limit: rate("2/744h")})
+	if err := both[0].Reconfigure([]Bucket{b, testBucket("unknown", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	of := func(tenant string) Job {
+		return Job{Identity: admission.Identity{Caller: "ada", Headers: map[string]string{"X-Tenant": tenant}}}
+	}
+	if in, last := admitted(t, both[0], 3, of("a")); in != 2 || len(last.Decisions) != 2 || last.Refusal.Limits[0] != "tenant" {
+		t.Errorf("%d in: %+v", in, last)
+	}
+	if in, last := admitted(t, both[1], 1, of("a")); in != 0 || len(last.Decisions) != 2 {
+		t.Errorf("a process that has not reloaded: %d in: %+v", in, last)
+	}
+	if got := both[1].LimitHeaders("reloaded"); fmt.Sprint(got) != "[X-Tenant]" {
+		t.Errorf("headers %v", got)
+	}
+	in, last := admitted(t, both[1], 1, caller("ada"))
+	if in != 0 || last.Refusal.Reason != ReasonIdentity || last.Refusal.Limits[0] != "tenant" || !strings.Contains(last.Refusal.Detail, "X-Tenant") {
+		t.Errorf("without the header: %+v", last)
+	}
+	b.Limits[0].Limit = admission.Rate{}
+	if err := both[0].Reconfigure([]Bucket{b}); err == nil {
+		t.Error("a bucket that is not valid was taken")
+	}
+}
+
+// Jobs of a call may have different callers, tiers and identities; each is
+// decided as it would be alone.
+func TestMixedCallers(t *testing.T) {
+	t.Parallel()
+	b := testBucket("mixed", 1000)
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerCaller}, Limit: rate("2/744h"),
+		Tiers: map[string]admission.Rate{"pro": rate("4/744h")}}}
+	c := clients(t, 1, b)[0]
+	var jobs []Job
+	for i := range 15 {
+		job := Job{Bucket: "mixed", Payload: []byte("x"), Identity: admission.Identity{Caller: []string{"ada", "bob", ""}[i%3]}}
+		if i%3 == 1 {
+			job.Identity.Tier = "pro"
+		}
+		jobs = append(jobs, job)
+	}
+	receipts, err := c.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]int{}
+	for i, r := range receipts {
+		who := jobs[i].Identity.Caller
+		switch {
+		case r.Refusal == nil:
+			in[who]++
+			if want := map[string]int64{"ada": 2, "bob": 4}[who]; r.Decisions[0].Quota != want {
+				t.Errorf("%s has a quota of %d", who, r.Decisions[0].Quota)
+			}
+		case who == "" && r.Refusal.Reason != ReasonIdentity, who != "" && r.Refusal.Reason != ReasonLimit:
+			t.Errorf("job %d: %+v", i, r.Refusal)
+		}
+	}
+	if fmt.Sprint(in) != "map[ada:2 bob:4]" {
+		t.Errorf("admitted %v", in)
+	}
+}
+
+func TestShedByPriority(t *testing.T) {
+	t.Parallel()
+	b := testBucket("shed", 10)
+	b.Capacity, b.Shed = 10, Shed{Low: 50, Normal: 70, High: 90}
+	c := clients(t, 1, b)[0]
+	for _, step := range []struct {
+		priority Priority
+		in       int
+		reason   Reason
+	}{{PriorityLow, 5, ReasonShed}, {PriorityNormal, 2, ReasonShed}, {"", 0, ReasonShed}, {PriorityHigh, 2, ReasonShed}, {PriorityCritical, 1, ReasonBucketFull}} {
+		in, last := admitted(t, c, 8, Job{Priority: step.priority})
+		if in != step.in || last.Refusal.Reason != step.reason || last.Refusal.RetryAfter <= 0 {
+			t.Errorf("priority %q: %d in, then %+v; want %d, %s", step.priority, in, last.Refusal, step.in, step.reason)
+		}
+		if step.reason == ReasonShed && !strings.Contains(last.Refusal.Detail, "shed.") {
+			t.Errorf("detail %q", last.Refusal.Detail)
+		}
+	}
+}
+
+// A refusal says when to come back, and that is true: also of a full bucket.
+func TestFullBucketSaysWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	b := testBucket("full", 20)
+	b.Capacity, b.Shed = 4, NoShedding
+	w := newWorld(t, b)
+	if in, _ := admitted(t, w.client, 4, Job{}); in != 4 {
+		t.Fatal(in)
+	}
+	_, last := admitted(t, w.client, 1, Job{})
+	if last.Refusal == nil || last.Refusal.RetryAfter < time.Millisecond || last.Refusal.RetryAfter > 100*time.Millisecond {
+		t.Fatalf("%+v", last.Refusal)
+	}
+}
+
+// Who is known to be out of quota is refused without a question, as Redis would
+// refuse him; a job that may be there already is asked about all the same.
+func TestKnownRefusals(t *testing.T) {
+	t.Parallel()
+	b := testBucket("hot", 1000)
+	b.Limits = []admission.Limit{
+		{Name: "l", Per: []string{admission.PerCaller}, Algorithm: admission.FixedWindow, Limit: rate("5/744h"), Tiers: map[string]admission.Rate{"pro": rate("9/744h")}},
+		{Name: "all", Limit: rate("1000/s")},
+	}
+	w := newWorld(t, b)
+	named, unnamed := caller("ada"), caller("ada")
+	unnamed.ID = generated
+	named.ID = "named"
+	admitted(t, w.client, 1, named)
+	in, asked := admitted(t, w.client, 5, unnamed)
+	if in != 4 {
+		t.Fatal(in)
+	}
+	scripts := func() (n int64) {
+		info, err := w.server.Client().Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(info) {
+			_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &n)
+		}
+		return n
+	}
+	before := scripts()
+	for range 100 {
+		in, last := admitted(t, w.client, 3, unnamed)
+		if in != 0 || last.Refusal.Reason != ReasonLimit || last.Decisions[0].Source != admission.FromMemory || len(last.Decisions) != 2 ||
+			last.Refusal.RetryAfter > asked.Refusal.RetryAfter || last.ID == asked.ID {
+			t.Fatalf("%+v %+v, when asked %+v", last, last.Refusal, asked.Refusal)
+		}
+	}
+	if n := scripts() - before; n > 2 { // a second may have passed
+		t.Errorf("%d questions", n)
+	}
+	if in, last := admitted(t, w.client, 1, named); in != 1 || !last.Duplicate {
+		t.Errorf("a job that is there: %+v", last)
+	}
+	if in, _ := admitted(t, w.client, 1, caller("bob")); in != 1 {
+		t.Error("another caller is refused")
+	}
+	pro := unnamed
+	pro.Identity.Tier = "pro"
+	if in, _ := admitted(t, w.client, 1, pro); in != 1 {
+		t.Error("another tier is refused")
+	}
+	more := rate("10/744h")
+	if err := w.client.PinLimit(t.Context(), "l", admission.Patch{Limit: &more}); err != nil {
+		t.Fatal(err)
+	}
+	if in, _ := admitted(t, w.client, 1, unnamed); in != 1 {
+		t.Error("refused after the limit was raised here")
+	}
+}
+
+// An idle dispatcher writes what a reload changed at once.
+func TestDispatcherReconfigures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testBucket("idle", 10))
+	ctx, stop := context.WithCancel(t.Context())
+	d, err := NewDispatcher(DispatcherConfig{Redis: connect(t, w.proxy.Addr()), Buckets: []Bucket{w.bucket},
+		Workers: map[string]Worker{"test": WorkerFunc(w.note)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	capacity := func() string {
+		text, _ := w.server.Client().HGet(t.Context(), "tundish:{idle}:b:idle:conf", "capacity").Result()
+		return text
+	}
+	until := func(want string) {
+		t.Helper()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		deadline := time.After(10 * time.Second)
+		for capacity() != want {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("capacity %q, want %q", capacity(), want)
+			}
+		}
+	}
+	until("10000")
+	b := w.bucket
+	b.Capacity = 77
+	other := testBucket("idle", 10)
+	other.Worker = "nobody"
+	if err := d.Reconfigure([]Bucket{other}); err == nil {
+		t.Error("a worker that is not registered was taken")
+	}
+	if err := d.Reconfigure([]Bucket{b, testBucket("unknown", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	until("77")
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,130 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// doom puts a job that waits on its last chance.
+func (w *world) doom(bucket string, ids ...string) {
+	w.t.Helper()
+	for _, id := range ids {
+		meta := fmt.Sprintf("1 2 0 %d %d old ", lastChance, lastChance)
+		if err := w.server.Client().HSet(w.t.Context(), bucketKeys(bucket).meta(), id, meta).Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A process has one job on its last chance at a time, over all its buckets, and
+// others beside it; all of them get their turn.
+func TestOneLastChanceInAProcess(t *testing.T) {
+	t.Parallel()
+	buckets := []Bucket{testBucket("b", 1000), testBucket("c", 1000)}
+	w := newWorld(t, buckets[0])
+	client, err := NewClient(ClientConfig{Redis: w.server.Client(), Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const doomed, others = 4, 30
+	for _, b := range buckets {
+		for i := range doomed + others {
+			id := fmt.Sprint("other", i)
+			if i < doomed {
+				id = fmt.Sprint("doomed", i)
+				w.doom(b.Name, id)
+			}
+			receipts, err := client.Enqueue(t.Context(), Job{Bucket: b.Name, ID: id, Payload: []byte("x")})
+			if err != nil || receipts[0].Refusal != nil {
+				t.Fatal(receipts, err)
+			}
+		}
+	}
+	var mu sync.Mutex
+	alone, most, beside := 0, 0, 0
+	turns := map[string]int{}
+	over := make(chan struct{}, 100)
+	w.dispatch(WorkerFunc(func(ctx context.Context, a *Attempt) Outcome {
+		mu.Lock()
+		turns[a.Bucket+a.ID]++
+		isDoomed := strings.HasPrefix(a.ID, "doomed")
+		if isDoomed {
+			alone++
+			most = max(most, alone)
+		} else if alone > 0 {
+			beside++
+		}
+		mu.Unlock()
+		if isDoomed {
+			sleep(ctx, 50*time.Millisecond)
+			mu.Lock()
+			alone--
+			mu.Unlock()
+		}
+		over <- struct{}{}
+		return Done(200)
+	}), func(cfg *DispatcherConfig) { cfg.Buckets = buckets })
+	for range 2 * (doomed + others) {
+		select {
+		case <-over:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("some never came: %v", turns)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most != 1 || beside == 0 || len(turns) != 2*(doomed+others) {
+		t.Errorf("%d on their last chance at a time, %d others beside them, %d jobs in all", most, beside, len(turns))
+	}
+}
+
+// Two claims may be under way when the process holds none: what the second one
+// got goes back. A job whose lease was lost is not held any more, even if
+// its delivery does not end.
+func TestLastChanceOfTwoClaims(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testBucket("b", 100))
+	w.doom("b", "j")
+	w.submit("j")
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: w.server.Client(), Buckets: []Bucket{w.bucket}, Workers: map[string]Worker{"test": WorkerFunc(w.note)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newDrain(d, d.store.buckets["b"], t.Context())
+	claim := func(id string) {
+		t.Helper()
+		if _, err := r.claim(t.Context(), id, 1); err != nil {
+			t.Fatal(err)
+		}
+		r.deliveries.Wait()
+		r.settler.Wait()
+	}
+	// This claim's answer is on its way while another bucket's comes.
+	if _, err := d.store.run(t.Context(), lua.Claim, r.keys.forClaim(), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1); err != nil {
+		t.Fatal(err)
+	}
+	other := &leased{Attempt: Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}
+	if !d.lone.take(other) {
+		t.Fatal("one is held already")
+	}
+	claim("c1")
+	if j := w.job("j"); j.State != StateQueued || w.delivered["j"] != 0 || len(r.heldNow()) != 0 {
+		t.Errorf("after the second claim: %+v", j)
+	}
+	claim("c2")
+	if j := w.job("j"); j.State != StateRetrying || d.lone.free() {
+		t.Errorf("while the other is held: %+v", j)
+	}
+	r.hold([]*leased{other})
+	if err := r.extend(t.Context(), []*leased{other}); err != nil || !d.lone.free() {
+		t.Errorf("the lease was lost and the job is held: %v", err)
+	}
+}

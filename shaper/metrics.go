@@ -1,0 +1,182 @@
+package shaper
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what clients and dispatchers do. A nil *Metrics counts
+// nothing. Labels come from closed lists: buckets of the configuration and
+// constants; never an id, a URL or a tenant.
+type Metrics struct {
+	decisions  *prometheus.CounterVec
+	departures *prometheus.CounterVec
+	lateness   *prometheus.HistogramVec
+	deliveries *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	retries    *prometheus.CounterVec
+	dead       *prometheus.CounterVec
+	lost       *prometheus.CounterVec
+	reclaimed  *prometheus.CounterVec
+	repaired   *prometheus.CounterVec
+	returned   *prometheus.CounterVec
+	actions    *prometheus.CounterVec
+	steps      prometheus.Counter
+	scripts    *prometheus.HistogramVec
+	errors     *prometheus.CounterVec
+	up         prometheus.Gauge
+}
+
+// Outcomes of the door that are no refusal.
+const (
+	decisionAdmitted  = "admitted"
+	decisionDuplicate = "duplicate"
+)
+
+// Why a lease ended without an outcome of its holder.
+const (
+	reclaimExpired = "expired"
+	reclaimPoison  = "poison"
+)
+
+// NewMetrics registers the metrics for the given buckets with reg. All series
+// exist from the start, at 0.
+func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, append([]string{"bucket"}, labels...))
+		reg.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	fine := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+	m := &Metrics{
+		decisions:  counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
+		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
+		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
+		deliveries: counter("deliveries_total", "Deliveries that ended, by result.", "result"),
+		duration:   histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets, "bucket"),
+		retries:    counter("retries_total", "Deliveries that failed and will be tried again."),
+		dead:       counter("dead_letters_total", "Jobs that became dead letters."),
+		lost:       counter("leases_lost_total", "Leases that this process lost while it still held the job."),
+		reclaimed:  counter("leases_reclaimed_total", "Leases that ran out and were taken back, by what became of the job.", "outcome"),
+		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
+		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		actions:    counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
+		steps: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."}),
+		scripts: histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine, "script"),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"}),
+		up: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."}),
+	}
+	reg.MustRegister(m.steps, m.errors, m.up)
+	for _, b := range buckets {
+		m.decisions.WithLabelValues(b, decisionAdmitted)
+		m.decisions.WithLabelValues(b, decisionDuplicate)
+		for _, reason := range Reasons() {
+			m.decisions.WithLabelValues(b, string(reason))
+		}
+		for _, result := range Results() {
+			m.deliveries.WithLabelValues(b, result.String())
+		}
+		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.lost, m.repaired, m.returned} {
+			v.WithLabelValues(b)
+		}
+		for _, action := range []string{actionPause, actionResume, actionSet, actionReset, actionPurge} {
+			m.actions.WithLabelValues(b, action)
+		}
+		m.lateness.WithLabelValues(b)
+		m.duration.WithLabelValues(b)
+		m.reclaimed.WithLabelValues(b, reclaimExpired)
+		m.reclaimed.WithLabelValues(b, reclaimPoison)
+	}
+	return m
+}
+
+func (m *Metrics) observeScript(script string, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	m.scripts.WithLabelValues(script).Observe(took.Seconds())
+	if err != nil {
+		m.errors.WithLabelValues(script).Inc()
+	}
+	if lostReply(err) {
+		m.up.Set(0)
+	} else {
+		m.up.Set(1)
+	}
+}
+
+func (m *Metrics) countReceipt(r *Receipt) {
+	if m == nil {
+		return
+	}
+	decision := decisionAdmitted
+	switch {
+	case r.Refusal != nil:
+		decision = string(r.Refusal.Reason)
+	case r.Duplicate:
+		decision = decisionDuplicate
+	}
+	m.decisions.WithLabelValues(r.Bucket, decision).Inc()
+}
+
+func (m *Metrics) countDeparture(bucket string, late time.Duration) {
+	if m == nil {
+		return
+	}
+	m.departures.WithLabelValues(bucket).Inc()
+	m.lateness.WithLabelValues(bucket).Observe(max(late, 0).Seconds())
+}
+
+func (m *Metrics) countOutcome(bucket string, result Result, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.deliveries.WithLabelValues(bucket, result.String()).Inc()
+	switch result {
+	case ResultRetry:
+		m.retries.WithLabelValues(bucket).Inc()
+	case ResultDead:
+		m.dead.WithLabelValues(bucket).Inc()
+	case ResultReturned:
+		m.returned.WithLabelValues(bucket).Inc()
+		return
+	}
+	m.duration.WithLabelValues(bucket).Observe(took.Seconds())
+}
+
+func (m *Metrics) countLost(bucket string, n int) {
+	if m != nil && n > 0 {
+		m.lost.WithLabelValues(bucket).Add(float64(n))
+	}
+}
+
+func (m *Metrics) countSweep(bucket string, takenBack, poison, repaired int64) {
+	if m == nil {
+		return
+	}
+	m.reclaimed.WithLabelValues(bucket, reclaimExpired).Add(float64(takenBack))
+	m.reclaimed.WithLabelValues(bucket, reclaimPoison).Add(float64(poison))
+	m.dead.WithLabelValues(bucket).Add(float64(poison))
+	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
+}
+
+func (m *Metrics) countAction(bucket, action string) {
+	if m != nil {
+		m.actions.WithLabelValues(bucket, action).Inc()
+	}
+}
+
+func (m *Metrics) countStep() {
+	if m != nil {
+		m.steps.Inc()
+	}
+}

@@ -1,0 +1,267 @@
+package shaper
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+const (
+	patrolInterval = 2 * time.Second  // a look at every bucket: three commands each, one pipeline
+	auditInterval  = 30 * time.Second // a chunk of the comparison of jobs and places
+	sweepAtMost    = 200              // leases taken back by one script
+	sweepSlack     = time.Second      // Redis time this far ahead of ours is a step
+	poisonCrashes  = 3
+	lastChance     = poisonCrashes - 1 // crashes after which a job goes alone
+	heartbeatBatch = 500
+	purgeTurn      = time.Second // of a sweep that goes on with a purge
+)
+
+// Causes of a dead letter.
+const (
+	CauseExhausted = "attempts-exhausted" // failed max_attempts times
+	CausePermanent = "permanent"          // failed in a way that stays
+	CausePoison    = "poison"             // lost its worker three times in a row
+)
+
+// patrol looks after all buckets until ctx ends: it wakes drains that missed a
+// wake-up, takes back leases that ran out, and has the sweeper compare. It is
+// the safety net under the wake-ups; an idle dispatcher costs three commands a
+// bucket every 2 s, and a sweep every 30 s.
+func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
+	watches := make([]sweepWatch, len(drains))
+	for i := range watches {
+		watches[i].nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
+	}
+	for sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)) { //nolint:gosec // jitter
+		began := time.Now()
+		sights := d.look(ctx, drains)
+		for i, drain := range drains {
+			if err := sights[i].err; err != nil {
+				drain.outage.failed(ctx, err)
+				continue
+			}
+			drain.outage.worked(ctx, began, d.cfg.Lease)
+			if sights[i].waiting && drain.isSleeping() {
+				drain.nudge()
+			}
+			drain.tend(ctx, &watches[i], sights[i])
+		}
+	}
+}
+
+// sight is what a look at a bucket saw.
+type sight struct {
+	waiting  bool  // there is something to send
+	deadline int64 // of the lease that ends first, 0 none
+	err      error // nothing was seen
+}
+
+// look looks at every bucket. In a cluster, buckets of a node that does not
+// answer are not seen, and the others are.
+func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
+	ctx, cancel := context.WithTimeout(ctx, d.store.timeout)
+	defer cancel()
+	sights := make([]sight, len(drains))
+	lua.Spread(ctx, d.store.redis, len(drains), func(i int) string { return drains[i].keys.leases() }, func(some []int) {
+		pipe := d.store.redis.Pipeline()
+		lengths := make([]*redis.IntCmd, len(some))
+		due := make([]*redis.IntCmd, len(some))
+		leases := make([]*redis.ZSliceCmd, len(some))
+		for at, i := range some {
+			drain := drains[i]
+			lengths[at] = pipe.LLen(ctx, drain.keys.queue(""))
+			due[at] = pipe.ZCount(ctx, drain.keys.later(""), "-inf", strconv.FormatInt(drain.clock.latest(time.Now()), 10))
+			leases[at] = pipe.ZRangeWithScores(ctx, drain.keys.leases(), 0, 0)
+		}
+		_, _ = pipe.Exec(ctx) // the commands hold the errors
+		for at, i := range some {
+			if err := cmp.Or(lengths[at].Err(), due[at].Err(), leases[at].Err()); err != nil {
+				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, err)
+				continue
+			}
+			sights[i].waiting = lengths[at].Val() > 0 || due[at].Val() > 0
+			if head := leases[at].Val(); len(head) > 0 {
+				sights[i].deadline = int64(head[0].Score)
+			}
+		}
+	})
+	return sights
+}
+
+// sweepWatch is what the sweeper of one bucket remembers.
+type sweepWatch struct {
+	nextAudit time.Time
+	cursor    string
+	lastWork  time.Time // the last sweep or look that Redis answered
+	spare     time.Time // until then no lease is taken back
+	pardon    time.Time // until then a lost lease is no crash
+	missing   int64     // jobs without a place, as last seen
+}
+
+// tend sweeps a bucket if a lease ran out or a comparison is due.
+func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) {
+	now := time.Now()
+	away := d.outage.lastLong()
+	if gap := now.Sub(w.lastWork); !w.lastWork.IsZero() && gap > max(d.lease/2, 3*patrolInterval) {
+		away = now
+	}
+	w.lastWork = now
+	if !away.IsZero() {
+		// Redis was away: leases ran out because nobody could extend them.
+		// Their holders get one heartbeat, and nobody is called a crash.
+		w.spare = later(w.spare, away.Add(d.heartbeatSeen()))
+		w.pardon = later(w.pardon, away.Add(d.lease+2*patrolInterval))
+	}
+	latest := d.clock.latest(now)
+	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
+	audit := !now.Before(w.nextAudit)
+	if !expired && !audit {
+		return
+	}
+	if err := d.sweep(ctx, w, latest, audit); err != nil && ctx.Err() == nil {
+		d.log.ErrorContext(ctx, "sweep failed", "error", err)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
+	start := time.Now()
+	atMost, crash, cursor := sweepAtMost, 1, ""
+	if latest == 0 || start.Before(w.spare) || d.clock.jumpedSince(start.Add(-d.heartbeatSeen())) {
+		atMost = 0
+	}
+	if start.Before(w.pardon) {
+		crash = 0
+	}
+	if audit {
+		cursor = w.cursor
+		if cursor == "" {
+			cursor = "0"
+		}
+	}
+	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
+		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
+	bound := int64(0)
+	if latest != 0 {
+		bound = latest + sweepSlack.Microseconds()
+	}
+	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), wakeChannel, d.Name, atMost, crash, poisonCrashes,
+		poison.String(), cursor, d.settings.Load().Retry.MaxBackoff.Microseconds(), bound)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", d.Name, err)
+	}
+	r := lua.NewReader(reply)
+	now, takenBack, poisoned, repaired, next, missing, unpurged := r.Int(), r.Int(), r.Int(), r.Int(), r.Text(), r.Int(), r.Int()
+	if r.Err() != nil {
+		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
+	}
+	d.clock.observe(start, time.Now(), now)
+	if bound != 0 && now > bound {
+		w.spare = time.Now().Add(d.heartbeatSeen())
+		d.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
+	}
+	if audit {
+		w.cursor = next
+		if next == "0" {
+			w.cursor, w.nextAudit = "", start.Add(auditInterval)
+		}
+		if missing != w.missing {
+			w.missing = missing
+			d.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
+		}
+	}
+	d.store.metrics.countSweep(d.Name, takenBack, poisoned, repaired)
+	if takenBack+poisoned+repaired > 0 {
+		d.log.WarnContext(ctx, "swept", "taken_back", takenBack, "poison", poisoned, "repaired", repaired)
+	}
+	return d.goOnPurging(ctx, w, unpurged)
+}
+
+// goOnPurging removes what a purge whose process has died has left.
+func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) error {
+	if unpurged == 0 {
+		return nil
+	}
+	left, err := d.store.finishPurge(ctx, d.bucketState, purgeTurn)
+	d.log.WarnContext(ctx, "a purge was left unfinished and goes on", "entries", unpurged, "left", left)
+	if left > 0 {
+		w.nextAudit = time.Time{}
+	}
+	return err
+}
+
+func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }
+
+// heartbeatSeen is the time within which every living dispatcher has extended
+// its leases.
+func (d *drain) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
+
+// heartbeat extends the leases of all jobs held, three times a lease, until
+// ctx ends. A delivery whose lease is lost is cancelled: somebody else has it.
+func (d *drain) heartbeat(ctx context.Context) {
+	for sleep(ctx, d.heartbeatEvery()) {
+		jobs := d.heldNow()
+		for len(jobs) > 0 {
+			n := min(len(jobs), heartbeatBatch)
+			began := time.Now()
+			if err := d.extend(ctx, jobs[:n]); err == nil {
+				d.outage.worked(ctx, began, d.lease)
+			} else if ctx.Err() == nil {
+				d.outage.failed(ctx, err)
+			}
+			jobs = jobs[n:]
+		}
+	}
+}
+
+func (d *drain) heldNow() []*leased {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	jobs := make([]*leased, 0, len(d.held))
+	for _, job := range d.held {
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+func (d *drain) extend(ctx context.Context, jobs []*leased) error {
+	args := make([]any, 0, 1+3*len(jobs))
+	args = append(args, d.lease.Microseconds())
+	for _, job := range jobs {
+		args = append(args, job.ID, job.epoch, job.claim)
+	}
+	reply, err := d.store.run(ctx, lua.Extend, d.keys.forExtend(), args...)
+	if err != nil {
+		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
+	}
+	extended, err := lua.Integers(reply)
+	if err != nil || len(extended) != len(jobs) {
+		return fmt.Errorf("extend leases of bucket %q: the answer is %v: %w", d.Name, reply, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, job := range jobs {
+		if extended[i] == 0 {
+			d.lone.leave(job)
+		}
+		// Settled meanwhile is not lost.
+		if extended[i] == 0 && d.held[job.ID] == job && job.cancel != nil {
+			job.cancel(errLeaseLost)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package shaper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Receipt is the answer for one job. Refusal is nil when the job is in.
+type Receipt struct {
+	ID        string
+	Bucket    string
+	Flow      string
+	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
+	Duplicate bool      // the id was there already: no second job, no quota spent
+	Position  int64     // jobs ahead in the list
+	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket is paused
+	Refusal   *Refusal
+	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate
+}
+
+// Reason says why a job was refused.
+type Reason string
+
+// The reasons of a refusal.
+const (
+	ReasonLimit         Reason = "limit-exceeded"
+	ReasonImpossible    Reason = "cost-impossible" // the cost is above what a limit can ever hold
+	ReasonBucketFull    Reason = "bucket-full"
+	ReasonScheduledFull Reason = "scheduled-full"
+	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
+	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
+	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
+)
+
+// Reasons lists all reasons, for metrics.
+func Reasons() []Reason {
+	return []Reason{ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonShed, ReasonIdentity, ReasonIDReused}
+}
+
+// Refusal says why a job did not get in, and when it may.
+type Refusal struct {
+	Reason     Reason
+	RetryAfter time.Duration // 0 where waiting does not help
+	Limits     []string      // the limits that refused
+	Detail     string        // a sentence for people
+}
+
+// Codes of enqueue.lua.
+const (
+	codeQueued = iota + 1
+	codeScheduled
+	codeDuplicate
+	codeIDReused
+	codeLimited
+	codeImpossible
+	codeBucketFull
+	codeScheduledFull
+	codeShed
+)
+
+// stateCodes are the codes of the scripts, in order.
+var stateCodes = [...]State{"", StateQueued, StateScheduled, StateInFlight, StateRetrying, StateDead, StateDone, StateCancelled, StateDropped}
+
+func stateOf(code int64) State {
+	if code < 1 || int(code) >= len(stateCodes) {
+		return ""
+	}
+	return stateCodes[code]
+}
+
+// readReceipts reads the answer of enqueue.lua: one for all jobs that were
+// alike, or one for each.
+func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
+	batch, limits := q.tickets, q.set.limits
+	if len(batch) == 0 {
+		return nil
+	}
+	now, asOne := r.Int(), r.Int() == 1
+	if !asOne {
+		for i, t := range batch {
+			*t.receipt = readReceipt(b, limits, t, now, r)
+			if refusal := t.receipt.Refusal; refusal != nil && refusal.Reason == ReasonLimit && r.Err() == nil {
+				b.refusals.remember(q.set, q.who[i], q.start, t.receipt)
+			}
+		}
+		return r.Err()
+	}
+	first, slot, count, per := r.Int(), r.Int(), r.Int(), r.Int()
+	decisions := make([]admission.Decision, 0, len(limits))
+	for _, limit := range limits {
+		if remaining, reset := r.Int(), r.Int(); remaining >= 0 {
+			decisions = append(decisions, limit.For(batch[0].job.Identity.Tier).Decide(0, remaining, 0, reset))
+		}
+	}
+	if r.Err() != nil {
+		return r.Err()
+	}
+	interval := float64(per) / float64(count)
+	for i, t := range batch {
+		position := first + int64(i)
+		*t.receipt = Receipt{
+			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, State: StateQueued, Position: position, Decisions: decisions,
+		}
+		if slot > 0 {
+			t.receipt.ETA = time.UnixMicro(slot + int64(float64(position)*interval))
+		}
+	}
+	return nil
+}
+
+func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
+	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
+	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow}
+	for _, limit := range limits {
+		verdict, remaining, retry, reset := r.Int(), r.Int(), r.Int(), r.Int()
+		if admission.Asked(verdict) {
+			receipt.Decisions = append(receipt.Decisions, limit.For(t.job.Identity.Tier).Decide(verdict, remaining, retry, reset))
+		}
+	}
+	switch code {
+	case codeQueued:
+		receipt.State, receipt.Position = StateQueued, position
+	case codeScheduled:
+		receipt.State = StateScheduled
+	case codeDuplicate:
+		// The id that this very call made can only be there because its reply
+		// was lost and it was sent again.
+		receipt.State, receipt.Duplicate = stateOf(position), !t.generated
+		receipt.ETA = time.UnixMicro(now)
+	default:
+		receipt.Refusal = refuse(b, t, code, time.Duration(wait)*time.Microsecond, receipt.Decisions, position, eta)
+	}
+	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {
+		receipt.ETA = time.UnixMicro(eta)
+	}
+	return receipt
+}
+
+// missing makes a refusal of a limit's demand to know more of the caller.
+func missing(err error) *Refusal {
+	refusal := &Refusal{Reason: ReasonIdentity, Detail: err.Error()}
+	if e, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
+		refusal.Limits = []string{e.Limit}
+	}
+	return refusal
+}
+
+// refuse makes a refusal. Of a bucket that is too full, held is how many jobs it
+// has and bound how many it may have for one more of this kind; where no job
+// leaves, because it is paused, there is no wait.
+func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
+	refusal := &Refusal{RetryAfter: wait}
+	for _, d := range decisions {
+		if !d.Allowed && (d.Impossible || code == codeLimited) {
+			refusal.Limits = append(refusal.Limits, d.Limit)
+		}
+	}
+	next := "retry in " + roundUp(wait).String()
+	if wait == 0 {
+		next = "it is paused, and nothing leaves until it is resumed: resume it"
+	}
+	switch code {
+	case codeIDReused:
+		refusal.Reason = ReasonIDReused
+		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
+	case codeImpossible:
+		refusal.Reason = ReasonImpossible
+		refusal.Detail = fmt.Sprintf("cost %d is more than limit %q can ever hold: lower the cost or raise the limit's burst",
+			max(t.job.Cost, 1), refusal.Limits)
+	case codeLimited:
+		refusal.Reason = ReasonLimit
+		refusal.Detail = limitedDetail(refusal.Limits, wait)
+	case codeBucketFull:
+		refusal.Reason = ReasonBucketFull
+		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d): %s or raise capacity", b.Name, held, bound, next)
+	case codeShed:
+		priority := cmp.Or(t.job.Priority, PriorityNormal)
+		refusal.Reason = ReasonShed
+		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d, and takes them up to %d): %s, or raise capacity or shed.%s",
+			b.Name, priority, held, bound, next, priority)
+	case codeScheduledFull:
+		refusal.Reason = ReasonScheduledFull
+		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
+			b.Name, held, bound, next)
+	}
+	return refusal
+}
+
+func limitedDetail(limits []string, wait time.Duration) string {
+	return fmt.Sprintf("limit %q is used up: retry in %s", limits, roundUp(wait))
+}
+
+// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
+func roundUp(d time.Duration) time.Duration {
+	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
+}

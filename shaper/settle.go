@@ -1,0 +1,93 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Sizes of one settle script.
+const (
+	settleBatch      = 256
+	settleBatchBytes = 256 << 10
+)
+
+// settlement is the outcome of one lease on its way to Redis.
+type settlement struct {
+	job    *leased
+	result Result
+	delay  time.Duration
+	last   string
+}
+
+// sendSettlements writes outcomes until Redis has taken them. It gives up only
+// when the dispatcher's life ends; the leases then run out and the jobs are
+// delivered again.
+func (d *drain) sendSettlements(batch []*settlement) (after func()) {
+	args := make([]any, 0, 2+7*len(batch))
+	args = append(args, wakeChannel, d.Name)
+	for _, s := range batch {
+		args = append(args, s.job.ID, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last, s.job.mark)
+	}
+	ctx := d.life
+	wait := minFaultWait
+	for resent := false; ; resent = true {
+		began := time.Now()
+		r, err := d.store.runConfigured(ctx, d.bucketState, lua.Settle, d.keys.forSettle(), args...)
+		if err == nil {
+			d.outage.worked(ctx, began, d.lease)
+			d.settled(ctx, batch, r, resent)
+			return nil
+		}
+		d.outage.failed(ctx, fmt.Errorf("settle in bucket %q: %w", d.Name, err))
+		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
+			d.log.ErrorContext(ctx, "outcomes were not written: the jobs will be delivered again", "count", len(batch), "error", err)
+			d.forgetHeld(batch)
+			return nil
+		}
+		wait = min(2*wait, maxFaultWait)
+	}
+}
+
+func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
+	lost := 0
+	for range batch {
+		if r.Int() == 0 && !resent {
+			lost++
+		}
+	}
+	if r.Err() != nil {
+		d.log.ErrorContext(ctx, "script settle gave a short answer", "error", r.Err())
+	}
+	d.forgetHeld(batch)
+	if lost > 0 {
+		d.store.metrics.countLost(d.Name, lost)
+		d.log.WarnContext(ctx, "leases were lost before their outcome came: the jobs may be delivered twice", "count", lost)
+	}
+}
+
+func (d *drain) forgetHeld(batch []*settlement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range batch {
+		d.lone.leave(s.job)
+		if d.held[s.job.ID] == s.job { // not a later claim of the same job
+			delete(d.held, s.job.ID)
+		}
+	}
+}
+
+// sleep waits and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

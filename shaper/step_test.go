@@ -1,0 +1,198 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// stepped is a bucket on a server whose clock stands still until the test sets
+// it.
+type stepped struct {
+	t      *testing.T
+	mini   *miniredis.Miniredis
+	redis  *redis.Client
+	now    time.Time
+	client *Client
+	d      *Dispatcher
+}
+
+func newStepped(t *testing.T, worker Worker) *stepped {
+	t.Helper()
+	s := &stepped{t: t, mini: redistest.Miniredis(t), now: time.Now()}
+	s.mini.SetTime(s.now)
+	s.redis = redis.NewClient(&redis.Options{Addr: s.mini.Addr()})
+	t.Cleanup(func() { _ = s.redis.Close() })
+	b := testBucket("b", 100)
+	var err error
+	if s.client, err = NewClient(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
+		t.Fatal(err)
+	}
+	s.d, err = NewDispatcher(DispatcherConfig{
+		Redis: s.redis, Buckets: []Bucket{b}, Workers: map[string]Worker{"test": worker}, Lease: 3 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// drain returns what a process that has the dispatcher's id drains with.
+func (s *stepped) drain() *drain {
+	life, kill := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	r := newDrain(s.d, s.d.store.buckets["b"], life)
+	s.t.Cleanup(func() {
+		r.interrupt()
+		r.deliveries.Wait()
+		r.settler.Wait()
+		kill()
+	})
+	return r
+}
+
+func (s *stepped) step(by time.Duration) {
+	s.now = s.now.Add(by)
+	s.mini.SetTime(s.now)
+}
+
+func (s *stepped) enqueue(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		if _, err := s.client.Enqueue(s.t.Context(), Job{Bucket: "b", ID: id, Payload: []byte("{}")}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *stepped) claim(r *drain, id string) {
+	s.t.Helper()
+	if _, err := r.claim(s.t.Context(), id, 10); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stepped) wantState(want State, ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		job, err := s.client.Job(s.t.Context(), "b", id)
+		if err != nil || job.State != want {
+			s.t.Errorf("job %s is %v, want %v (%v)", id, job.State, want, err)
+		}
+	}
+}
+
+// A claim that saw the clock step forwards knows that leases only look as if
+// they had run out: the next sweep takes none back.
+func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
+	t.Parallel()
+	worker := newWaiting()
+	s := newStepped(t, worker)
+	r := s.drain()
+	s.enqueue("a")
+	s.claim(r, "first")
+	<-worker.began
+	deadline := s.now.Add(r.lease).UnixMicro()
+
+	s.step(time.Hour)
+	s.claim(r, "second")
+	r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: deadline})
+	s.wantState(StateInFlight, "a")
+}
+
+// After an outage of Redis leases have run out of which the holders live: they
+// get one heartbeat. It may be shorter than the time between two patrols.
+func TestOutageTakesNoLeaseBack(t *testing.T) {
+	t.Parallel()
+	for name, outage := range map[string]func(r *drain){
+		"calls failed":  func(r *drain) { r.outage.since = time.Now().Add(-r.lease) },
+		"a call waited": func(r *drain) { r.outage.worked(t.Context(), time.Now().Add(-r.lease), r.lease) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worker := newWaiting()
+			s := newStepped(t, worker)
+			r := s.drain()
+			s.enqueue("a")
+			s.claim(r, "first")
+			<-worker.began
+			if err := s.redis.ZAdd(t.Context(), r.keys.leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
+				t.Fatal(err)
+			}
+			watch := &sweepWatch{nextAudit: time.Now().Add(time.Hour)}
+			outage(r)
+			r.outage.worked(t.Context(), time.Now(), r.lease)
+			r.tend(t.Context(), watch, sight{deadline: 1})
+			s.wantState(StateInFlight, "a")
+
+			r.outage.long = time.Time{} // long ago
+			r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: 1})
+			s.wantState(StateQueued, "a")
+		})
+	}
+}
+
+// A step that a sweep saw first counts for the next claim.
+func TestStepSeenBySweep(t *testing.T) {
+	t.Parallel()
+	worker := newWaiting()
+	s := newStepped(t, worker)
+	r := s.drain()
+	s.claim(r, "first")
+	s.step(time.Minute)
+	if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue("a")
+	s.claim(r, "second")
+	r.settler.Wait()
+	s.wantState(StateQueued, "a")
+	if wait := time.Until(r.pause); wait <= 0 {
+		t.Errorf("the next claim may come at once: %s", wait)
+	}
+}
+
+// No wake-up shortens the pause after a step forwards.
+func TestPauseIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	worker := newWaiting()
+	s := newStepped(t, worker)
+	r := s.drain()
+	s.enqueue("a")
+	r.pause = time.Now().Add(maxHorizon)
+	r.nudge()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.loop(ctx) }()
+	<-worker.began
+	if early := time.Until(r.pause); early > 0 {
+		t.Errorf("a delivery came %s before the end of the pause", early)
+	}
+	stop()
+	<-ended
+}
+
+// The reply of a claim gets lost, the clock steps back, and the same claim is
+// answered again: its slots are not waited for.
+func TestReplayAfterAStepBackwards(t *testing.T) {
+	t.Parallel()
+	for _, back := range []time.Duration{5 * time.Second, time.Hour} {
+		t.Run(fmt.Sprint(back), func(t *testing.T) {
+			t.Parallel()
+			s := newStepped(t, newWaiting())
+			lost, r := s.drain(), s.drain()
+			s.claim(r, "before")
+			s.enqueue("a", "b")
+			s.claim(lost, "lost")
+			s.step(-back)
+			s.claim(r, "lost")
+			r.settler.Wait()
+			s.wantState(StateQueued, "a", "b")
+		})
+	}
+}

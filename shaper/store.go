@@ -1,0 +1,214 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// schemaVersion is that of the data in Redis. A bucket with a newer one is
+// left alone.
+const schemaVersion = 1
+
+// ErrUnknownBucket says that no bucket of this name is configured.
+var ErrUnknownBucket = errors.New("shaper: unknown bucket")
+
+// errNotConfigured is the scripts' answer when a bucket's conf is missing: it
+// is new, or somebody flushed Redis.
+var errNotConfigured = errors.New("shaper: the bucket is not configured in Redis")
+
+// store runs scripts with a deadline and sees to it that a bucket's conf is
+// in Redis before the first of them.
+type store struct {
+	redis   redis.UniversalClient
+	timeout time.Duration
+	log     *slog.Logger
+	metrics *Metrics
+	buckets map[string]*bucketState
+	order   []string
+}
+
+// bucketState is a bucket as this process sees it.
+type bucketState struct {
+	Name string
+	keys keys
+
+	settings   atomic.Pointer[Bucket] // of the configuration, replaced by a reload
+	turn       chan struct{}          // held by whoever writes the conf
+	configured atomic.Bool
+	force      atomic.Pointer[limitSet] // nil until it was read
+	refusals   *refusals
+}
+
+func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Duration, log *slog.Logger, m *Metrics) (*store, error) {
+	if client == nil {
+		return nil, errors.New("shaper: no Redis client is given")
+	}
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &store{redis: client, timeout: timeout, log: log, metrics: m, buckets: make(map[string]*bucketState, len(buckets))}
+	for i := range buckets {
+		b, err := completed(buckets[i])
+		if err != nil {
+			return nil, err
+		}
+		if s.buckets[b.Name] != nil {
+			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
+		}
+		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name), turn: make(chan struct{}, 1), refusals: newRefusals()}
+		state.settings.Store(b)
+		s.buckets[b.Name] = state
+		s.order = append(s.order, b.Name)
+	}
+	return s, nil
+}
+
+// completed returns the bucket with the defaults of its limits, or what is
+// wrong with it.
+func completed(b Bucket) (*Bucket, error) {
+	b.Limits = slices.Clone(b.Limits)
+	for i := range b.Limits {
+		b.Limits[i] = b.Limits[i].WithDefaults()
+	}
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	return &b, nil
+}
+
+// reconfigure replaces the settings of the buckets that there are, and has
+// them written at the next use. It changes nothing if one is not valid.
+func (s *store) reconfigure(buckets []Bucket) error {
+	checked := make([]*Bucket, 0, len(buckets))
+	for i := range buckets {
+		b, err := completed(buckets[i])
+		if err != nil {
+			return err
+		}
+		checked = append(checked, b)
+	}
+	for _, b := range checked {
+		if state, ok := s.buckets[b.Name]; ok {
+			state.settings.Store(b)
+			state.configured.Store(false)
+		}
+	}
+	return nil
+}
+
+func (s *store) bucket(name string) (*bucketState, error) {
+	if b, ok := s.buckets[name]; ok {
+		return b, nil
+	}
+	return nil, fmt.Errorf("%w %q", ErrUnknownBucket, name)
+}
+
+// run runs a script once, within the deadline of ctx or else the store's
+// timeout.
+func (s *store) run(ctx context.Context, script *lua.Script, keys []string, args ...any) (any, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
+	return script.Run(ctx, s.redis, s.metrics.observeScript, keys, args...)
+}
+
+// runConfigured runs a script that answers {1} where the bucket's conf is
+// missing, writes the conf then, and runs it again. The answer has its first
+// item, 0, taken off. All of it takes at most the store's timeout.
+func (s *store) runConfigured(ctx context.Context, b *bucketState, script *lua.Script, keys []string, args ...any) (*lua.Reader, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for range 2 {
+		if err := s.configure(ctx, b); err != nil {
+			return nil, err
+		}
+		reply, err := s.run(ctx, script, keys, args...)
+		if err != nil {
+			return nil, err
+		}
+		r := lua.NewReader(reply)
+		if status := r.Int(); r.Err() != nil || status == 0 {
+			return r, r.Err()
+		}
+		b.configured.Store(false)
+	}
+	return nil, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
+}
+
+// configure writes what the scripts obey, once. Concurrent callers wait for
+// the first, no longer than their own ctx and the store's timeout.
+func (s *store) configure(ctx context.Context, b *bucketState) error {
+	if b.configured.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("bucket %q: wait for its configuration: %w", b.Name, ctx.Err())
+	}
+	if b.configured.Load() {
+		return nil
+	}
+	if err := s.recordTag(ctx, b.Name); err != nil {
+		return fmt.Errorf("bucket %q: record its tag: %w", b.Name, err)
+	}
+	own := b.settings.Load()
+	limits, err := admission.EncodeLimits(own.Limits)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), schemaVersion, own.Revision,
+		"rate_count", own.Rate.Count, "rate_per", own.Rate.Per.Microseconds(), "burst", own.Burst,
+		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
+		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
+		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
+		admission.FieldLimits, limits)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	r := lua.NewReader(reply)
+	code, schema, revision := r.Int(), r.Int(), r.Int()
+	if r.Err() != nil {
+		return fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
+	}
+	switch code {
+	case 1:
+		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
+			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
+	case 2:
+		return fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
+	}
+	b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
+	// Who sleeps until a slot of an older rate looks again. Who misses it does so
+	// at the next patrol.
+	return s.redis.Publish(ctx, wakeChannel, b.Name).Err()
+}
+
+// recordTag notes a bucket in the index of all buckets. It reads first: a
+// server that is out of memory refuses the write, and a bucket that is known
+// must still be drained.
+func (s *store) recordTag(ctx context.Context, bucket string) error {
+	tag, err := s.redis.HGet(ctx, tagsKey, bucket).Result()
+	if err == nil && tag == bucket || err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return s.redis.HSet(ctx, tagsKey, bucket, bucket).Err()
+}

@@ -1,0 +1,111 @@
+package shaper
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Hold is something that keeps a job from leaving.
+type Hold string
+
+// What may hold a job back. Several may at once.
+const (
+	HoldPaused     Hold = "paused"        // its bucket is
+	HoldAhead      Hold = "ahead"         // others leave first
+	HoldPace       Hold = "pace"          // it is next, and waits for its slot
+	HoldTime       Hold = "not-before"    // its time has not come
+	HoldBackoff    Hold = "backoff"       // an attempt failed, and the next has not come
+	HoldInFlight   Hold = "max-in-flight" // as many as may are on their way
+	HoldLastChance Hold = "last-chance"   // it goes alone, and another one does now
+)
+
+// Holds lists all that holds the job back; nothing if it does not wait.
+func (j *JobInfo) Holds() []Hold {
+	var holds []Hold
+	if j.State != StateQueued && j.State != StateScheduled && j.State != StateRetrying {
+		return nil
+	}
+	if j.Pause != nil {
+		holds = append(holds, HoldPaused)
+	}
+	switch {
+	case j.State == StateQueued && j.Position > 0:
+		holds = append(holds, HoldAhead)
+	case j.State == StateQueued:
+		holds = append(holds, HoldPace)
+	case j.State == StateScheduled:
+		holds = append(holds, HoldTime)
+	case j.setAside():
+		holds = append(holds, HoldLastChance)
+	default:
+		holds = append(holds, HoldBackoff)
+	}
+	if j.MaxInFlight > 0 && j.InFlight >= j.MaxInFlight {
+		holds = append(holds, HoldInFlight)
+	}
+	return holds
+}
+
+// setAside reports whether claim has set the job aside: a retry has no crashes,
+// as it had an outcome.
+func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= lastChance }
+
+// Earliest is the earliest instant at which the job may depart, as far as that
+// can be known; zero while the bucket is paused, and if the job does not wait.
+func (j *JobInfo) Earliest() time.Time {
+	switch {
+	case j.Pause != nil:
+		return time.Time{}
+	case j.State == StateQueued:
+		return j.ETA
+	case j.State == StateScheduled || j.State == StateRetrying:
+		if j.NextSlot.After(j.Due) {
+			return j.NextSlot
+		}
+		return j.Due
+	}
+	return time.Time{}
+}
+
+// Why says in a sentence why the job is not on its way yet.
+func (j *JobInfo) Why() string {
+	switch j.State {
+	case StateQueued, StateScheduled, StateRetrying:
+		parts := make([]string, 0, 3)
+		for _, hold := range j.Holds() {
+			parts = append(parts, j.why(hold))
+		}
+		return strings.Join(parts, "; ")
+	case StateInFlight:
+		return "a dispatcher has it"
+	case StateDead:
+		return "it will not be tried again: " + j.Last.Cause
+	default:
+		return ""
+	}
+}
+
+func (j *JobInfo) why(hold Hold) string {
+	switch hold {
+	case HoldPaused:
+		text := fmt.Sprintf("bucket %q is paused since %s by %s", j.Bucket, j.Pause.Since.UTC().Format(time.RFC3339), j.Pause.By)
+		if j.Pause.Reason != "" {
+			text += " (" + j.Pause.Reason + ")"
+		}
+		return text
+	case HoldAhead:
+		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
+	case HoldPace:
+		return fmt.Sprintf("it is the next to leave bucket %q, at its pace", j.Bucket)
+	case HoldTime:
+		return "its time has not come"
+	case HoldBackoff:
+		return fmt.Sprintf("attempt %d failed (%s); it waits for the next one", j.Attempts, j.Last.Reason)
+	case HoldInFlight:
+		return fmt.Sprintf("%d of at most %d are in flight: one of them has to end first", j.InFlight, j.MaxInFlight)
+	case HoldLastChance:
+		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
+	}
+	return ""
+}

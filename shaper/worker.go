@@ -1,0 +1,124 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Worker delivers jobs of one kind. Implementations must be safe for
+// concurrent use: a dispatcher calls Deliver for many jobs at a time.
+type Worker interface {
+	// Deliver makes one attempt and says how it ended. It is called at the
+	// attempt's slot. A worker that needs time to get ready (to connect, say)
+	// calls [Attempt.Depart] right before the first byte leaves, and returns
+	// [Returned] if that fails: the slot went by. ctx ends with the lease and
+	// when a stopping dispatcher waits no longer. A panic counts as a failed
+	// attempt.
+	Deliver(ctx context.Context, attempt *Attempt) Outcome
+}
+
+// WorkerFunc makes a function a [Worker].
+type WorkerFunc func(ctx context.Context, attempt *Attempt) Outcome
+
+// Deliver calls f.
+func (f WorkerFunc) Deliver(ctx context.Context, attempt *Attempt) Outcome { return f(ctx, attempt) }
+
+// ErrLate says that a permit is void: its slot lies more than permit_ttl back.
+var ErrLate = errors.New("shaper: the permit is void: its slot went by")
+
+// Attempt is one delivery of a job: the job and the permit to send it once.
+type Attempt struct {
+	Bucket  string
+	ID      string
+	Flow    string
+	URL     string // "" where the job names none
+	Method  string // "" where the job names none
+	Headers map[string]string
+	Payload []byte
+
+	// Number counts the deliveries of the job from 1, those of dispatchers
+	// that crashed included, so that it grows with each.
+	Number int
+
+	slot   time.Time     // when to depart, on this process's monotonic clock
+	ttl    time.Duration // how late it may be
+	depart func(late time.Duration)
+}
+
+// NewAttempt makes an attempt with a permit for slot that is void ttl later,
+// for tests of workers. depart, if not nil, is told of the departure.
+func NewAttempt(slot time.Time, ttl time.Duration, depart func(late time.Duration)) *Attempt {
+	return &Attempt{Number: 1, slot: slot, ttl: ttl, depart: depart}
+}
+
+// Slot is the instant of the permit on this process's clock.
+func (a *Attempt) Slot() time.Time { return a.slot }
+
+// Depart marks the departure: call it once, with the connection ready, right
+// before the first byte leaves. It returns [ErrLate] when the permit is void;
+// then nothing may be sent.
+func (a *Attempt) Depart() error {
+	late := time.Since(a.slot)
+	if late > a.ttl {
+		return ErrLate
+	}
+	if a.depart != nil {
+		a.depart(late)
+	}
+	return nil
+}
+
+// Result is how an attempt ended.
+type Result int
+
+// The results of an attempt.
+const (
+	ResultDone     Result = iota + 1 // delivered
+	ResultRetry                      // failed, worth another try
+	ResultDead                       // failed for good
+	ResultReturned                   // not sent: back to the head of the queue, no attempt counted
+)
+
+var resultNames = [...]string{"", "done", "retry", "dead", "returned"}
+
+func (r Result) String() string { return resultNames[r] }
+
+// Results lists all results, for metrics.
+func Results() []Result { return []Result{ResultDone, ResultRetry, ResultDead, ResultReturned} }
+
+// Outcome is what a worker says of an attempt.
+type Outcome struct {
+	Result Result
+
+	// Reason is one word from a closed list of the worker, such as "timeout"
+	// or "http_500"; it becomes the reason of a dead letter.
+	Reason string
+
+	// Detail is a sentence for people: an error's text, without secrets.
+	Detail string
+
+	// Status is the downstream's HTTP status, 0 if there was none, and Body
+	// the beginning of its answer.
+	Status int
+	Body   string
+
+	// RetryAfter is how long the downstream asked to wait, 0 if it did not.
+	RetryAfter time.Duration
+}
+
+// Done is the outcome of a delivery that the downstream took.
+func Done(status int) Outcome { return Outcome{Result: ResultDone, Status: status} }
+
+// Retry is the outcome of a failure that may pass.
+func Retry(reason, detail string) Outcome {
+	return Outcome{Result: ResultRetry, Reason: reason, Detail: detail}
+}
+
+// Dead is the outcome of a failure that stays.
+func Dead(reason, detail string) Outcome {
+	return Outcome{Result: ResultDead, Reason: reason, Detail: detail}
+}
+
+// Returned is the outcome of an attempt of which nothing was sent.
+func Returned(reason string) Outcome { return Outcome{Result: ResultReturned, Reason: reason} }

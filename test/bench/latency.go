@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+const latencyTries = 40
+
+// latency measures the time from enqueue to arrival while nothing else is to
+// be done.
+func latency(ctx context.Context, server *redistest.Server) ([]string, error) {
+	client, err := connect(server)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if err := client.FlushDB(ctx).Err(); err != nil {
+		return nil, err
+	}
+	ours, err := ourLatency(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	byDefault, err := asynqLatency(ctx, server, 0)
+	if err != nil {
+		return nil, err
+	}
+	fastest, err := asynqLatency(ctx, server, 10*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	row := func(name string, took []time.Duration) {
+		fmt.Printf("idle latency           %-28s p50 %9s   p99 %9s\n", name, at(took, 50), at(took, 99))
+	}
+	row("tundish", ours)
+	row("asynq, default polling (1s)", byDefault)
+	row("asynq, polling every 10ms", fastest)
+	if at(ours, 50) > at(fastest, 50) {
+		return []string{"idle latency is above that of asynq with its fastest polling"}, nil
+	}
+	return nil, nil
+}
+
+func ourLatency(ctx context.Context, server *redistest.Server) ([]time.Duration, error) {
+	client, err := connect(server)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	b, err := bucket("1000/s")
+	if err != nil {
+		return nil, err
+	}
+	arrived := make(chan time.Time, 1)
+	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		Redis: client, Buckets: []shaper.Bucket{b},
+		Workers: map[string]shaper.Worker{"bench": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+			arrived <- time.Now()
+			return shaper.Done(200)
+		})},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- d.Run(running) }()
+	took, err := pings(ctx, arrived, func() error {
+		_, err := c.Enqueue(ctx, shaper.Job{Bucket: "bench", Payload: []byte("x")})
+		return err
+	})
+	stop()
+	if stopErr := <-stopped; err == nil {
+		err = stopErr
+	}
+	return took, err
+}
+
+func asynqLatency(ctx context.Context, server *redistest.Server, poll time.Duration) ([]time.Duration, error) {
+	opt := asynq.RedisClientOpt{Addr: server.Addr()}
+	arrived := make(chan time.Time, 1)
+	s := asynq.NewServer(opt, asynq.Config{
+		Concurrency: 16, TaskCheckInterval: poll, LogLevel: asynq.FatalLevel,
+		Logger: quiet{log.New(io.Discard, "", 0)},
+	})
+	if err := s.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		arrived <- time.Now()
+		return nil
+	})); err != nil {
+		return nil, err
+	}
+	defer s.Shutdown()
+	c := asynq.NewClient(opt)
+	defer c.Close()
+	return pings(ctx, arrived, func() error {
+		_, err := c.EnqueueContext(ctx, asynq.NewTask("bench", []byte("x")))
+		return err
+	})
+}
+
+// pings enqueues one job at a time, at odd moments, and notes when it arrives.
+// The first ones warm up and do not count.
+func pings(ctx context.Context, arrived <-chan time.Time, enqueue func() error) ([]time.Duration, error) {
+	const warmUp = 3
+	took := make([]time.Duration, 0, latencyTries)
+	for i := range warmUp + latencyTries {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20*time.Millisecond + rand.N(60*time.Millisecond)):
+		}
+		start := time.Now()
+		if err := enqueue(); err != nil {
+			return nil, err
+		}
+		select {
+		case at := <-arrived:
+			if i >= warmUp {
+				took = append(took, at.Sub(start))
+			}
+		case <-time.After(10 * time.Second):
+			return nil, fmt.Errorf("a job did not arrive within 10s")
+		}
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+func at(sorted []time.Duration, percent int) time.Duration {
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)].Round(10 * time.Microsecond)
+}
+
+// quiet is a logger for asynq that says nothing.
+type quiet struct{ *log.Logger }
+
+func (quiet) Debug(...any) {}
+func (quiet) Info(...any)  {}
+func (quiet) Warn(...any)  {}
+func (quiet) Error(...any) {}
+func (quiet) Fatal(...any) {}

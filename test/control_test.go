@@ -1,0 +1,283 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// obeyed is how long all processes may take to obey an operator.
+const obeyed = time.Second
+
+// arrivalLog notes when jobs arrive, by the prefix of their ids.
+type arrivalLog struct {
+	mu    sync.Mutex
+	times map[string][]time.Time
+}
+
+func (a *arrivalLog) respond(_ http.ResponseWriter, _ *http.Request, id string, _ int) {
+	prefix, _, _ := strings.Cut(id, "-")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.times == nil {
+		a.times = map[string][]time.Time{}
+	}
+	a.times[prefix] = append(a.times[prefix], time.Now())
+}
+
+func (a *arrivalLog) of(prefix string) []time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.times[prefix])
+}
+
+// latest is when the last one of a prefix arrived, zero if none did.
+func (a *arrivalLog) latest(prefix string) time.Time {
+	times := a.of(prefix)
+	if len(times) == 0 {
+		return time.Time{}
+	}
+	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+// operate runs `dispatcher bucket …` and returns what it prints.
+func (s *system) operate(args ...string) string {
+	s.t.Helper()
+	args = append([]string{"bucket"}, append(args, "--config", s.config)...)
+	out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// purge purges the bucket and returns how many jobs it says it dropped, -1 if it
+// failed.
+func (s *system) purge() int {
+	out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), "bucket", "purge", bucketName,
+		"--yes", "--json", "--config", s.config).Output()
+	var answer struct{ Purged int }
+	if err = errors.Join(err, json.Unmarshal(out, &answer)); err != nil {
+		s.t.Errorf("purge: %v: %s", err, out)
+		return -1
+	}
+	return answer.Purged
+}
+
+// quietFor waits until so much time has passed since an instant.
+func quietFor(t *testing.T, since time.Time, d time.Duration) {
+	t.Helper()
+	await(t, 2*d, "time passes", func() bool { return time.Since(since) >= d })
+}
+
+// TestPauseAndResume: with two dispatchers under load, a paused bucket stands
+// still within a second, over a restart too, takes jobs in, and goes on at its
+// rate without a burst.
+func TestPauseAndResume(t *testing.T) {
+	const rate, jobs = 200, 1000
+	quietly(t, func(t *testing.T) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, respond: a.respond})
+		s.post("early", jobs)
+		await(t, 10*time.Second, "deliveries go on", func() bool { return s.history.Check().Delivered >= 200 })
+		s.operate("pause", bucketName, "--reason", "a test")
+		paused := time.Now()
+		s.post("paused", 200)
+		s.dispatchers[0].stop(t)
+		s.dispatchers[0] = s.restart[0]()
+		quietFor(t, paused, 3*obeyed)
+		late := a.latest("early").Sub(paused)
+		if n := len(a.of("paused")); n > 0 {
+			t.Errorf("%d of the jobs that came during the pause left", n)
+		}
+		s.operate("resume", bucketName)
+		resumed := time.Now()
+		await(t, 5*time.Second, "deliveries go on", func() bool { return a.latest("early").After(resumed) })
+		r := s.awaitDelivered(30 * time.Second)
+		report(t, rate, r)
+		first := slices.MinFunc(slices.DeleteFunc(a.of("early"), func(at time.Time) bool { return at.Before(resumed) }), time.Time.Compare)
+		t.Logf("the last one left %s after the pause, the first one came %s after the end of it", late.Round(time.Millisecond),
+			first.Sub(resumed).Round(time.Millisecond))
+		switch {
+		case r.Err() != nil || r.Extra > 0:
+			t.Fatalf("%v, %d came twice", r.Err(), r.Extra)
+		case late > obeyed:
+			return fmt.Sprintf("a job left %s after the pause", late)
+		case r.MostIn(time.Second) > mostIn(time.Second, rate, spread):
+			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), mostIn(time.Second, rate, spread))
+		}
+		return ""
+	})
+}
+
+// TestRateChanges: a rate that is set holds within a second in all dispatchers,
+// also where they sleep until the slot of an hourly one, and over a restart with
+// the configuration that says otherwise.
+func TestRateChanges(t *testing.T) {
+	const configured, rate, jobs = 200, 50, 150
+	quietly(t, func(t *testing.T) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{rate: configured, dispatchers: 2, respond: a.respond})
+		s.post("warm", 20)
+		s.awaitDelivered(10 * time.Second)
+		s.operate("set", bucketName, "--rate", "1/h")
+		slow := time.Now()
+		s.post("slow", jobs)
+		for i := range s.dispatchers {
+			s.dispatchers[i].stop(t)
+			s.dispatchers[i] = s.restart[i]()
+		}
+		quietFor(t, slow, 2*obeyed)
+		if n := len(a.of("slow")); n > 0 {
+			t.Errorf("%d left at 1/h", n)
+		}
+		fast := time.Now()
+		s.operate("set", bucketName, "--rate", "50/s")
+		changed := time.Now()
+		r := s.awaitDelivered(20 * time.Second)
+		times := a.of("slow")
+		slices.SortFunc(times, time.Time.Compare)
+		took, all := times[0].Sub(changed), times[len(times)-1].Sub(times[0])
+		t.Logf("1/h to 50/s: the first one came %s after (the command took %s), %d in %s", took.Round(time.Millisecond),
+			changed.Sub(fast).Round(time.Millisecond), len(times), all.Round(time.Millisecond))
+		most, limit := mostOf(times, time.Second), mostIn(time.Second, rate, spread)
+		switch {
+		case r.Err() != nil || r.Extra > 0:
+			t.Fatalf("%v, %d came twice", r.Err(), r.Extra)
+		case took > obeyed:
+			return fmt.Sprintf("the first one came %s after the change", took)
+		case most > limit:
+			return fmt.Sprintf("%d in a second at 50/s, want at most %d", most, limit)
+		case all > jobs*time.Second/rate*12/10:
+			return fmt.Sprintf("%d jobs at 50/s took %s", jobs, all)
+		}
+		return ""
+	})
+}
+
+// mostOf is how many instants lie in the worst window.
+func mostOf(times []time.Time, window time.Duration) (most int) {
+	first := 0
+	for i, at := range times {
+		for at.Sub(times[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// TestPurgeOfMany: a purge under load is seen by all dispatchers within a second
+// and drops what waited, each job counted; what comes meanwhile is delivered,
+// and no script holds Redis up.
+func TestPurgeOfMany(t *testing.T) {
+	const rate, jobs = 200, 200_000 // 1,000,000 pass alike, and take half a minute to put in
+	quietly(t, func(t *testing.T) string {
+		var a arrivalLog
+		server := redistest.Start(t)
+		s := start(t, server, plan{rate: rate, dispatchers: 2, capacity: 2_000_000, respond: a.respond})
+		fill(t, s, rate, jobs)
+		client := server.Client()
+		for name, value := range map[string]string{"slowlog-log-slower-than": "500", "slowlog-max-len": "20000"} {
+			if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.SlowLogReset(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		purged, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			purged = s.purge()
+		}()
+		aside := "tundish:{" + bucketName + "}:b:" + bucketName + ":purged:"
+		await(t, 10*time.Second, "the purge is under way", func() bool { return client.Exists(t.Context(), aside).Val() == 1 })
+		s.post("new", 400)
+		<-done
+		took := time.Since(began)
+		s.awaitDelivered(30 * time.Second)
+		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+		r := s.history.Check()
+		report(t, rate, r)
+		left, late := len(a.of("fill")), a.latest("fill").Sub(began)
+		slow := slowest(t, server)
+		t.Logf("%d jobs purged in %s; %d had left, the last one %s after the purge began; slowest scripts: %v",
+			purged, took.Round(time.Millisecond), left, late.Round(time.Millisecond), slow)
+		news := len(a.of("new"))
+		switch {
+		case r.Err() != nil || r.Extra > 0:
+			t.Fatalf("%v, %d came twice", r.Err(), r.Extra)
+		case purged+left != jobs || news != 400:
+			t.Fatalf("%d purged and %d left, want %d in all; %d new ones left", purged, left, jobs, news)
+		case late > obeyed:
+			return fmt.Sprintf("a purged job left %s after the purge began", late)
+		case slow[lua.Purge.Name()] > 100*time.Millisecond:
+			return fmt.Sprintf("the purge held Redis up for %s", slow[lua.Purge.Name()])
+		case r.MostIn(time.Second) > mostIn(time.Second, rate, spread):
+			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), mostIn(time.Second, rate, spread))
+		}
+		return ""
+	})
+}
+
+// fill puts jobs in as fast as it can, with the settings of the configuration.
+// Whether one arrives is open.
+func fill(t *testing.T, s *system, rate, jobs int) {
+	t.Helper()
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.Shed = bucketName, "webhook", 2_000_000, 4000, shaper.NoShedding
+	b.Rate = admission.Rate{Count: int64(rate), Per: time.Second, Unit: admission.UnitRequests}
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis.Client(), Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batch = 1000
+	for first := 0; first < jobs; first += batch {
+		list := make([]shaper.Job, min(batch, jobs-first))
+		for i := range list {
+			list[i] = shaper.Job{Bucket: bucketName, ID: fmt.Sprintf("fill-%d", first+i), Payload: []byte(`{}`)}
+			s.history.Unknown(list[i].ID)
+		}
+		receipts, err := client.Enqueue(t.Context(), list...)
+		if err != nil || receipts[len(receipts)-1].Refusal != nil {
+			t.Fatalf("fill: %v, %+v", err, receipts)
+		}
+	}
+}
+
+// slowest is the longest run of each script that the server's slow log has.
+func slowest(t *testing.T, server *redistest.Server) map[string]time.Duration {
+	t.Helper()
+	entries, err := server.Client().SlowLogGet(t.Context(), 20_000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, script := range lua.All() {
+		names[script.SHA()] = script.Name()
+	}
+	longest := map[string]time.Duration{}
+	for _, entry := range entries {
+		name := entry.Args[0]
+		if len(entry.Args) > 1 && names[entry.Args[1]] != "" {
+			name = names[entry.Args[1]]
+		}
+		longest[name] = max(longest[name], entry.Duration)
+	}
+	return longest
+}

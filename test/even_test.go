@@ -1,0 +1,76 @@
+package test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// report prints the figures that the issue asks for.
+func report(t *testing.T, rate int, r checker.Result) {
+	t.Helper()
+	t.Logf("%s; most in 1s %d, most in 100ms %d; %.1f %% of the rate",
+		r, r.MostIn(time.Second), r.MostIn(100*time.Millisecond), 100*r.Rate/float64(rate))
+}
+
+// TestEvenStream: what goes in as fast as it can comes out at the rate.
+func TestEvenStream(t *testing.T) {
+	const rate, jobs = 200, 2000
+	quietly(t, func(t *testing.T) string {
+		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2})
+		s.post("even", jobs)
+		r := s.awaitDelivered(30 * time.Second)
+		report(t, rate, r)
+		switch {
+		case r.Err() != nil:
+			t.Fatal(r.Err())
+		case r.Extra > 0:
+			return fmt.Sprintf("%d jobs came twice without a crash: %v", len(r.Duplicated), r.Duplicated)
+		case r.MostIn(time.Second) > rate+3:
+			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), rate+3)
+		case r.MostIn(100*time.Millisecond) > 24:
+			return fmt.Sprintf("%d in 100ms, want at most 24", r.MostIn(100*time.Millisecond))
+		case r.Rate < .98*rate:
+			return fmt.Sprintf("%.1f/s, want at least 98 %% of %d/s", r.Rate, rate)
+		}
+		return ""
+	})
+}
+
+// TestSlowNetwork: a far Redis costs no slots.
+func TestSlowNetwork(t *testing.T) {
+	const rate, jobs = 1000, 10_000
+	for _, c := range []struct {
+		delay       time.Duration
+		dispatchers int
+	}{{10 * time.Millisecond, 1}, {10 * time.Millisecond, 4}, {50 * time.Millisecond, 1}, {50 * time.Millisecond, 4}} {
+		t.Run(fmt.Sprintf("%s_%d", c.delay, c.dispatchers), func(t *testing.T) {
+			quietly(t, func(t *testing.T) string {
+				server := redistest.Start(t)
+				proxy, err := faultproxy.New(server.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = proxy.Close() })
+				proxy.SetDelay(c.delay)
+				s := start(t, server, plan{rate: rate, dispatchers: c.dispatchers, redisURL: "redis://" + proxy.Addr()})
+				s.post("far", jobs)
+				r := s.awaitDelivered(40 * time.Second)
+				report(t, rate, r)
+				switch {
+				case r.Err() != nil:
+					t.Fatal(r.Err())
+				case r.Extra > 0:
+					return fmt.Sprintf("%d jobs came twice without a crash", len(r.Duplicated))
+				case r.Rate < .98*rate:
+					return fmt.Sprintf("%.1f/s, want at least 98 %% of %d/s", r.Rate, rate)
+				}
+				return ""
+			})
+		})
+	}
+}

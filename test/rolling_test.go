@@ -1,0 +1,42 @@
+package test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// TestRollingRestart: dispatchers stop and start one after the other, three
+// times, under load. Nothing is lost or doubled and the stream hardly dips.
+func TestRollingRestart(t *testing.T) {
+	const rate, jobs, rounds = 200, 800, 3
+	quietly(t, func(t *testing.T) string {
+		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, hold: 100 * time.Millisecond})
+		s.post("rolling", jobs)
+		for round := range rounds {
+			await(t, 20*time.Second, "deliveries go on", func() bool {
+				return s.history.Check().Delivered >= (round+1)*jobs/(rounds+2)
+			})
+			i := round % len(s.dispatchers)
+			s.dispatchers[i].stop(t)
+			s.dispatchers[i] = s.restart[i]()
+		}
+		s.awaitDelivered(20 * time.Second)
+		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+		r := s.history.Check()
+		report(t, rate, r)
+		switch {
+		case r.Err() != nil:
+			t.Fatal(r.Err())
+		case r.Extra > 0:
+			return fmt.Sprintf("%d jobs came twice", len(r.Duplicated))
+		case r.MostIn(time.Second) > mostIn(time.Second, rate, spread):
+			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), mostIn(time.Second, rate, spread))
+		case r.Rate < .95*rate:
+			return fmt.Sprintf("%.1f/s, want at least 95 %% of %d/s", r.Rate, rate)
+		}
+		return ""
+	})
+}

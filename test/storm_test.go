@@ -1,0 +1,135 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// TestRedisFreezes: Redis stands still for 3 s under load, twice as long as a
+// call to it may take. Every script that was given up runs when it goes on.
+func TestRedisFreezes(t *testing.T) {
+	storm(t, 600, time.Second, func(t *testing.T, _ context.Context, server *redistest.Server, _ *faultproxy.Proxy) {
+		server.Stop()
+		frozen := time.Now()
+		await(t, 10*time.Second, "3 s", func() bool { return time.Since(frozen) >= 3*time.Second })
+		server.Cont()
+	})
+}
+
+// TestStorms: what may happen to connections and scripts at any moment happens
+// all the time.
+func TestStorms(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		every time.Duration
+		do    func(ctx context.Context, server *redistest.Server, proxy *faultproxy.Proxy) error
+	}{
+		{"scripts_flushed", 5 * time.Millisecond, func(ctx context.Context, server *redistest.Server, _ *faultproxy.Proxy) error {
+			return server.Client().ScriptFlush(ctx).Err()
+		}},
+		{"clients_killed", 100 * time.Millisecond, func(ctx context.Context, server *redistest.Server, _ *faultproxy.Proxy) error {
+			client := server.Client()
+			for _, kind := range []string{"normal", "pubsub"} {
+				if err := client.ClientKillByFilter(ctx, "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"connections_cut", 100 * time.Millisecond, func(_ context.Context, _ *redistest.Server, proxy *faultproxy.Proxy) error {
+			proxy.CutAll()
+			return nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			storm(t, 300, 5*time.Second, func(t *testing.T, ctx context.Context, server *redistest.Server, proxy *faultproxy.Proxy) {
+				tick := time.NewTicker(c.every)
+				defer tick.Stop()
+				times := 0
+				for {
+					select {
+					case <-ctx.Done():
+						t.Logf("%d times", times)
+						return
+					case <-tick.C:
+					}
+					if err := c.do(ctx, server, proxy); err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+					times++
+				}
+			})
+		})
+	}
+}
+
+// storm has a fault happen while jobs are enqueued and delivered, by callers who
+// try again; ctx of the fault ends when most have arrived. None may be lost and none come twice.
+func storm(t *testing.T, jobs int, lease time.Duration, fault func(*testing.T, context.Context, *redistest.Server, *faultproxy.Proxy)) {
+	t.Helper()
+	const rate, callers = 200, 4
+	quietly(t, func(t *testing.T) string {
+		server := redistest.Start(t)
+		proxy, err := faultproxy.New(server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = proxy.Close() })
+		s := start(t, server, plan{rate: rate, dispatchers: 2, lease: lease, hold: 500 * time.Millisecond, redisURL: "redis://" + proxy.Addr()})
+		s.post("before", jobs/2)
+
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		var running sync.WaitGroup
+		running.Go(func() { fault(t, ctx, server, proxy) })
+		var mu sync.Mutex
+		answers := map[int]int{}
+		for caller := range callers {
+			running.Go(func() {
+				for i := range jobs / 2 / callers {
+					id := fmt.Sprintf("c%d-%d", caller, i)
+					tick := time.NewTicker(20 * time.Millisecond)
+					for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+						status := s.send(id) // the same id again and again makes one job
+						mu.Lock()
+						answers[status]++
+						mu.Unlock()
+						if status == http.StatusAccepted {
+							break
+						}
+						if time.Now().After(deadline) {
+							t.Errorf("job %s was not taken in within 30s: %d", id, status)
+							break
+						}
+					}
+					tick.Stop()
+				}
+			})
+		}
+		await(t, 30*time.Second, "most jobs have arrived", func() bool { return s.history.Check().Delivered >= jobs*3/4 })
+		end()
+		running.Wait()
+		s.awaitDelivered(30 * time.Second)
+		await(t, 20*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+		r := s.history.Check()
+		report(t, rate, r)
+		t.Logf("answers by status: %v", answers)
+		switch {
+		case r.Err() != nil:
+			t.Fatal(r.Err())
+		case r.Extra > 0:
+			return fmt.Sprintf("%d jobs came twice: %v", len(r.Duplicated), r.Duplicated)
+		case r.MostIn(time.Second) > mostIn(time.Second, rate, spread):
+			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), mostIn(time.Second, rate, spread))
+		}
+		return ""
+	})
+}

@@ -1,0 +1,55 @@
+package workers
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The reasons that outcomes give, apart from those of HTTP statuses. Every
+// reason is one of [Reasons], so that it can label a metric.
+const (
+	ReasonTimeout        = "timeout"         // no answer within the attempt's time
+	ReasonConnection     = "connection"      // not connected, cut off, or not HTTP
+	ReasonDNS            = "dns"             // the host's name did not resolve
+	ReasonTLS            = "tls"             // the certificate or the handshake failed
+	ReasonInterrupted    = "interrupted"     // the dispatcher stopped with the answer still due
+	ReasonBlockedAddress = "blocked_address" // see Guard
+	ReasonInvalid        = "invalid"         // no request can be made of the job
+	ReasonRedirect       = "redirect"        // 3xx: not followed
+	ReasonGone           = "gone"            // 410: the receiver wants no more
+
+	// Of attempts that were returned: nothing was sent.
+	ReasonLate            = "late"             // the slot went by before the connection was ready
+	ReasonShutdown        = "shutdown"         // the dispatcher stopped or the lease ended
+	ReasonStaleConnection = "stale_connection" // a kept connection had died meanwhile
+)
+
+// ownReason are the statuses with a reason of their own; the others share that
+// of their class, which bounds what a receiver can add to the metrics.
+var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504}
+
+// statusReason names a status that is neither 2xx, 3xx nor 410.
+func statusReason(status int) string {
+	switch class := status / 100; {
+	case slices.Contains(ownReason, status):
+		return fmt.Sprintf("http_%d", status)
+	case class == 4 || class == 5:
+		return fmt.Sprintf("http_%dxx", class)
+	default:
+		return "http_other"
+	}
+}
+
+// Reasons returns every reason there is, for metrics to start at 0.
+func Reasons() []string {
+	reasons := []string{
+		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone,
+		ReasonLate, ReasonShutdown, ReasonStaleConnection,
+		"http_4xx", "http_5xx", "http_other",
+	}
+	for _, status := range ownReason {
+		reasons = append(reasons, statusReason(status))
+	}
+	return reasons
+}

@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Bounds of a job's request.
+const (
+	MaxURLBytes    = 2048
+	MaxHeaders     = 64
+	MaxHeaderBytes = 16 << 10 // names and values together
+)
+
+// ErrURLNotAllowed is the fault of a job that names a URL in a bucket where
+// jobs may not. It is a [*shaper.FieldError] too.
+var ErrURLNotAllowed error = &shaper.FieldError{
+	Field:  "url",
+	Reason: "url-not-allowed: the bucket's own URL is used, and job_url = false lets no job name another",
+}
+
+var methods = []string{"POST", "PUT", "PATCH", "DELETE"}
+
+// ours are the headers that the worker or the connection writes, so that a job
+// cannot. Prefixes end in "-".
+var ours = []string{
+	"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te",
+	"trailer", "transfer-encoding", "upgrade", "proxy-", "webhook-", "tundish-",
+}
+
+// CheckJob reports every fault of the job's URL, method and headers, joined,
+// each a [*shaper.FieldError]; or nil. It is asked at the door, and Deliver asks
+// again: the settings may have changed since.
+func (c Config) CheckJob(job *shaper.Job) error {
+	_, err := c.targetOf(job.URL)
+	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
+}
+
+func checkMethod(method string) error {
+	if method == "" || slices.Contains(methods, method) {
+		return nil
+	}
+	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(methods, ", ")}
+}
+
+func checkHeaders(headers map[string]string) error {
+	if len(headers) > MaxHeaders {
+		return &shaper.FieldError{
+			Field:  "headers",
+			Reason: fmt.Sprintf("%d of them: at most %d are taken", len(headers), MaxHeaders),
+		}
+	}
+	var errs []error
+	fail := func(field, reason string) {
+		errs = append(errs, &shaper.FieldError{Field: field, Reason: reason})
+	}
+	size := 0
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		size += len(name) + len(headers[name])
+		field, canonical := "headers."+name, textproto.CanonicalMIMEHeaderKey(name)
+		switch twin, twice := seen[canonical]; {
+		case !httpguts.ValidHeaderFieldName(name):
+			fail(field, "is not a header's name")
+		case !httpguts.ValidHeaderFieldValue(headers[name]):
+			fail(field, "its value holds characters that no header can")
+		case isOurs(name):
+			fail(field, "is not a job's to set")
+		case twice:
+			fail(field, "is the same header as "+twin)
+		}
+		seen[canonical] = name
+	}
+	if size > MaxHeaderBytes {
+		fail("headers", fmt.Sprintf("%d bytes in total: at most %d are taken", size, MaxHeaderBytes))
+	}
+	return errors.Join(errs...)
+}
+
+func isOurs(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(ours, func(reserved string) bool {
+		return name == reserved || strings.HasSuffix(reserved, "-") && strings.HasPrefix(name, reserved)
+	})
+}

@@ -1,0 +1,204 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// fields returns the fields that err faults, in order.
+func fields(t *testing.T, err error) []string {
+	t.Helper()
+	var names []string
+	var walk func(error)
+	walk = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				walk(e)
+			}
+			return
+		}
+		fault, ok := errors.AsType[*shaper.FieldError](err)
+		if !ok {
+			t.Errorf("%v (%T) is not a FieldError", err, err)
+			return
+		}
+		names = append(names, fault.Field)
+	}
+	if err != nil {
+		walk(err)
+	}
+	return names
+}
+
+func TestCheckJobURL(t *testing.T) {
+	t.Parallel()
+	config := DefaultConfig()
+	for url, valid := range map[string]bool{
+		"https://example.com":                                 true,
+		"http://example.com:8080/a/b?c=d&e=%20":               true,
+		"HTTPS://EXAMPLE.com/":                                true,
+		"https://example.com./":                               true,
+		"https://münchen.example/grüße":                       true,
+		"https://a_b.example/":                                true,
+		"http://[2606:4700::1]:80/":                           true,
+		"http://10.0.0.1/":                                    true, // where to is asked at the dial
+		"https://example.com/" + strings.Repeat("a", 2048-20): true,
+		"https://example.com/" + strings.Repeat("a", 2048-19): false,
+		"":                               false,
+		"example.com":                    false,
+		"/relative":                      false,
+		"//example.com/":                 false,
+		"http:example.com":               false,
+		"ftp://example.com/":             false,
+		"file:///etc/passwd":             false,
+		"gopher://example.com/":          false,
+		"unix:///var/run/docker.sock":    false,
+		"https://":                       false,
+		"https://:443/":                  false,
+		"https://user@example.com/":      false,
+		"https://user:pw@example.com/":   false,
+		"https://example.com/#fragment":  false,
+		"https://example.com/#":          false,
+		"https://example.com:0/":         false,
+		"https://example.com:65536/":     false,
+		"https://example.com:http/":      false,
+		"https://example.com/a b":        false,
+		"https://example.com/?a b":       false,
+		"https://example.com/?ü":         false,
+		" https://example.com/":          false,
+		"https://example.com/\r\nX: y":   false,
+		"https://exam\x00ple.com/":       false,
+		"https://example.com\\@evil.org": false,
+		"https://[::1":                   false,
+		"https://[fe80::1%25eth0]/":      false,
+		"https://[example.com]/":         false,
+		// Spellings of 127.0.0.1 that some resolvers understand.
+		"http://127.1/":             false,
+		"http://2130706433/":        false,
+		"http://0x7f000001/":        false,
+		"http://0x7f.0.0.1/":        false,
+		"http://0X7F.1/":            false,
+		"http://0177.0.0.1/":        false,
+		"http://127.0.0.1./":        false,
+		"http://127.0.0.01/":        false,
+		"http://1.2.3.4.5/":         false,
+		"http://example.com.123:9/": false,
+	} {
+		err := config.CheckJob(&shaper.Job{URL: url})
+		if valid != (err == nil) {
+			t.Errorf("%.60q: %v, want valid: %t", url, err, valid)
+		}
+		if got := fields(t, err); err != nil && !slices.Equal(got, []string{"url"}) {
+			t.Errorf("%.60q: faults of %q", url, got)
+		}
+		if err != nil && (strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "example.com")) {
+			t.Errorf("%.60q: the error repeats it: %v", url, err)
+		}
+	}
+}
+
+func TestCheckJobURLNotAllowed(t *testing.T) {
+	t.Parallel()
+	config := DefaultConfig()
+	config.URL, config.JobURL = "https://example.com/in", false
+	if err := config.CheckJob(&shaper.Job{}); err != nil {
+		t.Errorf("a job without a URL: %v", err)
+	}
+	err := config.CheckJob(&shaper.Job{URL: "https://other.example/", Method: "GET"})
+	if !errors.Is(err, ErrURLNotAllowed) || !strings.Contains(err.Error(), "url-not-allowed") {
+		t.Errorf("a job with one: %v", err)
+	}
+	if got := fields(t, err); !slices.Equal(got, []string{"url", "method"}) {
+		t.Errorf("faults of %q", got)
+	}
+}
+
+func TestCheckJobMethodAndHeaders(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for i := range MaxHeaders + 1 {
+		many[fmt.Sprintf("X-%d", i)] = ""
+	}
+	for name, tt := range map[string]struct {
+		job  shaper.Job
+		want []string
+	}{
+		"default":       {shaper.Job{}, nil},
+		"put":           {shaper.Job{Method: "PUT"}, nil},
+		"patch":         {shaper.Job{Method: "PATCH"}, nil},
+		"delete":        {shaper.Job{Method: "DELETE"}, nil},
+		"get":           {shaper.Job{Method: "GET"}, []string{"method"}},
+		"lower case":    {shaper.Job{Method: "post"}, []string{"method"}},
+		"a job's own":   {shaper.Job{Headers: map[string]string{"X-A": "ü", "Authorization": "Bearer x", "Idempotency-Key": "1", "Content-Type": "text/csv", "tea": ""}}, nil},
+		"bad name":      {shaper.Job{Headers: map[string]string{"X A": ""}}, []string{"headers.X A"}},
+		"no name":       {shaper.Job{Headers: map[string]string{"": ""}}, []string{"headers."}},
+		"line feed":     {shaper.Job{Headers: map[string]string{"X": "a\nb"}}, []string{"headers.X"}},
+		"twice":         {shaper.Job{Headers: map[string]string{"X-A": "1", "x-a": "2"}}, []string{"headers.x-a"}},
+		"ours":          {shaper.Job{Headers: map[string]string{"HOST": "", "Webhook-Id": "", "tundish-attempt": ""}}, []string{"headers.HOST", "headers.Webhook-Id", "headers.tundish-attempt"}},
+		"hop by hop":    {shaper.Job{Headers: map[string]string{"Connection": "", "TE": "", "Transfer-Encoding": "", "Upgrade": ""}}, []string{"headers.Connection", "headers.TE", "headers.Transfer-Encoding", "headers.Upgrade"}},
+		"length, proxy": {shaper.Job{Headers: map[string]string{"content-length": "1", "Proxy-Authorization": "", "Expect": "100-continue"}}, []string{"headers.Expect", "headers.Proxy-Authorization", "headers.content-length"}},
+		"too many":      {shaper.Job{Headers: many}, []string{"headers"}},
+		"most":          {shaper.Job{Headers: map[string]string{"X": strings.Repeat("a", MaxHeaderBytes-1)}}, nil},
+		"too large":     {shaper.Job{Headers: map[string]string{"X": strings.Repeat("a", MaxHeaderBytes)}}, []string{"headers"}},
+	} {
+		tt.job.URL = "https://example.com/"
+		if got := fields(t, DefaultConfig().CheckJob(&tt.job)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: faults of %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{"https://example.com/", "http://[::1%25lo]:80/", "http://münchen.example", "http://0x7f.1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		target, err := parseURL(s)
+		if err != nil {
+			return
+		}
+		if target.address == "" || target.url.User != nil || target.url.Host == "" {
+			t.Errorf("%q: %+v", s, target)
+		}
+		sent, err := url.Parse(target.url.String())
+		if err != nil {
+			t.Fatalf("%q is sent as %q: %v", s, target.url, err)
+		}
+		if address, err := addressOf(sent); address != target.address {
+			t.Errorf("%q: checked %s, sent to %s, %v", s, target.address, address, err)
+		}
+	})
+}
+
+func TestConfigValidate(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		want   string // how the error begins; "" for none
+	}{
+		"defaults":      {func(*Config) {}, ""},
+		"bucket's url":  {func(c *Config) { c.URL, c.JobURL = "https://example.com/", false }, ""},
+		"no url":        {func(c *Config) { c.JobURL = false }, "webhook.url: "},
+		"bad url":       {func(c *Config) { c.URL = "ftp://example.com/" }, "webhook.url: "},
+		"no timeout":    {func(c *Config) { c.Timeout = 0 }, "webhook.timeout: 0s: "},
+		"long timeout":  {func(c *Config) { c.Timeout = time.Hour }, "webhook.timeout: 1h0m0s: "},
+		"no network":    {func(c *Config) { c.AllowNetworks = make([]netip.Prefix, 1) }, "webhook.allow_networks: "},
+		"mapped":        {func(c *Config) { c.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")} }, "webhook.allow_networks: "},
+		"no concurreny": {func(c *Config) { c.Concurrency = 0 }, "webhook.concurrency: 0: "},
+	} {
+		config := DefaultConfig()
+		tt.change(&config)
+		_, err := New(config)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// idleTimeout is how long a connection is kept that nobody uses.
+const idleTimeout = 30 * time.Second
+
+// pool keeps connections. It is our own because a permit is asked between two
+// steps that [http.Transport.RoundTrip] does in one: to get a connection ready,
+// and to write the request. A connection is listed while it can take another
+// request: one of HTTP/1 when it is idle, one of HTTP/2 also while it is in
+// use. The one used last is used next, so that the others grow old and close.
+type pool struct {
+	transport  *http.Transport // dials; keeps nothing itself
+	maxPerHost int
+	maxTotal   int
+
+	mu     sync.Mutex // guards the following, and what conn says it guards
+	lists  map[origin][]*conn
+	total  int // connections in lists
+	closed bool
+}
+
+// conn is a connection of a pool.
+type conn struct {
+	*http.ClientConn
+	origin origin
+	wire   *wire
+
+	// Guarded by pool.mu.
+	users   int // deliveries that hold it
+	listed  bool
+	retired bool        // takes no more of them
+	idle    *time.Timer // closes it; nil before the first rest
+}
+
+func newPool(config Config) *pool {
+	return &pool{
+		transport:  newTransport(config),
+		maxPerHost: config.Concurrency,
+		maxTotal:   2 * config.Concurrency,
+		lists:      map[origin][]*conn{},
+	}
+}
+
+// get returns a connection with room for one request, and whether it was kept
+// from before. Give it back by put, release or discard.
+func (p *pool) get(ctx context.Context, o origin) (c *conn, reused bool, err error) {
+	if c := p.take(o); c != nil {
+		return c, true, nil
+	}
+	c = &conn{origin: o, wire: &wire{}, users: 1}
+	c.ClientConn, err = p.transport.NewClientConn(withWire(ctx, c.wire), o.scheme, o.address)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := c.Reserve(); err != nil { // the receiver hung up at once
+		p.discard(c)
+		return nil, false, err
+	}
+	return c, false, nil
+}
+
+// take reserves a listed connection, or returns nil.
+func (p *pool) take(o origin) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		conns := p.lists[o]
+		if len(conns) == 0 {
+			return nil
+		}
+		c := conns[len(conns)-1]
+		if c.Reserve() != nil { // dead, or full
+			p.unlist(c)
+			if c.users == 0 {
+				go c.Close() // may take a while: says goodbye to a peer that does not listen
+			}
+			continue
+		}
+		if c.Available() == 0 {
+			p.unlist(c)
+		}
+		c.users++
+		if c.idle != nil {
+			c.idle.Stop()
+		}
+		return c
+	}
+}
+
+// put gives back a connection whose request was answered.
+func (p *pool) put(c *conn) {
+	alive := c.Err() == nil
+	p.mu.Lock()
+	c.users--
+	if alive && !c.retired && !p.closed && c.Available() > 0 {
+		p.list(c)
+	} else {
+		p.unlist(c)
+	}
+	unused := c.users == 0
+	if unused && c.listed {
+		p.rest(c)
+		unused = false
+	}
+	p.mu.Unlock()
+	if unused {
+		c.Close()
+	}
+}
+
+// release gives back a connection that was not used. c may be nil.
+func (p *pool) release(c *conn) {
+	if c == nil {
+		return
+	}
+	c.Release()
+	p.put(c)
+}
+
+// discard gives back a connection that failed. The other requests on it, if
+// there are any, may end.
+func (p *pool) discard(c *conn) {
+	p.mu.Lock()
+	c.retired = true
+	p.mu.Unlock()
+	p.put(c)
+}
+
+// list needs p.mu. It does nothing if c is listed or the pool is full.
+func (p *pool) list(c *conn) {
+	if c.listed || p.total == p.maxTotal || len(p.lists[c.origin]) == p.maxPerHost {
+		return
+	}
+	p.lists[c.origin] = append(p.lists[c.origin], c)
+	c.listed = true
+	p.total++
+}
+
+// unlist needs p.mu. It does nothing if c is not listed.
+func (p *pool) unlist(c *conn) {
+	if !c.listed {
+		return
+	}
+	conns := p.lists[c.origin]
+	i := slices.Index(conns, c)
+	p.lists[c.origin] = slices.Delete(conns, i, i+1)
+	if len(conns) == 1 {
+		delete(p.lists, c.origin)
+	}
+	c.listed = false
+	p.total--
+}
+
+// rest needs p.mu. It closes c later, unless it is taken before.
+func (p *pool) rest(c *conn) {
+	if c.idle != nil {
+		c.idle.Reset(idleTimeout)
+		return
+	}
+	c.idle = time.AfterFunc(idleTimeout, func() {
+		p.mu.Lock()
+		unused := c.users == 0
+		if unused {
+			p.unlist(c)
+		}
+		p.mu.Unlock()
+		if unused {
+			c.Close()
+		}
+	})
+}
+
+// close closes the connections nobody uses, and later the others.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	var unused []*conn
+	for _, conns := range p.lists {
+		for _, c := range conns {
+			c.listed = false
+			if c.users == 0 {
+				c.idle.Stop()
+				unused = append(unused, c)
+			}
+		}
+	}
+	clear(p.lists)
+	p.total = 0
+	p.mu.Unlock()
+	for _, c := range unused {
+		c.Close()
+	}
+}

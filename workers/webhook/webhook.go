@@ -1,0 +1,110 @@
+// Package webhook delivers jobs as HTTP requests, in the manner of Standard
+// Webhooks: the payload is the body, webhook-id the job's id on every attempt,
+// webhook-timestamp the time of this one.
+//
+// One permit is one request. Nothing here sends a second one: no redirect is
+// followed, and no connection is tried again. The connection is made ready
+// first, then the permit is asked, then the first byte leaves; a permit that
+// was late leaves the connection open for the next.
+//
+// Jobs may name any URL, so the receiver is not trusted: only addresses of the
+// public internet are connected unless others are allowed ([workers.Guard]), no
+// proxy is used, and of the answer a bounded part is read in bounded time.
+package webhook
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+)
+
+// maxAnswer bounds what is read of an answer. The connection of a longer one
+// is closed: that is cheaper than to read on.
+const maxAnswer = 64 << 10
+
+// Worker is the [shaper.Worker] of the kind "webhook". It is safe for
+// concurrent use.
+type Worker struct {
+	config Config
+	conns  *pool
+}
+
+var _ shaper.Worker = (*Worker)(nil)
+
+// New makes a worker, or returns what [Config.Validate] says of config.
+func New(config Config) (*Worker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Worker{config: config, conns: newPool(config)}, nil
+}
+
+// Close closes the connections that are kept; those in use close when their
+// delivery ends.
+func (w *Worker) Close() { w.conns.close() }
+
+// Deliver makes one attempt: one request at most, and none where it returns
+// [shaper.ResultReturned]. An answer's status stands as soon as it is there,
+// even if its body never ends.
+func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	attemptCtx, cancel := context.WithTimeout(ctx, w.config.Timeout)
+	defer cancel()
+	req, origin, err := w.config.request(attemptCtx, attempt, time.Now())
+	if err != nil {
+		return workers.ClassifyError(err)
+	}
+	conn, reused, err := w.conns.get(attemptCtx, origin)
+	if ctx.Err() != nil {
+		w.conns.release(conn)
+		return shaper.Returned(workers.ReasonShutdown)
+	}
+	if err == nil {
+		err = attemptCtx.Err()
+	}
+	if err != nil {
+		w.conns.release(conn)
+		return workers.ClassifyError(err)
+	}
+	if err := attempt.Depart(); err != nil {
+		w.conns.release(conn)
+		return shaper.Returned(workers.ReasonLate)
+	}
+	written := conn.wire.written.Load()
+	resp, err := conn.RoundTrip(req)
+	if err != nil {
+		w.conns.discard(conn)
+		switch {
+		case ctx.Err() != nil:
+			return shaper.Retry(workers.ReasonInterrupted, "the dispatcher stopped, or the lease ended, before the receiver answered")
+		case reused && attemptCtx.Err() == nil && conn.wire.written.Load() == written:
+			// Only of a kept connection: a receiver that hangs up on each new
+			// one would be tried forever.
+			return shaper.Returned(workers.ReasonStaleConnection)
+		default:
+			return workers.ClassifyError(err)
+		}
+	}
+	outcome := workers.Classify(resp.StatusCode, workers.ParseRetryAfter(resp.Header, time.Now()))
+	outcome.Body = readAnswer(resp)
+	w.conns.put(conn)
+	return outcome
+}
+
+// readAnswer returns the beginning of the answer's body, reads a little more so
+// that the connection can be used again, and closes it.
+func readAnswer(resp *http.Response) string {
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return "" // the body is the bare connection, which heeds no context
+	}
+	body := io.LimitReader(resp.Body, maxAnswer)
+	beginning, err := io.ReadAll(io.LimitReader(body, workers.MaxSnippet+1)) // one more: Snippet sees the cut
+	if err == nil {
+		_, _ = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
+	}
+	return workers.Snippet(beginning)
+}

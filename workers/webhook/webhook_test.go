@@ -1,0 +1,175 @@
+package webhook
+
+import (
+	"crypto/x509"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// newWorker makes a worker that may call the test's servers.
+func newWorker(t *testing.T, change func(*Config)) *Worker {
+	t.Helper()
+	config := DefaultConfig()
+	config.AllowNetworks = loopback
+	if change != nil {
+		change(&config)
+	}
+	w, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// trust makes the worker take the certificate of a test's TLS server.
+func trust(w *Worker, server *httptest.Server) {
+	w.conns.transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	w.conns.transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+}
+
+// newAttempt has a permit that stays good for longer than any test.
+func newAttempt(url string) *shaper.Attempt {
+	return withJob(shaper.NewAttempt(time.Now(), time.Hour, nil), url)
+}
+
+func withJob(a *shaper.Attempt, url string) *shaper.Attempt {
+	a.Bucket, a.ID, a.URL, a.Payload = "webhooks", "job-1", url, []byte(`{"n":1}`)
+	return a
+}
+
+func want(t *testing.T, got shaper.Outcome, result shaper.Result, reason string) {
+	t.Helper()
+	if got.Result != result || got.Reason != reason {
+		t.Errorf("got %+v, want %s %q", got, result, reason)
+	}
+}
+
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		rw.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(rw, "thanks\x00")
+	}))
+	t.Cleanup(server.Close)
+
+	before := time.Now().Unix()
+	attempt := newAttempt(server.URL + "/in?a=b")
+	attempt.Number = 3
+	attempt.Headers = map[string]string{"x-custom": "1", "authorization": "Bearer of-the-job"}
+	outcome := newWorker(t, nil).Deliver(t.Context(), attempt)
+
+	want(t, outcome, shaper.ResultDone, "")
+	if outcome.Status != 202 || outcome.Body != "thanks " {
+		t.Errorf("outcome %+v", outcome)
+	}
+	if got.Method != "POST" || got.RequestURI != "/in?a=b" || string(body) != `{"n":1}` || got.ContentLength != 7 {
+		t.Errorf("the receiver got %s %s, %d bytes: %s", got.Method, got.RequestURI, got.ContentLength, body)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "tundish/1", "Webhook-Id": "job-1",
+		"Tundish-Attempt": "3", "X-Custom": "1", "Authorization": "Bearer of-the-job", "Accept-Encoding": "",
+	} {
+		if got.Header.Get(name) != value {
+			t.Errorf("header %s: %q, want %q", name, got.Header.Get(name), value)
+		}
+	}
+	if at, _ := strconv.ParseInt(got.Header.Get("Webhook-Timestamp"), 10, 64); at < before || at > time.Now().Unix() {
+		t.Errorf("webhook-timestamp %d is not now", at)
+	}
+}
+
+func TestDeliverToTheBucketsURL(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
+	t.Cleanup(server.Close)
+	w := newWorker(t, func(c *Config) { c.URL, c.JobURL = server.URL+"/bucket", false })
+
+	attempt := newAttempt("")
+	attempt.Method = "PUT"
+	attempt.Headers = map[string]string{"Content-Type": "text/plain"}
+	want(t, w.Deliver(t.Context(), attempt), shaper.ResultDone, "")
+	if got.Method != "PUT" || got.URL.Path != "/bucket" || got.Header.Get("Content-Type") != "text/plain" {
+		t.Errorf("the receiver got %s %s %v", got.Method, got.URL, got.Header)
+	}
+
+	// A job from before the setting changed.
+	want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDead, workers.ReasonInvalid)
+}
+
+func TestDeliverClassifies(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		requests++
+		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+		rw.Header().Set("Location", "/?status=200")
+		rw.Header().Set("Retry-After", "7")
+		rw.WriteHeader(status)
+	}))
+	t.Cleanup(server.Close)
+	w := newWorker(t, nil)
+	for i, tt := range []struct {
+		status int
+		result shaper.Result
+		reason string
+		wait   time.Duration
+	}{
+		{204, shaper.ResultDone, "", 0},
+		{301, shaper.ResultDead, workers.ReasonRedirect, 0},
+		{307, shaper.ResultDead, workers.ReasonRedirect, 0},
+		{404, shaper.ResultDead, "http_404", 0},
+		{410, shaper.ResultDead, workers.ReasonGone, 0},
+		{429, shaper.ResultRetry, "http_429", 7 * time.Second},
+		{503, shaper.ResultRetry, "http_503", 7 * time.Second},
+	} {
+		outcome := w.Deliver(t.Context(), newAttempt(server.URL+"/?status="+strconv.Itoa(tt.status)))
+		want(t, outcome, tt.result, tt.reason)
+		if outcome.RetryAfter != tt.wait || outcome.Status != tt.status {
+			t.Errorf("%d: %+v", tt.status, outcome)
+		}
+		if requests != i+1 {
+			t.Fatalf("%d: %d requests after %d deliveries", tt.status, requests, i+1)
+		}
+	}
+}
+
+func TestDeliverRefusesWhatTheDoorWould(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, nil)
+	for name, change := range map[string]func(*shaper.Attempt){
+		"no url":       func(a *shaper.Attempt) { a.URL = "" },
+		"file url":     func(a *shaper.Attempt) { a.URL = "file:///etc/passwd" },
+		"method":       func(a *shaper.Attempt) { a.Method = "CONNECT" },
+		"method split": func(a *shaper.Attempt) { a.Method = "POST / HTTP/1.1\r\nX: " },
+		"header split": func(a *shaper.Attempt) { a.Headers = map[string]string{"X": "a\r\nHost: b"} },
+		"host":         func(a *shaper.Attempt) { a.Headers = map[string]string{"Host": "internal"} },
+	} {
+		departed := false
+		attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), "http://127.0.0.1:1/")
+		change(attempt)
+		want(t, w.Deliver(t.Context(), attempt), shaper.ResultDead, workers.ReasonInvalid)
+		if departed {
+			t.Errorf("%s: used its permit", name)
+		}
+	}
+}
