@@ -1,7 +1,11 @@
--- Scripts run in Redis' Lua 5.1. limits.lua is put in front of the scripts that use it.
+-- Scripts run in Redis' Lua 5.1. limits.lua and flow.lua are put in front of the scripts that use them.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
+files["lua/flow.lua"] = { ignore = { "241/flow" } }
+for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve" } do
+  files["lua/" .. name .. ".lua"] = { read_globals = { "flow" } }
+end
 files["lua/allow.lua"] = { read_globals = { "limits" } }
-files["lua/enqueue.lua"] = { read_globals = { "limits" } }
+files["lua/enqueue.lua"] = { read_globals = { "limits", "flow" } }

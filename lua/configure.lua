@@ -4,26 +4,37 @@
 -- (control.lua). May be sent twice.
 --
 -- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
+-- KEYS[2]  …:body  hash  of a bucket only: its jobs
+-- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
 -- ARGV[3...]  field, value, ...
--- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force;
---          the stored schema; the stored revision}
+-- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
+--          holds jobs and is to have flows (the field "flows") where it had none, or the other way round;
+--          the stored schema; the stored revision; with 3 how many jobs}
 -- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
 --          admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
-local conf = KEYS[1]
+local conf, body, dead = KEYS[1], KEYS[2], KEYS[3]
 local schema, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
 local FIRST_FIELD = 3
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local stored = redis.call('HMGET', conf, 'schema', 'revision')
+local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
 local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
+
+-- Jobs lie in the lists of their flows, or in one: with the other setting nobody finds them.
+for i = FIRST_FIELD, #ARGV, 2 do
+  if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored[3] or '0') then
+    local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
+    if jobs > 0 then return { 3, stored_schema, stored_revision, jobs } end
+  end
+end
 
 local own = {}
 for i = FIRST_FIELD, #ARGV, 2 do own[#own + 1] = 'own:' .. ARGV[i] end

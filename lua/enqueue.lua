@@ -26,7 +26,8 @@
 --          (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among
 --          KEYS[10...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
 --          after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller or
---          generated; the index counts the jobs from 1); and if they are not alike: priority, a key
+--          generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
+--          from 1; ~N after it: it expires N microseconds after its enqueue); and if they are not alike: priority, a key
 --          number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again;
 --          {0, now, 1, position of the first job, next slot in microseconds (0 paused), rate_count, rate_per,

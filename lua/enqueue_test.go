@@ -135,7 +135,7 @@ func TestAlikeJobs(t *testing.T) {
 			keys := append(r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen"), r.key("limit:l"))
 			args := []any{"tundish:wake", r.name, "", 1, len(ids), 1, "token_bucket", l.a, l.b, l.full, 0, 3, 1}
 			for i, id := range ids {
-				args = append(args, id, fmt.Sprintf("%011dc%d \n", 0, i+1))
+				args = append(args, id, fmt.Sprintf("%011dcn%03d \n", 0, i+1))
 			}
 			in := r.reader(lua.Enqueue, keys, args...)
 			in.Int()

@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,17 +16,21 @@ import (
 
 type durationType = time.Duration
 
-// shared is text that goes in front of other scripts and is none itself.
-const shared = "limits"
+// shared are texts that go in front of other scripts and are none themselves:
+// of those that use what they begin with.
+var shared = map[string]string{"limits": "limits[", "flow": "flow."}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {
 	t.Helper()
 	own := fileText(t, name)
-	if strings.Contains(own, "limits[") {
-		return fileText(t, shared) + own
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		if strings.Contains(code(split(own).body), shared[name]) {
+			text += fileText(t, name)
+		}
 	}
-	return own
+	return text + own
 }
 
 func fileText(t *testing.T, name string) string {
@@ -168,14 +173,15 @@ var exceptions = map[string]string{
 
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
-	for _, script := range append(lua.All(), nil) {
-		name := shared
-		if script != nil {
-			name = script.Name()
-		}
+	names := slices.Sorted(maps.Keys(shared))
+	for _, script := range lua.All() {
+		names = append(names, script.Name())
+	}
+	for _, name := range names {
 		f := split(fileText(t, name))
 		binding, body := f.binding, f.body
-		if name == shared {
+		isShared := shared[name] != ""
+		if isShared {
 			binding = ""
 		}
 		for n, line := range strings.Split(body, "\n") {
@@ -192,7 +198,7 @@ func TestHouseRules(t *testing.T) {
 				}
 			}
 		}
-		if calls := strings.Count(code(body), "redis.call(''"); name != shared && strings.Count(body, "'TIME'") > 1 {
+		if calls := strings.Count(code(body), "redis.call(''"); !isShared && strings.Count(body, "'TIME'") > 1 {
 			t.Errorf("%s.lua reads the time twice (%d calls)", name, calls)
 		}
 	}
@@ -225,7 +231,7 @@ func TestEveryFileIsAScript(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	names := []string{shared}
+	names := slices.Sorted(maps.Keys(shared))
 	for _, script := range lua.All() {
 		names = append(names, script.Name())
 	}

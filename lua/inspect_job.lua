@@ -31,7 +31,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local function sequence(stored)
-  local base, index = string.match(stored, '^(%-?%d+) %d+ ............(%d+)')
+  local base, index = string.match(stored, '^(%-?%d+) %d+ .............(%d+)')
   return tonumber(base or 0) + tonumber(index or 0)
 end
 

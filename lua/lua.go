@@ -12,6 +12,9 @@ import (
 //go:embed limits.lua
 var limitsText string
 
+//go:embed flow.lua
+var flowText string
+
 //go:embed allow.lua
 var allowText string
 

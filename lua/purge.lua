@@ -76,7 +76,7 @@ if n > 0 then
     local job = jobs[i]
     local waits = not metas[i] or WAITS[string.sub(metas[i], 1, 1)]
     if job and waits and not handled[id] then
-      local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.)(%d+)')
+      local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.).(%d+)')
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
         removed = removed + 1

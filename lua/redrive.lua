@@ -48,9 +48,9 @@ for i = 1, #ARGV - FIRST_ARG do
   else
     reply[i + 1] = 1
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
-    local fingerprint, kind, index, rest = string.match(job, '^%-?%d+ %d+ (...........)(.)(%d+)(.*)$')
+    local fingerprint, kind, index, rest = string.match(job, '^%-?%d+ %d+ (...........)(.)(.%d+)(.*)$')
     redis.call('ZREM', dead, id)
-    redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(index)) .. ' ' .. now .. ' '
+    redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %.0f 0 %s ', epoch, attempts + lost, claim) .. last)

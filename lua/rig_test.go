@@ -168,7 +168,7 @@ func (r *rig) configure(s settings) []int64 {
 		}
 		return value
 	}
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), 1, s.revision,
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision,
 		"rate_count", or(s.rateCount, 1000), "rate_per", or(s.ratePer, second), "burst", or(s.burst, 1),
 		"capacity", or(s.capacity, 1000), "scheduled_capacity", or(s.scheduled, 1000), "max_in_flight", or(s.inFlight, 1000),
 		"shed_high", or(s.shed[0], 100), "shed_normal", or(s.shed[1], 100), "shed_low", or(s.shed[2], 100),
@@ -211,7 +211,7 @@ func (e entry) mark() string {
 	if e.made {
 		kind = "g"
 	}
-	return fmt.Sprintf("%011s", e.content) + kind
+	return fmt.Sprintf("%011s", e.content) + kind + string("nkhnl"[e.priority])
 }
 
 // answer is what enqueue.lua says of a job.
@@ -343,10 +343,10 @@ func (r *rig) claim(a ask) claimed {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: a.claim}
 		body := in.Text()
 		parts := strings.SplitN(body, " ", 4)
-		if len(parts) != 4 || len(parts[2]) < 13 {
+		if len(parts) != 4 || len(parts[2]) < 14 {
 			r.t.Fatalf("claim: the body of %s is %q", job.id, body)
 		}
-		job.mark = parts[2][:12]
+		job.mark = parts[2][:13]
 		c.jobs = append(c.jobs, job)
 	}
 	r.ok(in.Err())

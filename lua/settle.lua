@@ -65,7 +65,7 @@ for i = 1, outcome_count do
     reply[i + 1] = 1
     handled[id] = true
     unleased[#unleased + 1] = id
-    local kind = string.sub(mark, 12)
+    local kind = string.sub(mark, 12, 12)
     local came_scheduled = kind ~= string.lower(kind)
     if last == '' then last = before end
     if result == DONE then

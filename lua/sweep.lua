@@ -70,7 +70,7 @@ for i, id in ipairs(expired) do
   local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
   redis.call('ZREM', leases, id)
   if stored and job and string.sub(stored, 1, 1) == '3' then
-    local base, kind, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(%d+)')
+    local base, kind, index = string.match(job, '^(%-?%d+) %d+ ...........(.).(%d+)')
     lost_jobs[#lost_jobs + 1] = { id = id, meta = stored, nth = i, kind = kind or '',
       seq = tonumber(base or 0) + tonumber(index or 0) }
   end

@@ -35,6 +35,18 @@ type Bucket struct {
 	ScheduledCapacity int64 // jobs whose time has not come
 	MaxInFlight       int64 // leases at a time, over all dispatchers
 
+	// Quotas are up to four windows that departures obey beside the rate: at most
+	// Count slots lie in any window of length Per.
+	Quotas []admission.Rate
+
+	// PriorityAging is how much later a job may have come than one of the next lower
+	// priority and still leave before it: low is never starved. A job of priority
+	// low leaves before any that came 3·PriorityAging after it.
+	PriorityAging time.Duration
+
+	// Flow, if not nil, parts the bucket into flows.
+	Flow *FlowSettings
+
 	Shed   Shed              // how full the bucket may be for jobs of each priority
 	Limits []admission.Limit // asked at the door, all or nothing
 	Worker string            // the kind of worker that delivers
@@ -68,6 +80,7 @@ func DefaultBucket() Bucket {
 		ScheduledCapacity: 10_000,
 		MaxInFlight:       256,
 		Shed:              Shed{Low: 70, Normal: 80, High: 90},
+		PriorityAging:     time.Minute,
 		DedupeWindow:      time.Hour,
 		DedupeMax:         1_000_000,
 		MaxPayload:        256 << 10,
@@ -120,6 +133,13 @@ func (b Bucket) Validate() error {
 		fail("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
 	}
 	inRange("max_in_flight", b.MaxInFlight, 1, MaxCapacity)
+	errs = append(errs, validateQuotas("quotas", b.Quotas)...)
+	if b.PriorityAging < 0 || b.PriorityAging > MaxDelay {
+		fail("priority_aging", "%s: want 0s to %s", b.PriorityAging, MaxDelay)
+	}
+	if b.Flow != nil {
+		errs = append(errs, b.Flow.validate()...)
+	}
 	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
 	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)
 	if b.DedupeWindow < 0 || b.DedupeWindow > MaxDedupeWindow {

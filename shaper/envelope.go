@@ -16,9 +16,10 @@ import (
 //	base SP time SP mark index SP header LF payload
 //
 // Base plus index is the job's sequence number and time that of its enqueue,
-// by the clock of Redis. The mark is 11 characters of fingerprint and one of kind: c for an id that
+// by the clock of Redis. The mark is 11 characters of fingerprint, one of kind (c for an id that
 // the caller chose, g for one that the client made, in capitals for a job that
-// came with a delay. The header is JSON, empty for a job that has none of its
+// came with a delay) and one of priority (k, h, n or l). An index that "~N" follows
+// is that of a job that expires N microseconds after its enqueue. The header is JSON, empty for a job that has none of its
 // fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string            `json:"f,omitempty"`
@@ -30,22 +31,25 @@ type envelope struct {
 	NotBefore   int64             `json:"n,omitempty"` // Unix microseconds, as asked
 	Cost        int64             `json:"c,omitempty"`
 	Priority    Priority          `json:"p,omitempty"`
+	ExpiresIn   int64             `json:"e,omitempty"` // microseconds
 }
 
 const (
-	markLength    = 12
+	markLength    = 13
 	kindCaller    = 'c'
 	kindGenerated = 'g'
 
 	// unknownMark stands for that of a body that nobody can read.
-	unknownMark = "AAAAAAAAAAAc"
+	unknownMark = "AAAAAAAAAAAcn"
 )
 
-// Places in a sealed job: the mark, the index in three digits, a space.
+// priorityLetters are the priorities in a mark, in the order of Priorities.
+const priorityLetters = "khnl"
+
+// Places in a sealed job: the mark, the index in three digits, what it expires after, a space.
 const (
 	indexStart  = markLength
 	indexLength = 3
-	headerStart = markLength + indexLength + 1
 )
 
 // seal packs a job as it travels to the enqueue script: "mark index envelope",
@@ -56,6 +60,7 @@ func seal(job *Job, generated bool) ([]byte, error) {
 	header := envelope{
 		Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
+		ExpiresIn: job.ExpiresIn.Microseconds(),
 	}
 	if header.Cost == 1 {
 		header.Cost = 0 // the same as not given
@@ -73,18 +78,25 @@ func seal(job *Job, generated bool) ([]byte, error) {
 			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 		}
 	}
-	sealed := make([]byte, headerStart, headerStart+len(text)+1+len(job.Payload))
+	const longestExpiry = 20
+	sealed := make([]byte, indexStart+indexLength, indexStart+indexLength+longestExpiry+1+len(text)+1+len(job.Payload))
+	if header.ExpiresIn > 0 {
+		sealed = append(sealed, '~')
+		sealed = strconv.AppendInt(sealed, header.ExpiresIn, 10)
+	}
+	sealed = append(sealed, ' ')
+	headerStart := len(sealed)
 	sealed = append(sealed, text...)
 	sealed = append(sealed, '\n')
 	sealed = append(sealed, job.Payload...)
 
 	sum := sha256.Sum256(sealed[headerStart:])
 	base64.RawURLEncoding.Encode(sealed, sum[:8])
-	sealed[markLength-1] = kindCaller
+	sealed[markLength-2] = kindCaller
 	if generated {
-		sealed[markLength-1] = kindGenerated
+		sealed[markLength-2] = kindGenerated
 	}
-	sealed[headerStart-1] = ' '
+	sealed[markLength-1] = priorityLetters[job.Priority.code()-1]
 	return sealed, nil
 }
 
@@ -98,7 +110,7 @@ func setIndex(sealed []byte, index int) {
 
 func (e *envelope) empty() bool {
 	return e.Flow == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
-		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == ""
+		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0
 }
 
 // stored is a job as Redis keeps it.
@@ -123,7 +135,8 @@ func open(body string) (stored, error) {
 	}
 	s := stored{mark: mark[:markLength]}
 	first, err1 := strconv.ParseInt(base, 10, 64)
-	index, err2 := strconv.ParseInt(mark[markLength:], 10, 64)
+	number, _, _ := strings.Cut(mark[markLength:], "~")
+	index, err2 := strconv.ParseInt(number, 10, 64)
 	s.sequence = first + index
 	var err3, err4 error
 	s.enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)

@@ -40,14 +40,19 @@ type Job struct {
 	Payload []byte            // what is delivered, 1 byte or more
 
 	// Priority decides how full the bucket may be for the job to get in
-	// ([Bucket.Shed]); "" means normal. Jobs that are in leave in their order,
-	// whatever their priority.
+	// ([Bucket.Shed]), and who leaves first ([Bucket.PriorityAging]); "" means normal.
 	Priority Priority
 
 	Cost        int64         // what the limits are charged; 0 means 1
 	Delay       time.Duration // earliest departure, from now; not with NotBefore
 	NotBefore   time.Time     // earliest departure
 	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
+
+	// ExpiresIn is how long after its enqueue the job is worth sending, by the
+	// clock of Redis; 0 means for ever. One that still waits then, also for its
+	// next attempt, takes no slot any more and becomes a dead letter ([CauseExpired])
+	// when its turn comes. Until then it has its place in the bucket.
+	ExpiresIn time.Duration
 
 	// Identity is who enqueues, for the limits. It is not stored.
 	Identity admission.Identity
@@ -119,6 +124,9 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if j.Delay != 0 && !j.NotBefore.IsZero() {
 		fail("not_before", "is given together with delay: choose one")
+	}
+	if j.ExpiresIn < 0 || j.ExpiresIn > MaxDelay || j.ExpiresIn%time.Microsecond != 0 {
+		fail("expires_in", "%s: want 1µs to %s, in whole microseconds", j.ExpiresIn, MaxDelay)
 	}
 	if j.MaxAttempts < 0 || j.MaxAttempts > MaxTries {
 		fail("max_attempts", "%d: want 1 to %d", j.MaxAttempts, MaxTries)

@@ -13,9 +13,6 @@ const wakeChannel = "tundish:wake"
 // tagsKey records the hash tag of every bucket there ever was.
 const tagsKey = "tundish:buckets"
 
-// Priority of all jobs of this version; the lists are named by it.
-const normalPriority = "normal"
-
 // keys makes the names of a bucket's keys. This file is the only place that
 // does. All of them share the tag, so that a bucket lives in one slot of a
 // cluster, and none has a TTL: they are the bucket. They hold what is
@@ -38,9 +35,33 @@ func (k keys) dead() string      { return k.prefix + "dead" }
 func (k keys) seen() string      { return k.prefix + "seen" }
 func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 
-// The flow is always "" in this version; its name has a place already.
-func (k keys) queue(flow string) string { return k.prefix + "q:" + normalPriority + ":" + flow } //nolint:unparam // see above
-func (k keys) later(flow string) string { return k.prefix + "later:" + flow }                    //nolint:unparam // see above
+func (k keys) flows() string        { return k.prefix + "flows" }
+func (k keys) flowSettings() string { return k.prefix + "flow_settings" }
+
+// due is the calendar: flows that have something to send. The group of all is "" in
+// this version.
+func (k keys) due() string { return k.prefix + "due:" }
+
+// departed are the times of departures, for the quotas: of a flow, or of the bucket.
+func (k keys) departed() string                { return k.prefix + "departed" }
+func (k keys) flowDeparted(flow string) string { return k.prefix + "departed:" + flow }
+
+// A bucket without flows has the flow "".
+func (k keys) list(priority Priority, flow string) string {
+	return k.prefix + "q:" + string(priority) + ":" + flow
+}
+func (k keys) queue(flow string) string { return k.list(PriorityNormal, flow) }
+func (k keys) later(flow string) string { return k.prefix + "later:" + flow }
+
+// places are where jobs of a flow wait: a list for each priority, the most important
+// first, and later. It is what scripts mean by the keys of a flow.
+func (k keys) places(flow string) []string {
+	places := make([]string, 0, len(Priorities())+1)
+	for _, priority := range Priorities() {
+		places = append(places, k.list(priority, flow))
+	}
+	return append(places, k.later(flow))
+}
 
 // What a purge has taken from the list and from later, until it is removed.
 func (k keys) purged(flow string) string      { return k.prefix + "purged:" + flow }       //nolint:unparam // see above
@@ -81,7 +102,7 @@ func (k keys) forRedrive() []string {
 	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.dead()}
 }
 
-func (k keys) forConfigure() []string { return []string{k.conf()} }
+func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead()} }
 
 func (k keys) forControl() []string { return []string{k.conf()} }
 

@@ -29,6 +29,7 @@ const (
 	CauseExhausted = "attempts-exhausted" // failed max_attempts times
 	CausePermanent = "permanent"          // failed in a way that stays
 	CausePoison    = "poison"             // lost its worker three times in a row
+	CauseExpired   = "expired"            // its time ran out while it waited
 )
 
 // patrol looks after all buckets until ctx ends: it wakes drains that missed a

@@ -175,12 +175,14 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), schemaVersion, own.Revision,
+	args := []any{schemaVersion, own.Revision,
 		"rate_count", own.Rate.Count, "rate_per", own.Rate.Per.Microseconds(), "burst", own.Burst,
 		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
-		admission.FieldLimits, limits)
+		"quotas", quotasText(own.Quotas), "aging", own.PriorityAging.Microseconds(),
+		admission.FieldLimits, limits}
+	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), append(args, own.Flow.fields()...)...)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
@@ -190,6 +192,8 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		return fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
 	}
 	switch code {
+	case 3:
+		return fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.Flow != nil, r.Int()))
 	case 1:
 		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)

@@ -1,0 +1,69 @@
+-- flow.lua: what the scripts know of flows; its text goes in front of theirs.
+-- A flow is the jobs of one key inside a bucket. They wait in its four lists, one
+-- for each priority, and in its later. A bucket without flows has the flow "",
+-- of which nothing else is kept.
+--
+-- What is kept of a flow is a text in the hash flows, by its name:
+--   "slot frac rate turn unfinished scheduled in_flight"
+--   slot, frac  its last slot and the fraction of it, as in pace; 0 of one without a rate
+--   rate        the rate of that slot, "count/per", or "-"
+--   turn        departures that it has had of the turn it is in (see weight)
+--   unfinished, scheduled, in_flight  how many jobs there are: those that came at once, those
+--               that came with a delay, and those of both that are leased
+-- It is gone once all three are 0 and the slot lies behind by all of its burst.
+--
+-- Where an operator has given a flow settings of its own, they are a text in the hash
+-- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
+-- "-" for what it has not, then a line feed, and more that is not for scripts.
+--
+-- The calendar is the zset due: flow -> when its turn is, for each flow that has
+-- something to send, now or later. It has a clock of its own, which never steps back:
+-- the server's plus the offset in pace (see reserve.lua).
+
+local flow = {
+  PLACES = 5, -- keys of a flow: its lists, then later
+  PRIORITY_OF = { k = 1, h = 2, n = 3, l = 4 },
+}
+
+-- The state of a flow from its text, or that of one that is new.
+function flow.read(text)
+  local state = { slot = 0, frac = 0, rate = '-', turn = 0, unfinished = 0, scheduled = 0, in_flight = 0, new = true }
+  local slot, frac, rate, turn, unfinished, scheduled, in_flight =
+    string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+)$')
+  if slot then
+    state.slot, state.frac, state.rate, state.turn = tonumber(slot), tonumber(frac), rate, tonumber(turn)
+    state.unfinished, state.scheduled, state.in_flight = tonumber(unfinished), tonumber(scheduled), tonumber(in_flight)
+    state.new = false
+  end
+  return state
+end
+
+-- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
+function flow.write(state)
+  return string.format('%.0f %.0f %s %.0f %.0f %.0f %.0f', state.slot, state.frac, state.rate, state.turn,
+    math.max(state.unfinished, 0), math.max(state.scheduled, 0), math.max(state.in_flight, 0))
+end
+
+-- Whether the state says nothing that one of a new flow would not say.
+function flow.is_idle(state, now, rate_count, rate_per)
+  if state.unfinished > 0 or state.scheduled > 0 or state.in_flight > 0 then return false end
+  return rate_count == 0 or state.slot + rate_per / rate_count <= now
+end
+
+-- When the flow's rate lets it depart next, by the server's clock; 0: at once.
+function flow.ready(state, rate_count, rate_per, burst)
+  if state.new or rate_count == 0 then return 0 end
+  return state.slot + (2 - burst) * rate_per / rate_count
+end
+
+-- What holds for a flow: from its own settings (the text, or false), else those of all,
+-- which are rate_count, rate_per, burst, capacity, max_in_flight. The weight is 1 and
+-- paused 0 unless it says so.
+function flow.settings(text, of_all)
+  local own = { string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)') }
+  local fallback = { of_all[1], of_all[2], of_all[3], of_all[4], of_all[5], 1, 0 }
+  local found = {}
+  for i = 1, 7 do found[i] = tonumber(own[i] or '-') or tonumber(fallback[i] or 0) end
+  return { rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4], max_in_flight = found[5],
+    weight = found[6], paused = found[7] }
+end
