@@ -3,9 +3,12 @@ std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
+files["lua/pending.lua"] = { read_globals = { "flow" }, ignore = { "241/pending" } }
+files["lua/turns.lua"] = { ignore = { "241/turns" } }
+files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve" } do
-  files["lua/" .. name .. ".lua"] = { read_globals = { "flow" } }
+  files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "pending", "quota", "turns" } }
 end
 files["lua/allow.lua"] = { read_globals = { "limits" } }
 files["lua/enqueue.lua"] = { read_globals = { "limits", "flow" } }

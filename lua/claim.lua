@@ -2,6 +2,11 @@
 -- Slots are spaced by the bucket's rate over all dispatchers; the fraction of
 -- an interval is carried. Asked again with the same claim id it answers the
 -- same jobs, so that a lost reply loses none.
+-- In a bucket with flows, reserve.lua has said whose turn it is: the flow that
+-- waited longest goes first, each has as many departures a turn as its weight says
+-- (deficit round robin, Shreedhar and Varghese 1995), and all its own bounds hold
+-- together with the bucket's. Each flow is put back on the calendar at its next turn; one that has nothing to send, has
+-- as many in flight as it may, or is paused is taken off it.
 -- A job that one more crash makes poison is on its last chance, and a process
 -- holds at most one such job at a time. Sweep charges all that a dead process
 -- had in flight, for it cannot know which job it was: let out together again,
@@ -13,6 +18,7 @@
 -- An innocent job can still be lost: when it is on its last chance and a job
 -- that has crashed less often kills its process. One such crash takes one job at most.
 -- Those that may not go yet leave their slot to the next job, and wait in later.
+-- One that has expired becomes a dead letter and takes no slot.
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
 -- it is resumed, what it has of a burst is what any quiet bucket has.
 --
@@ -20,11 +26,16 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot: the last one; frac: its fraction in 1/rate_count microseconds; rate: of that slot;
---          lease: the longest
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:leases  zset  id -> deadline, microseconds
--- KEYS[8]  …:claims  hash  dispatcher -> its last claim that got jobs: claim id, time, then id, slot, epoch of each
+--          lease: the longest; since: when the pace began; clock, offset: see reserve.lua
+-- KEYS[5]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs: claim id, time, then id, slot, epoch of each
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:count   hash  jobs that came as scheduled
+-- KEYS[9]  …:departed  list  times of the last departures, for the quotas
+-- KEYS[10] …:flows   hash  flow -> what is kept of it
+-- KEYS[11] …:flow_settings  hash  flow -> its own settings
+-- KEYS[12] …:due:    zset  flow -> its turn on the calendar
+-- KEYS[13...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
 -- ARGV[3]  want: jobs at most, 1 to 1000
@@ -33,32 +44,35 @@
 -- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
 -- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
--- Returns  {1} the bucket is not configured; else {0, now, next, waiting, in flight, lone, rate_count,
+-- ARGV[9]  expired_last: last response of a job that has expired (JSON)
+-- ARGV[10] has_flows: 1 if the bucket has flows, 0 if there is only the flow ""
+-- ARGV[11...]  with flows, for each: its name, its turn as reserve.lua said it
+-- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached; lone: which of the jobs, counted from 1,
---          is on its last chance, 0 none
+--          is on its last chance, 0 none; expired: how many became dead letters
 -- Stores   lease and meta until the job is settled, the claim's answer until the next one
 -- Needs    Redis 7.0
 
-local body, meta, conf, pace = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local queue, later, leases, claims = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local dead, count, departed_key, flows, flow_settings, due = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local last_chance, may_go = tonumber(ARGV[7]), ARGV[8] == '1'
+local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] == '1'
+local FIRST_PLACE, FIRST_FLOW = 12, 10
 local MAX_HORIZON = 200000
-local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING = '1', '2', '3', '4'
+local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
 local CHUNK = 500
-local MAX_LOOKED_AT = 4000
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
-local MAX_ASIDE = 500
+local MAX_ASIDE, MAX_EXPIRED = 500, 500
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
-local MARKED_QUEUED = '^%-?%d+ %d+ ...........%l'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused')
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas')
 if not settings[1] then return { 1 } end
 local rate_count, rate_per = tonumber(settings[1]), tonumber(settings[2])
 local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
@@ -66,13 +80,10 @@ local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local in_flight = redis.call('ZCARD', leases)
-local waiting = redis.call('LLEN', queue)
-local reply = { 0, now, 0, waiting, in_flight, 0, rate_count, rate_per }
-local HEAD, JOB, LONE = 8, 6, 6
-
-local function on_last_chance(stored)
-  return stored and tonumber(string.match(stored, '^%d %d+ %d+ %d+ (%d+) ') or 0) >= last_chance
-end
+local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per }
+local NEXT, EXPIRED, LONE, HEAD, JOB = 3, 5, 6, 8, 6
+local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0))
+local function text(n) return string.format('%.0f', n) end
 
 local function add(id, slot, epoch, number, attempts, stored, alone)
   local n = #reply
@@ -91,17 +102,21 @@ if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
       local state, now_epoch, attempts, lost, _, owner = string.match(stored, META)
       if state == IN_FLIGHT and now_epoch == epoch and owner == claim then
         add(id, tonumber(slot), tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts), job,
-          on_last_chance(stored))
+          pending.on_last_chance(reader, stored))
       end
     end
   end
-  reply[3] = now
+  reply[NEXT] = now
   return reply
 end
 
-if settings[5] then return reply end
-
-if want > max_in_flight - in_flight then want = max_in_flight - in_flight end
+local free = max_in_flight - in_flight
+if settings[5] or free <= 0 then
+  for i = FIRST_FLOW + 1, #ARGV, 2 do redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i]) end
+  if not settings[5] then reply[NEXT] = -1 end
+  return reply
+end
+want = math.min(want, free)
 
 -- The last slot. A missing pace starts empty: the first slot is one interval
 -- away. One that lies further ahead than it can means that the clock stepped back.
@@ -109,198 +124,270 @@ local whole = math.floor(rate_per / rate_count)
 local part = rate_per - whole * rate_count
 local back = (burst - 1) * whole + math.floor((burst - 1) * part / rate_count)
 local rate = settings[1] .. '/' .. settings[2]
-local state = redis.call('HMGET', pace, 'slot', 'frac', 'lease', 'rate')
-local slot, frac = tonumber(state[1]), tonumber(state[2])
-local pace_changed = false
-if not slot then
-  slot, frac, pace_changed = now + back, 0, true
-elseif state[4] ~= rate then
+local kept = redis.call('HMGET', pace, 'slot', 'frac', 'lease', 'rate', 'since', 'offset')
+local slot, frac, since, offset = tonumber(kept[1]), tonumber(kept[2]), tonumber(kept[5] or 0), tonumber(kept[6] or 0)
+local pace_changed
+
+-- The last slot of a bucket or a flow as far as it can be true. Also stored if nothing
+-- is taken, or it would stay as far ahead of now for ever.
+local function cut(at, fraction, other_rate, ahead)
+  local first_at = at
   -- What is used of the burst counts in intervals of another rate: it counts as
   -- all used, from the last slot on that can have been handed out.
-  if slot > now then slot = math.max(slot, math.min(slot, now + MAX_HORIZON) + back) end
-  pace_changed = true
+  if other_rate and at > now then at = math.max(at, math.min(at, now + MAX_HORIZON) + ahead) end
+  if at > now + MAX_HORIZON + ahead then at, fraction = now + MAX_HORIZON + ahead, 0 end
+  return at, fraction, other_rate or at ~= first_at
 end
-if slot > now + MAX_HORIZON + back then
-  -- Stored also if nothing is taken, or it would stay as far ahead of now for ever.
-  slot, frac, pace_changed = now + MAX_HORIZON + back, 0, true
+if not slot then
+  slot, frac, since, pace_changed = now + back, 0, now, true
+else
+  slot, frac, pace_changed = cut(slot, frac, kept[4] ~= rate, back)
+  if since > now then since = now end
 end
 if frac >= rate_count then frac = 0 end
 local earliest, latest = now + lead, now + horizon
-
--- What may go: first what is due in later, then the list.
-local due, due_at, due_before, due_more = {}, 1, 0, true
-
--- The next id of later that is due within the horizon and its time, or nil.
-local function peek_due()
-  if due_at > #due and due_more then
-    due_before = due_before + #due / 2
-    due = redis.call('ZRANGEBYSCORE', later, '-inf', string.format('%.0f', latest), 'WITHSCORES',
-      'LIMIT', due_before, want)
-    due_at, due_more = 1, #due == 2 * want
-  end
-  return due[due_at], tonumber(due[due_at + 1])
-end
-local popped, chunk, chunk_at = 0, {}, 1
+local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
 
 -- Bodies may be large: no more are read than there are slots to hand out, or
 -- twice as many as the time before where cancelled jobs lie between.
 local slots = (latest + back - math.max(slot, earliest)) * rate_count / rate_per
-local read_at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
+local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
 
-local seen_here = {}
+-- The flows whose turn it is, and of them those that have something to send.
+local named, heap = {}, {}
 
--- Whether the list is where the job of an entry waits. One that came as scheduled
--- (a capital in its mark) is in later until it is claimed for the first time.
-local function in_list(entry)
-  if seen_here[entry.id] or not (entry.body or entry.alone) then return false end
-  if entry.meta then return string.sub(entry.meta, 1, 1) == QUEUED end
-  return string.find(entry.body, MARKED_QUEUED) ~= nil
+-- A flow by its settings and state, and when it may depart next.
+local function open_flow(name, turn, settings_text, state_text, of_all, windows, base)
+  local f = { name = name, at = turn - offset, given = turn, settings = flow.settings(settings_text, of_all), had_text = state_text }
+  local s, state = f.settings, flow.read(state_text)
+  f.state = state
+  f.quotas = quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
+  f.places = pending.open(base, math.max(math.floor(at_once / ((#ARGV - FIRST_FLOW) / 2)), 1))
+  if s.rate_count > 0 then
+    f.rate = text(s.rate_count) .. '/' .. text(s.rate_per)
+    f.whole = math.floor(s.rate_per / s.rate_count)
+    f.part = s.rate_per - f.whole * s.rate_count
+    f.back = (s.burst - 1) * f.whole + math.floor((s.burst - 1) * f.part / s.rate_count)
+    -- One that is missing has been idle, unless all is missing and begins anew.
+    if state.new then state.slot, state.rate = math.max(now - f.whole - 1, math.min(since + f.back, now + f.back)), f.rate end
+    state.slot, state.frac = cut(state.slot, state.frac, state.rate ~= f.rate, f.back)
+    state.rate = f.rate
+    if state.frac >= s.rate_count then state.frac = 0 end
+  else
+    state.slot, state.frac, state.rate = 0, 0, '-'
+  end
+  return f
+end
+-- The next instant at which the flow's own bounds let it depart.
+local function flow_ready(f)
+  local ready = quota.ready(f.quotas, now + MAX_HORIZON)
+  if f.rate then ready = math.max(ready, f.state.slot + f.whole - f.back) end
+  return ready
+end
+local function is_held(f)
+  local s = f.settings
+  return s.paused > 0 or (s.max_in_flight > 0 and f.state.in_flight >= s.max_in_flight)
 end
 
--- The next id of the list that is still a waiting job, or nil. Others are left
--- overs of cancelled jobs; they are popped without a slot. The body of one on its
--- last chance is not read: many of them may have to be passed.
-local function peek()
-  while true do
-    while chunk_at <= #chunk do
-      local entry = chunk[chunk_at]
-      if in_list(entry) then return entry end
-      chunk_at = chunk_at + 1
-      popped = popped + 1
-    end
-    if popped >= MAX_LOOKED_AT then return nil end
-    local ids = redis.call('LRANGE', queue, popped, popped + read_at_once - 1)
-    read_at_once = math.min(2 * read_at_once, CHUNK)
-    if #ids == 0 then return nil end
-    local stored, wanted, of = redis.call('HMGET', meta, unpack(ids)), {}, {}
-    chunk, chunk_at = {}, 1
-    for i = 1, #ids do
-      local entry = { id = ids[i], meta = stored[i], alone = on_last_chance(stored[i]) }
-      chunk[i] = entry
-      if not entry.alone then wanted[#wanted + 1], of[#of + 1] = ids[i], entry end
-    end
-    local bodies = #wanted > 0 and redis.call('HMGET', body, unpack(wanted))
-    for i = 1, #wanted do of[i].body = bodies[i] end
+if has_flows then
+  local names = {}
+  for i = FIRST_FLOW + 1, #ARGV, 2 do names[#names + 1] = ARGV[i] end
+  local of_all, windows = { unpack(settings, 8, 12) }, quota.windows(settings[13])
+  local own, states = {}, {}
+  if #names > 0 then
+    own, states = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
   end
+  for i, name in ipairs(names) do
+    local f = open_flow(name, tonumber(ARGV[FIRST_FLOW + 2 * i]), own[i], states[i], of_all, windows,
+      FIRST_PLACE + (i - 1) * (flow.PLACES + 1))
+    named[i] = f
+    f.at = math.max(f.at, flow_ready(f))
+    if not is_held(f) then heap[#heap + 1] = f end
+  end
+else
+  named[1] = { at = 0, places = pending.open(FIRST_PLACE, at_once) }
+  heap[1] = named[1]
+end
+turns.order(heap)
+
+local taken, metas, deadlines, log, deaths = 0, {}, {}, {}, {}
+local aside_count, expired, unscheduled = 0, 0, 0
+
+-- The numbers of a meta, or those of a job that was never claimed.
+local function numbers(stored)
+  local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', META)
+  return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
+end
+local function set_meta(id, code, epoch, attempts, lost, crashes, owner, last)
+  metas[#metas + 1] = id
+  metas[#metas + 1] = string.format('%s %.0f %.0f %.0f %.0f %s ', code, epoch, attempts, lost, crashes, owner) .. last
 end
 
-local taken, from_later, metas, deadlines, log = 0, {}, {}, {}, {}
-local aside, aside_metas = {}, {}
-
-local function take(id, job, stored, at, alone)
-  local epoch, attempts, lost, crashes, last = 0, 0, 0, 0, ''
-  if stored then
-    local _, e, a, l, c, _, rest = string.match(stored, META)
-    epoch, attempts, lost, crashes, last = tonumber(e), tonumber(a), tonumber(l), tonumber(c), rest
-  end
+local function take(f, id, job, stored, at, alone)
+  local epoch, attempts, lost, crashes, _, last = numbers(stored)
   epoch = epoch + 1
   taken = taken + 1
-  seen_here[id] = true
   if alone then may_go = false end
-  metas[#metas + 1] = id
-  metas[#metas + 1] = string.format('%s %.0f %.0f %.0f %.0f %s ', IN_FLIGHT, epoch, attempts, lost, crashes, claim) .. last
-  deadlines[#deadlines + 1] = string.format('%.0f', at + lease)
-  deadlines[#deadlines + 1] = id
+  set_meta(id, IN_FLIGHT, epoch, attempts, lost, crashes, claim, last)
+  deadlines[#deadlines + 1], deadlines[#deadlines + 2] = text(at + lease), id
   log[#log + 1] = string.format('%s %.0f %.0f;', id, at, epoch)
   add(id, at, epoch, attempts + lost + 1, attempts, job, alone)
+  quota.add(quotas, at)
+  if not f.name then return end
+  local state, s = f.state, f.settings
+  quota.add(f.quotas, at)
+  state.in_flight, state.new = state.in_flight + 1, false
+  if f.rate then
+    local tat, tat_frac = state.slot + f.whole, state.frac + f.part
+    if tat_frac >= s.rate_count then tat, tat_frac = tat + 1, tat_frac - s.rate_count end
+    if tat < at then state.slot, state.frac = at, 0 else state.slot, state.frac = tat, tat_frac end
+  end
+  state.turn = state.turn + 1
+  f.served = true
+  if state.turn >= s.weight then state.turn, f.at = 0, at end
+  f.at = math.max(f.at, flow_ready(f))
+  if is_held(f) then turns.off(heap) else turns.moved(heap) end
+end
+
+local function expire(f, id, job, stored)
+  local epoch, attempts, lost, crashes, owner = numbers(stored)
+  set_meta(id, DEAD, epoch, attempts, lost, crashes, owner, expired_last)
+  deaths[#deaths + 1], deaths[#deaths + 2] = text(now), id
+  expired = expired + 1
+  local _, delayed = pending.told(job)
+  if delayed then unscheduled = unscheduled + 1 end
+  if not f.name then return end
+  f.served = true
+  if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
 -- The job waits in later, behind those that were set aside before it.
-local function set_aside(id, stored)
-  seen_here[id] = true
-  aside[#aside + 1] = string.format('%.0f', latest + ASIDE + #aside / 2)
-  aside[#aside + 1] = id
+local function set_aside(f, id, stored)
+  local aside = f.places.aside
+  aside[#aside + 1], aside[#aside + 2] = text(latest + ASIDE + aside_count), id
+  aside_count = aside_count + 1
   if string.sub(stored, 1, 1) ~= RETRYING then
-    aside_metas[#aside_metas + 1] = id
-    aside_metas[#aside_metas + 1] = RETRYING .. string.sub(stored, 2)
+    metas[#metas + 1], metas[#metas + 2] = id, RETRYING .. string.sub(stored, 2)
   end
 end
 
-local next_at = 0
-while want > 0 do
+-- Decides one job, or one flow that has none. Returns true to go on.
+local function step()
+  local f = heap[1]
+  if not f then return false end
   local tat, tat_frac = slot + whole, frac + part
   if tat_frac >= rate_count then tat, tat_frac = tat + 1, tat_frac - rate_count end
-  local at = math.max(tat - back, earliest)
-
-  local full = #aside >= 2 * MAX_ASIDE
+  local at = math.max(tat - back, earliest, quota.ready(quotas, now + MAX_HORIZON), f.at)
+  local full = aside_count >= MAX_ASIDE
   local due_id, due_time
-  if not full then due_id, due_time = peek_due() end
-  if at > latest or taken >= want then
-    if due_id or popped < waiting then next_at = at end
-    break
+  if not full then due_id, due_time = pending.peek_due(f.places, latest) end
+  if at > latest or taken >= want or expired >= MAX_EXPIRED then
+    if due_id or pending.left(f.places) then reply[NEXT] = at end
+    return false
   end
-  local entry
-  if not due_id or due_time > at then
-    entry = peek()
-    if not entry and not due_id then break end
+  local entry, list
+  if not due_id or due_time > at then entry, list = pending.peek(reader, f.places) end
+  if not entry and not due_id then
+    turns.off(heap)
+    return true
+  elseif not entry and due_time > at then
+    f.at = due_time
+    turns.moved(heap)
+    return true
   end
-  local id, stored, job, alone
+
+  local id, stored, job, alone, expires
   if entry then
-    id, stored, job, alone = entry.id, entry.meta, entry.body, entry.alone
+    id, stored, job, alone, expires = entry.id, entry.meta, entry.body, entry.alone, entry.expires
   else
-    at = math.max(at, due_time)
     id, stored = due_id, redis.call('HGET', meta, due_id)
-    alone = on_last_chance(stored)
+    alone = pending.on_last_chance(reader, stored)
   end
   local blocked = alone and not may_go
   if entry and blocked and full then
-    next_at = now
-    break
+    reply[NEXT] = now
+    return false
   end
   local kind = stored and string.sub(stored, 1, 1) or SCHEDULED
   local waits = entry or kind == SCHEDULED or kind == RETRYING
-  if waits and not blocked then
-    job = job or redis.call('HGET', body, id)
+  if waits and not job and not blocked then
+    job = redis.call('HGET', body, id)
     waits = job
+    if job then expires = select(3, pending.told(job)) end
   end
-  if not waits then
-    if not entry then from_later[#from_later + 1] = id end
-  elseif blocked then
-    set_aside(id, stored)
+  pending.pass(f.places, list)
+  reader.handled[id] = true
+  if not entry and not (waits and blocked) then f.places.gone[#f.places.gone + 1] = id end
+  if not waits then return true end
+  if blocked then
+    set_aside(f, id, stored)
+  elseif expires and expires <= at then
+    expire(f, id, job, stored)
   else
-    take(id, job, stored, at, alone)
-    if not entry then from_later[#from_later + 1] = id end
     if tat < at then slot, frac = at, 0 else slot, frac = tat, tat_frac end
     pace_changed = true
+    take(f, id, job, stored, at, alone)
   end
-  if entry then chunk_at, popped = chunk_at + 1, popped + 1 else due_at = due_at + 2 end
+  return true
 end
-if want <= 0 then
-  next_at = -1
-elseif next_at == 0 then
-  if popped >= MAX_LOOKED_AT then
-    next_at = now
-  else
-    local passed = due_before + (due_at - 1) / 2
-    local soonest = tonumber(redis.call('ZRANGE', later, passed, passed, 'WITHSCORES')[2] or aside[1])
-    if soonest and aside[1] then soonest = math.min(soonest, tonumber(aside[1])) end
-    if soonest then next_at = math.max(soonest, slot + whole - back) end
-  end
-end
-reply[3] = next_at
+while step() do end
 
--- Everything is decided. From here on there are only writes.
-if popped > 0 then redis.call('LPOP', queue, popped) end
-for i = 1, #from_later, CHUNK do
-  redis.call('ZREM', later, unpack(from_later, i, math.min(i + CHUNK - 1, #from_later)))
+-- Where each flow goes on the calendar, and what is kept of it.
+local placed, taken_off, states, idle = {}, {}, {}, {}
+for _, f in ipairs(has_flows and named or {}) do
+  local at
+  if is_held(f) then
+    at = nil
+  elseif pending.left(f.places) then
+    at = f.at
+  else
+    f.state.turn = 0
+    at = pending.due_next(f.places)
+    if at then at = math.max(at, flow_ready(f)) end
+  end
+  if at then placed[#placed + 1], placed[#placed + 2] = text(at + offset), f.name else taken_off[#taken_off + 1] = f.name end
+  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+    if f.had_text then idle[#idle + 1] = f.name end
+  elseif f.served then
+    states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
+  end
 end
-for i = 1, #metas, CHUNK do
-  redis.call('ZADD', leases, unpack(deadlines, i, math.min(i + CHUNK - 1, #deadlines)))
-  redis.call('HSET', meta, unpack(metas, i, math.min(i + CHUNK - 1, #metas)))
+if reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED then
+  reply[NEXT] = now
+elseif not has_flows and reply[NEXT] == 0 then
+  local soonest = pending.due_next(named[1].places)
+  if soonest then reply[NEXT] = math.max(soonest, slot + whole - back) end
 end
-for i = 1, #aside, CHUNK do
-  redis.call('ZADD', later, unpack(aside, i, math.min(i + CHUNK - 1, #aside)))
+reply[EXPIRED] = expired
+
+-- Everything is decided. From here on there are only writes, but for the calendar's head.
+local function in_chunks(command, key, list)
+  for i = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
+  end
 end
-for i = 1, #aside_metas, CHUNK do
-  redis.call('HSET', meta, unpack(aside_metas, i, math.min(i + CHUNK - 1, #aside_metas)))
+for _, f in ipairs(named) do
+  pending.write(f.places)
+  if f.name then quota.write(f.quotas) end
 end
+in_chunks('ZADD', leases, deadlines)
+in_chunks('HSET', meta, metas)
+in_chunks('ZADD', dead, deaths)
+if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
+quota.write(quotas)
+in_chunks('HSET', flows, states)
+in_chunks('HDEL', flows, idle)
+in_chunks('ZREM', due, taken_off)
+in_chunks('ZADD', due, placed)
 if taken > 0 then
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', claim, now) .. table.concat(log))
 end
 if pace_changed then
-  redis.call('HSET', pace, 'slot', string.format('%.0f', slot), 'frac', string.format('%.0f', frac), 'rate', rate)
+  redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate, 'since', text(since))
 end
-if lease > tonumber(state[3] or 0) then
-  redis.call('HSET', pace, 'lease', string.format('%.0f', lease))
+if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
+if has_flows and reply[NEXT] ~= now then
+  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  reply[NEXT] = head[2] and math.max(math.floor(tonumber(head[2]) - offset), slot + whole - back) or 0
 end
 return reply

@@ -15,6 +15,15 @@ var limitsText string
 //go:embed flow.lua
 var flowText string
 
+//go:embed quota.lua
+var quotaText string
+
+//go:embed turns.lua
+var turnsText string
+
+//go:embed pending.lua
+var pendingText string
+
 //go:embed allow.lua
 var allowText string
 
@@ -23,6 +32,9 @@ var enqueueText string
 
 //go:embed claim.lua
 var claimText string
+
+//go:embed reserve.lua
+var reserveText string
 
 //go:embed settle.lua
 var settleText string
@@ -64,7 +76,8 @@ var inspectBucketText string
 var (
 	Allow         = newScript("allow", limitsText+allowText)
 	Enqueue       = newScript("enqueue", limitsText+enqueueText)
-	Claim         = newScript("claim", claimText)
+	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
+	Reserve       = newScript("reserve", reserveText)
 	Settle        = newScript("settle", settleText)
 	Extend        = newScript("extend", extendText)
 	Sweep         = newScript("sweep", sweepText)
@@ -81,7 +94,7 @@ var (
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
-	return []*Script{Allow, Cancel, Claim, Configure, Control, Enqueue, Extend, InspectBucket, InspectJob, Instances, Pin, Purge, Redrive, Settle, Sweep}
+	return []*Script{Allow, Cancel, Claim, Configure, Control, Enqueue, Extend, InspectBucket, InspectJob, Instances, Pin, Purge, Redrive, Reserve, Settle, Sweep}
 }
 
 // Script is the text of a script and its digest.

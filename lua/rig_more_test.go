@@ -217,8 +217,8 @@ func (r *rig) end(ids ...string) {
 // luaReader claims and leaves the status to the test.
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
-	return lua.NewReader(r.run(lua.Claim, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "claims"),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1))
+	return lua.NewReader(r.run(lua.Claim, r.claimKeys(""),
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0))
 }
 
 // configured runs configure.lua with these arguments.

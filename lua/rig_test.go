@@ -297,7 +297,7 @@ type lease struct {
 }
 
 type claimed struct {
-	now, next, waiting, inFlight int64
+	now, next, inFlight, expired int64
 	lone                         int64 // which of the jobs is on its last chance, counted from 1
 	rateCount, ratePer           int64
 	jobs                         []lease
@@ -335,12 +335,18 @@ func (r *rig) claim(a ask) claimed {
 	if a.lease == 0 {
 		a.lease = 30 * second
 	}
-	in := r.reader(lua.Claim, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "claims"),
-		a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone)
-	c := claimed{now: in.Int(), next: in.Int(), waiting: in.Int(), inFlight: in.Int(), lone: in.Int(),
+	in := r.reader(lua.Claim, r.claimKeys(""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
+		expiredLast, 0)
+	c := r.readClaim(in, a.claim)
+	return c
+}
+
+func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
+	r.t.Helper()
+	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
 		rateCount: in.Int(), ratePer: in.Int()}
 	for in.Left() > 0 {
-		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: a.claim}
+		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: claim}
 		body := in.Text()
 		parts := strings.SplitN(body, " ", 4)
 		if len(parts) != 4 || len(parts[2]) < 14 {

@@ -32,7 +32,7 @@ const (
 	maxFaultWait = time.Second
 )
 
-// Answers of claim.lua that are no time.
+// Answers of claim.lua and reserve.lua that are no time.
 const (
 	nextNever    = 0  // nothing to do until a wake-up
 	nextInFlight = -1 // max_in_flight is reached
@@ -164,16 +164,31 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
 		return 0, err
 	}
-	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(),
+	names, turns := []string{""}, []any(nil)
+	hasFlows := d.settings.Load().Flow != nil
+	if hasFlows {
+		var next int64
+		var err error
+		if names, turns, next, err = d.reserve(ctx, want, ahead+longest); err != nil {
+			return 0, err
+		}
+		if len(names) == 0 {
+			return d.untilNext(next, ahead), nil
+		}
+	}
+	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free())
+		lastChance, d.lone.free(), expiredLast, boolArg(hasFlows),
+	}, turns...)
+	start := time.Now()
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(names...), args...)
 	end := time.Now()
 	if err != nil {
 		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
 	}
 	now, next := r.Int(), r.Int()
-	_, _ = r.Int(), r.Int() // depth and in flight; the collector reports them
+	_ = r.Int() // in flight; the collector reports it
+	d.store.metrics.countExpired(d.Name, r.Int())
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	d.permitTTL = d.obeyed().EffectivePermitTTL()
@@ -218,12 +233,37 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return maxHorizon, nil
 	}
 
+	return d.untilNext(next, ahead), nil
+}
+
+// untilNext is how long to wait until the next claim, by what a script said.
+func (d *drain) untilNext(next int64, ahead time.Duration) time.Duration {
 	switch next {
 	case nextNever, nextInFlight:
-		return idleClaim, nil
+		return idleClaim
 	default:
-		return min(time.Until(d.clock.local(next))-ahead/2, idleClaim), nil
+		return min(time.Until(d.clock.local(next))-ahead/2, idleClaim)
 	}
+}
+
+// reserve asks whose turn it is, in a bucket with flows. It returns the flows, and
+// for the claim each with its turn; or when to ask again, if there is none now.
+func (d *drain) reserve(ctx context.Context, want int, ahead time.Duration) (names []string, turns []any, next int64, err error) {
+	start := time.Now()
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds())
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
+	}
+	now, next := r.Int(), r.Int()
+	d.clock.observe(start, time.Now(), now)
+	for r.Left() > 0 {
+		name, turn := r.Text(), r.Int()
+		names, turns = append(names, name), append(turns, name, turn)
+	}
+	if r.Err() != nil {
+		return nil, nil, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
+	}
+	return names, turns, next, nil
 }
 
 // obeyed is the bucket with the rate that is in force: an operator may have

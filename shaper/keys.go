@@ -79,8 +79,17 @@ func (k keys) forEnqueue() []string {
 	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.queue(""), k.later(""), k.dead(), k.seen()}
 }
 
-func (k keys) forClaim() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.queue(""), k.later(""), k.leases(), k.claims()}
+func (k keys) forReserve() []string { return []string{k.conf(), k.pace(), k.due(), k.leases()} }
+
+// A bucket without flows has the flow "".
+func (k keys) forClaim(flows ...string) []string {
+	names := make([]string, 0, 12+6*len(flows))
+	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
+		k.flows(), k.flowSettings(), k.due())
+	for _, flow := range flows {
+		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
+	}
+	return names
 }
 
 func (k keys) forSettle() []string {

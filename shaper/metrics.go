@@ -20,6 +20,7 @@ type Metrics struct {
 	lost       *prometheus.CounterVec
 	reclaimed  *prometheus.CounterVec
 	repaired   *prometheus.CounterVec
+	expired    *prometheus.CounterVec
 	returned   *prometheus.CounterVec
 	actions    *prometheus.CounterVec
 	steps      prometheus.Counter
@@ -64,6 +65,7 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 		dead:       counter("dead_letters_total", "Jobs that became dead letters."),
 		lost:       counter("leases_lost_total", "Leases that this process lost while it still held the job."),
 		reclaimed:  counter("leases_reclaimed_total", "Leases that ran out and were taken back, by what became of the job.", "outcome"),
+		expired:    counter("jobs_expired_total", "Jobs whose time ran out while they waited; they became dead letters."),
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
 		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
 		actions:    counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
@@ -85,7 +87,7 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 		for _, result := range Results() {
 			m.deliveries.WithLabelValues(b, result.String())
 		}
-		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.lost, m.repaired, m.returned} {
+		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 			v.WithLabelValues(b)
 		}
 		for _, action := range []string{actionPause, actionResume, actionSet, actionReset, actionPurge} {
@@ -167,6 +169,14 @@ func (m *Metrics) countSweep(bucket string, takenBack, poison, repaired int64) {
 	m.reclaimed.WithLabelValues(bucket, reclaimPoison).Add(float64(poison))
 	m.dead.WithLabelValues(bucket).Add(float64(poison))
 	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
+}
+
+func (m *Metrics) countExpired(bucket string, n int64) {
+	if m == nil || n == 0 {
+		return
+	}
+	m.dead.WithLabelValues(bucket).Add(float64(n))
+	m.expired.WithLabelValues(bucket).Add(float64(n))
 }
 
 func (m *Metrics) countAction(bucket, action string) {

@@ -266,3 +266,6 @@ func (d *drain) extend(ctx context.Context, jobs []*leased) error {
 	}
 	return nil
 }
+
+// expiredLast is what is kept of a job that has expired.
+var expiredLast = LastResponse{Cause: CauseExpired, Reason: CauseExpired, Detail: "its time ran out while it waited"}.String()

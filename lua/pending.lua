@@ -1,0 +1,149 @@
+-- pending.lua: what waits in the places of a flow, in the order in which it
+-- leaves; its text goes in front of claim.lua. It only reads.
+--
+-- Within a list jobs leave in their order. Of two lists, the one goes first whose
+-- head came first, where a step down in priority counts as having come by `aging`
+-- later: so the important leave first and nobody starves. What is due in later
+-- goes before the lists.
+
+local pending = {
+  CHUNK = 500,
+  MAX_LOOKED_AT = 4000, -- ids that a run looks at: leftovers of cancelled jobs may be many
+}
+
+-- What a run of the script reads with: the keys of bodies and metas, how many
+-- crashes put a job on its last chance, and the ids that it has handled already.
+function pending.reader(body, meta, last_chance, aging)
+  return { body = body, meta = meta, last_chance = last_chance, aging = aging, handled = {}, looked_at = 0 }
+end
+
+-- The places of a flow that are those keys after the base-th. at_once says how many
+-- jobs are read at first: bodies may be large.
+function pending.open(base, at_once)
+  local lists, waiting = {}, 0
+  for class = 1, flow.PLACES - 1 do
+    local length = redis.call('LLEN', KEYS[base + class])
+    if length > 0 then
+      lists[#lists + 1] = { key = KEYS[base + class], class = class, length = length, popped = 0, chunk = {}, at = 1, at_once = at_once }
+      waiting = waiting + length
+    end
+  end
+  return { lists = lists, waiting = waiting, later = KEYS[base + flow.PLACES], due = {}, due_at = 1, due_before = 0, due_more = true,
+    at_once = at_once, gone = {}, aside = {} }
+end
+
+function pending.on_last_chance(reader, stored)
+  return stored and tonumber(string.match(stored, '^%d %d+ %d+ %d+ (%d+) ') or 0) >= reader.last_chance
+end
+
+-- What a body says to scripts: when the job came, whether it came with a delay, and when it expires (nil never).
+function pending.told(job)
+  local came, kind, expires = string.match(job, '^%-?%d+ (%d+) ...........(%a)%a?%d*~?(%d*)')
+  if not came then return 0, false, nil end
+  return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
+end
+
+-- The next id of later that is due until then and its time, or nil.
+function pending.peek_due(places, latest)
+  if places.due_at > #places.due and places.due_more then
+    places.due_before = places.due_before + #places.due / 2
+    places.due = redis.call('ZRANGEBYSCORE', places.later, '-inf', string.format('%.0f', latest), 'WITHSCORES',
+      'LIMIT', places.due_before, places.at_once)
+    places.due_at, places.due_more = 1, #places.due == 2 * places.at_once
+    places.at_once = math.min(2 * places.at_once, pending.CHUNK)
+  end
+  return places.due[places.due_at], tonumber(places.due[places.due_at + 1])
+end
+
+-- When the first of later is due that was not passed; nil if there is none. What was
+-- set aside is there again, at the times that it was given.
+function pending.due_next(places)
+  local passed = places.due_before + (places.due_at - 1) / 2
+  local soonest = tonumber(redis.call('ZRANGE', places.later, passed, passed, 'WITHSCORES')[2] or places.aside[1])
+  if soonest and places.aside[1] then soonest = math.min(soonest, tonumber(places.aside[1])) end
+  return soonest
+end
+
+-- Whether the list is where the job of an entry waits. One that came with a delay
+-- is in later until it is claimed for the first time.
+local function in_list(reader, entry)
+  if reader.handled[entry.id] or not (entry.body or entry.alone) then return false end
+  if entry.meta then return string.sub(entry.meta, 1, 1) == '1' end
+  return not entry.delayed and entry.came > 0
+end
+
+local function read_chunk(reader, list)
+  local ids = redis.call('LRANGE', list.key, list.popped, list.popped + list.at_once - 1)
+  list.at_once = math.min(2 * list.at_once, pending.CHUNK)
+  list.chunk, list.at = {}, 1
+  if #ids == 0 then return false end
+  local metas, wanted, of = redis.call('HMGET', reader.meta, unpack(ids)), {}, {}
+  for i, id in ipairs(ids) do
+    local entry = { id = id, meta = metas[i], alone = pending.on_last_chance(reader, metas[i]), came = 0 }
+    list.chunk[i] = entry
+    -- Of those on their last chance many may have to be passed.
+    if not entry.alone then wanted[#wanted + 1], of[#of + 1] = id, entry end
+  end
+  local bodies = #wanted > 0 and redis.call('HMGET', reader.body, unpack(wanted))
+  for i, entry in ipairs(of) do
+    entry.body = bodies[i]
+    if entry.body then entry.came, entry.delayed, entry.expires = pending.told(entry.body) end
+  end
+  return true
+end
+
+-- The next of a list that is still a waiting job, or nil. Others are leftovers of
+-- cancelled jobs; they are popped without a slot.
+local function peek(reader, list)
+  while true do
+    while list.at <= #list.chunk do
+      local entry = list.chunk[list.at]
+      if in_list(reader, entry) then return entry end
+      list.at, list.popped = list.at + 1, list.popped + 1
+      reader.looked_at = reader.looked_at + 1
+    end
+    if reader.looked_at >= pending.MAX_LOOKED_AT or list.popped >= list.length then return nil end
+    if not read_chunk(reader, list) then return nil end
+  end
+end
+
+-- The job of the lists that leaves next and its list, or nil.
+function pending.peek(reader, places)
+  local first, of, earliest
+  for _, list in ipairs(places.lists) do
+    local entry = peek(reader, list)
+    local counts_as = entry and entry.came + (list.class - 1) * reader.aging
+    if entry and (not first or counts_as < earliest) then first, of, earliest = entry, list, counts_as end
+  end
+  return first, of
+end
+
+-- Passes the entry that peek or peek_due told of.
+function pending.pass(places, list)
+  if list then
+    list.at, list.popped = list.at + 1, list.popped + 1
+  else
+    places.due_at = places.due_at + 2
+  end
+end
+
+-- Whether lists hold more than was passed.
+function pending.left(places)
+  for _, list in ipairs(places.lists) do
+    if list.popped < list.length then return true end
+  end
+  return false
+end
+
+-- Takes what was passed off the lists, what is gone off later, and puts there what was set aside.
+function pending.write(places)
+  for _, list in ipairs(places.lists) do
+    if list.popped > 0 then redis.call('LPOP', list.key, list.popped) end
+  end
+  for i = 1, #places.gone, pending.CHUNK do
+    redis.call('ZREM', places.later, unpack(places.gone, i, math.min(i + pending.CHUNK - 1, #places.gone)))
+  end
+  for i = 1, #places.aside, pending.CHUNK do
+    redis.call('ZADD', places.later, unpack(places.aside, i, math.min(i + pending.CHUNK - 1, #places.aside)))
+  end
+end

@@ -1,0 +1,64 @@
+-- quota.lua: quotas on departures; its text goes in front of the scripts that
+-- obey them. A quota is a number of departures in a window that slides: one more
+-- may go when the count-th before it is older than the window. That is exact, as
+-- the times of the last departures are kept in a list, newest first, one list
+-- for all windows of a bucket or of a flow. A permit that was given back counts.
+--
+-- A time in the future means that the clock stepped back, and is cut to what it
+-- can be: nobody waits for longer than a window.
+
+local quota = {}
+
+-- The windows of a text "count microseconds;...", and what a list has to hold.
+function quota.windows(text)
+  local windows = { longest = 0, most = 0 }
+  for count, window in string.gmatch(text or '', '(%d+) (%d+);') do
+    count, window = tonumber(count), tonumber(window)
+    windows[#windows + 1] = { count = count, window = window }
+    windows.longest, windows.most = math.max(windows.longest, window), math.max(windows.most, count)
+  end
+  return windows
+end
+
+-- The departures of the list at key; some_ahead of them are read at once.
+function quota.open(key, windows, some_ahead)
+  local read = {}
+  for i = 1, #windows do read[i] = {} end
+  return { key = key, windows = windows, read = read, some_ahead = some_ahead, added = {} }
+end
+
+-- The time of the departure that was the nth before the next one, of the window i; nil if there was none.
+local function departed(q, i, n)
+  local added = #q.added
+  if n <= added then return q.added[added + 1 - n] end
+  local place = n - added - 1
+  local read = q.read[i]
+  if read[place] == nil then
+    local first = math.max(place - q.some_ahead + 1, 0)
+    local times = redis.call('LRANGE', q.key, first, place)
+    for at = first, place do read[at] = tonumber(times[at - first + 1] or '') or false end
+  end
+  return read[place] or nil
+end
+
+-- When the next departure may be, at the earliest; latest: what no time can lie after.
+function quota.ready(q, latest)
+  local ready = 0
+  for i, w in ipairs(q.windows) do
+    local at = departed(q, i, w.count)
+    if at then ready = math.max(ready, math.min(at, latest) + w.window) end
+  end
+  return ready
+end
+
+function quota.add(q, at) q.added[#q.added + 1] = at end
+
+-- Stores what was added, for as long as it counts.
+function quota.write(q)
+  if #q.added == 0 or #q.windows == 0 then return end
+  local times = {}
+  for i, at in ipairs(q.added) do times[i] = string.format('%.0f', at) end
+  redis.call('LPUSH', q.key, unpack(times))
+  redis.call('LTRIM', q.key, 0, q.windows.most - 1)
+  redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + 1000)
+end

@@ -1,0 +1,69 @@
+-- reserve.lua: the first step of a claim in a bucket with flows: says whose turn
+-- it is, so that claim.lua can be told of the places of these flows. They are
+-- moved a second ahead on the calendar, so that dispatchers do not
+-- collide; claim puts them back where they belong, and one that dies in between
+-- costs them that second. Sent twice it names others, or none.
+--
+-- The calendar's clock is the server's plus an offset, which grows by as much as the
+-- server's steps back: whoever waits for the clock would wait for as long.
+--
+-- KEYS[1]  …:conf    hash  what the bucket obeys
+-- KEYS[2]  …:pace    hash  slot, frac: the last slot; clock: the latest time seen; offset: of the calendar
+-- KEYS[3]  …:due:    zset  flow -> its turn on the calendar
+-- KEYS[4]  …:leases  zset  id -> deadline, microseconds
+-- ARGV[1]  want: flows at most, 1 to 500
+-- ARGV[2]  horizon: microseconds to look ahead, up to 400000
+-- Returns  {1} the bucket is not configured; else {0, now, next, and for each flow: its name, its turn on the calendar}
+--          next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has
+--          anything to send, or the bucket is paused), -1 when max_in_flight is reached
+-- Stores   clock and offset, for as long as there is a bucket
+-- Needs    Redis 7.0
+
+local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local want, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
+local RESERVED = 1000000
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', due, '')
+
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused')
+if not settings[1] then return { 1 } end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local reply = { 0, now, 0 }
+if settings[5] then return reply end
+local free = tonumber(settings[4]) - redis.call('ZCARD', leases)
+if free <= 0 then
+  reply[3] = -1
+  return reply
+end
+
+local interval = tonumber(settings[2]) / tonumber(settings[1])
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset')
+local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+if now < clock then offset = offset + clock - now end
+local function text(n) return string.format('%.0f', n) end
+
+-- No more flows than there are slots: each gets one at least.
+local latest = now + horizon
+local next_slot = math.max(tonumber(kept[1] or now) + (2 - tonumber(settings[3])) * interval, now)
+local slots = math.floor((latest - next_slot) / interval) + 1
+local found = {}
+if slots > 0 then
+  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0,
+    math.min(want, free, slots + tonumber(settings[3]) - 1))
+end
+
+local moved = {}
+for i = 1, #found, 2 do
+  reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
+  moved[i], moved[i + 1] = text(now + offset + RESERVED), found[i]
+end
+if #found == 0 then
+  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  if head[2] then reply[3] = math.max(math.floor(tonumber(head[2]) - offset), math.floor(next_slot)) end
+end
+
+if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
+redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
+return reply
