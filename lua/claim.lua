@@ -170,7 +170,7 @@ local function open_flow(name, turn, settings_text, state_text, of_all, windows,
     f.back = (s.burst - 1) * f.whole + math.floor((s.burst - 1) * f.part / s.rate_count)
     -- One that is missing has been idle, unless all is missing and begins anew.
     if state.new then state.slot, state.rate = math.max(now - f.whole - 1, math.min(since + f.back, now + f.back)), f.rate end
-    state.slot, state.frac = cut(state.slot, state.frac, state.rate ~= f.rate, f.back)
+    state.slot, state.frac, f.changed = cut(state.slot, state.frac, state.rate ~= f.rate, f.back)
     state.rate = f.rate
     if state.frac >= s.rate_count then state.frac = 0 end
   else
@@ -243,7 +243,7 @@ local function take(f, id, job, stored, at, alone)
     if tat < at then state.slot, state.frac = at, 0 else state.slot, state.frac = tat, tat_frac end
   end
   state.turn = state.turn + 1
-  f.served = true
+  f.changed = true
   if state.turn >= s.weight then state.turn, f.at = 0, at end
   f.at = math.max(f.at, flow_ready(f))
   if is_held(f) then turns.off(heap) else turns.moved(heap) end
@@ -257,7 +257,7 @@ local function expire(f, id, job, stored)
   local _, delayed = pending.told(job)
   if delayed then unscheduled = unscheduled + 1 end
   if not f.name then return end
-  f.served = true
+  f.changed = true
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
@@ -348,7 +348,7 @@ for _, f in ipairs(has_flows and named or {}) do
   if at then placed[#placed + 1], placed[#placed + 2] = text(at + offset), f.name else taken_off[#taken_off + 1] = f.name end
   if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
     if f.had_text then idle[#idle + 1] = f.name end
-  elseif f.served then
+  elseif f.changed then
     states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
   end
 end

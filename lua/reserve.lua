@@ -22,6 +22,7 @@
 local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local want, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
 local RESERVED = 1000000
+local MAX_HORIZON = 200000
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due, '')
@@ -45,13 +46,14 @@ if now < clock then offset = offset + clock - now end
 local function text(n) return string.format('%.0f', n) end
 
 -- No more flows than there are slots: each gets one at least.
-local latest = now + horizon
-local next_slot = math.max(tonumber(kept[1] or now) + (2 - tonumber(settings[3])) * interval, now)
+local latest, back = now + horizon, (tonumber(settings[3]) - 1) * interval
+local slot = math.min(tonumber(kept[1] or now), now + MAX_HORIZON + back) -- further ahead: the clock stepped back
+local next_slot = math.max(slot + interval - back, now)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 if slots > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0,
-    math.min(want, free, slots + tonumber(settings[3]) - 1))
+    math.min(want, free, slots))
 end
 
 local moved = {}
@@ -66,4 +68,6 @@ end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
 redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
+-- It would stay as far ahead of now for ever.
+if kept[1] and slot < tonumber(kept[1]) then redis.call('HSET', pace, 'slot', text(slot)) end
 return reply

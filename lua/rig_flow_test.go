@@ -1,5 +1,16 @@
 package lua_test
 
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
 // expiredLast is the last response of a job that has expired.
 const expiredLast = `{"cause":"expired"}`
 
@@ -15,4 +26,188 @@ func (r *rig) claimKeys(flows ...string) []string {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}
 	return keys
+}
+
+// flowSettings are those of all flows of a bucket, or of one; a zero means none.
+type flowSettings struct {
+	rateCount, ratePer, burst, capacity, inFlight int64
+	quotas                                        string
+	weight, paused                                int64 // of one flow
+}
+
+// configureFlows writes settings with flows.
+func (r *rig) configureFlows(s settings, f flowSettings) {
+	r.t.Helper()
+	r.configure(s)
+	r.ok(r.c.HSet(r.ctx, r.key("conf"), "flows", 1, "flow_rate_count", f.rateCount, "flow_rate_per", f.ratePer,
+		"flow_burst", max(f.burst, 1), "flow_capacity", f.capacity, "flow_max_in_flight", f.inFlight,
+		"flow_quotas", f.quotas, "max_flows", 1000).Err())
+}
+
+// setFlow gives a flow settings of its own.
+func (r *rig) setFlow(flow string, f flowSettings) {
+	r.t.Helper()
+	var own []string
+	for _, n := range []int64{f.rateCount, f.ratePer, f.burst, f.capacity, f.inFlight, f.weight, f.paused} {
+		if n == 0 {
+			own = append(own, "-")
+		} else {
+			own = append(own, fmt.Sprint(n))
+		}
+	}
+	r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), flow, strings.Join(own, " ")+"\n{}").Err())
+}
+
+// reserved are flows with their turns.
+type reserved struct {
+	now, next int64
+	flows     []string
+	turns     []any
+}
+
+func (r *rig) reserve(want, horizon int64) reserved {
+	r.t.Helper()
+	in := r.reader(lua.Reserve, r.keys("conf", "pace", "due:", "leases"), want, horizon)
+	out := reserved{now: in.Int(), next: in.Int()}
+	for in.Left() > 0 {
+		name, turn := in.Text(), in.Int()
+		out.flows, out.turns = append(out.flows, name), append(out.turns, name, turn)
+	}
+	r.ok(in.Err())
+	return out
+}
+
+// claimFlows claims of the flows that were reserved.
+func (r *rig) claimFlows(a ask, of reserved) claimed {
+	r.t.Helper()
+	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
+	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
+		a.lead, lastChance, !a.holdsLone, expiredLast, 1}, of.turns...)
+	return r.readClaim(r.reader(lua.Claim, r.claimKeys(of.flows...), args...), a.claim)
+}
+
+// drain reserves and claims.
+func (r *rig) drain(a ask) claimed {
+	r.t.Helper()
+	of := r.reserve(cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000))
+	if len(of.flows) == 0 {
+		return claimed{now: of.now, next: of.next}
+	}
+	return r.claimFlows(a, of)
+}
+
+// calendar is the flows on it.
+func (r *rig) calendar() string {
+	r.t.Helper()
+	flows, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
+	r.ok(err)
+	return strings.Join(flows, " ")
+}
+
+// flowState is what is kept of a flow: unfinished, scheduled, in flight; "" if nothing is.
+func (r *rig) flowState(flow string) string {
+	r.t.Helper()
+	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
+	if err == redis.Nil { //nolint:errorlint // of go-redis itself
+		return ""
+	}
+	r.ok(err)
+	return strings.Join(strings.Fields(text)[4:], " ")
+}
+
+// passFlows moves what flows have of times into the past.
+func (r *rig) passFlows(micros int64) {
+	r.t.Helper()
+	pipe := r.c.Pipeline()
+	due, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
+	r.ok(err)
+	for _, flow := range due {
+		pipe.ZIncrBy(r.ctx, r.key("due:"), -float64(micros), flow)
+	}
+	states, err := r.c.HGetAll(r.ctx, r.key("flows")).Result()
+	r.ok(err)
+	for flow, text := range states {
+		slot, rest, _ := strings.Cut(text, " ")
+		at, err := strconv.ParseInt(slot, 10, 64)
+		r.ok(err)
+		pipe.HSet(r.ctx, r.key("flows"), flow, fmt.Sprint(max(at-micros, 0), " ", rest))
+	}
+	for _, field := range []string{"since", "clock"} {
+		if exists, err := r.c.HExists(r.ctx, r.key("pace"), field).Result(); err == nil && exists {
+			pipe.HIncrBy(r.ctx, r.key("pace"), field, -micros)
+		}
+	}
+	lists, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":departed*").Result()
+	r.ok(err)
+	for _, list := range lists {
+		times, err := r.c.LRange(r.ctx, list, 0, -1).Result()
+		r.ok(err)
+		for i, text := range times {
+			at, err := strconv.ParseInt(text, 10, 64)
+			r.ok(err)
+			pipe.LSet(r.ctx, list, int64(i), at-micros)
+		}
+	}
+	bodies, err := r.c.HGetAll(r.ctx, r.key("body")).Result()
+	r.ok(err)
+	for id, body := range bodies {
+		parts := strings.SplitN(body, " ", 3)
+		if at, err := strconv.ParseInt(parts[1], 10, 64); err == nil && len(parts) == 3 {
+			pipe.HSet(r.ctx, r.key("body"), id, fmt.Sprint(parts[0], " ", at-micros, " ", parts[2]))
+		}
+	}
+	_, err = pipe.Exec(r.ctx)
+	r.ok(err)
+}
+
+// putIn puts jobs into a flow, as enqueue.lua does.
+func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
+	r.t.Helper()
+	letter, list := string("nkhnl"[priority]), []string{"normal", "critical", "high", "normal", "low"}[priority]
+	suffix := ""
+	if expires > 0 {
+		suffix = fmt.Sprint("~", expires)
+	}
+	now := r.now()
+	pipe := r.c.Pipeline()
+	for _, id := range ids {
+		pipe.HSet(r.ctx, r.key("body"), id, fmt.Sprintf("0 %d %011dc%s001%s \nx", now, 0, letter, suffix))
+		pipe.RPush(r.ctx, r.key("q:"+list+":"+flow), id)
+	}
+	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
+	if err == redis.Nil { //nolint:errorlint // of go-redis itself
+		text, err = "0 0 - 0 0 0 0", nil
+	}
+	r.ok(err)
+	fields := strings.Fields(text)
+	unfinished, err := strconv.Atoi(fields[4])
+	r.ok(err)
+	fields[4] = fmt.Sprint(unfinished + len(ids))
+	pipe.HSet(r.ctx, r.key("flows"), flow, strings.Join(fields, " "))
+	pipe.ZAddNX(r.ctx, r.key("due:"), redis.Z{Member: flow, Score: float64(now)})
+	_, err = pipe.Exec(r.ctx)
+	r.ok(err)
+}
+
+// settleIn ends leases of a flow with success.
+func (r *rig) settleIn(flow string, leases ...lease) {
+	r.t.Helper()
+	if len(leases) == 0 {
+		return
+	}
+	for _, l := range leases {
+		r.ok(r.c.ZRem(r.ctx, r.key("leases"), l.id).Err())
+		r.ok(r.c.HDel(r.ctx, r.key("body"), l.id).Err())
+		r.ok(r.c.HDel(r.ctx, r.key("meta"), l.id).Err())
+	}
+	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
+	r.ok(err)
+	fields := strings.Fields(text)
+	for _, i := range []int{4, 6} {
+		n, err := strconv.Atoi(fields[i])
+		r.ok(err)
+		fields[i] = fmt.Sprint(n - len(leases))
+	}
+	r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, strings.Join(fields, " ")).Err())
+	r.ok(r.c.ZAddNX(r.ctx, r.key("due:"), redis.Z{Member: flow, Score: float64(r.now())}).Err())
 }

@@ -140,6 +140,7 @@ func (r *rig) pass(micros int64) {
 		_, err = pipe.Exec(r.ctx)
 		r.ok(err)
 	}
+	r.passFlows(micros)
 	seen, err := r.c.HGetAll(r.ctx, r.key("seen")).Result()
 	r.ok(err)
 	for id, text := range seen {

@@ -1,0 +1,225 @@
+package lua_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// window is a bound on slots: any count+1 of them, one after the other, span it.
+type window struct{ count, length int64 }
+
+// broken tells of the first place where slots break a bound.
+func (w window) broken(slots []int64) string {
+	for i := int(w.count); i < len(slots); i++ {
+		if d := slots[i] - slots[i-int(w.count)]; d < w.length {
+			return fmt.Sprintf("%d slots within %d µs, which have room for %d: number %d", w.count+1, d, w.count, i)
+		}
+	}
+	return ""
+}
+
+// virtualRig is a bucket on a miniredis, whose clock the test moves.
+func virtualRig(t *testing.T) *rig {
+	t.Helper()
+	mini := redistest.Miniredis(t)
+	mini.SetTime(time.UnixMicro(epoch))
+	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	return &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"}
+}
+
+// departures claims with a backlog, each time when the script says, until a
+// time has passed or nothing waits any more, and returns the slots. What is claimed is done at once.
+func (r *rig) departures(length int64, claim func() claimed) []int64 {
+	r.t.Helper()
+	var slots []int64
+	for end := r.now() + length; r.now() < end; {
+		c := claim()
+		for _, job := range c.jobs {
+			slots = append(slots, job.slot)
+			r.ok(r.c.ZRem(r.ctx, r.key("leases"), job.id).Err())
+		}
+		if c.next == 0 {
+			return slots
+		}
+		r.pass(max(c.next-c.now-10_000, 10_000))
+	}
+	return slots
+}
+
+// The limits of an API that allows 3 a second, 100 a minute, 300 an hour and
+// 2,000 a day, all at once and in every window (Bull, issue 2112), over two days.
+func TestSeveralWindows(t *testing.T) {
+	t.Parallel()
+	r := virtualRig(t)
+	r.configure(settings{rateCount: 3, capacity: 10_000, inFlight: 10_000})
+	r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", "100 60000000;300 3600000000;2000 86400000000;").Err())
+	for i := range 20 {
+		r.putIn("", 3, 0, named(fmt.Sprintf("j%d-", i), 300)...)
+	}
+	const day = 86400 * second
+	slots := r.departures(2*day, func() claimed { return r.claim(ask{}) })
+	for _, w := range []window{{3, second}, {100, 60 * second}, {300, 3600 * second}, {2000, day}} {
+		if fault := w.broken(slots); fault != "" {
+			t.Errorf("%d in %d µs: %s", w.count, w.length, fault)
+		}
+	}
+	if len(slots) < 3990 || len(slots) > 4001 {
+		t.Errorf("%d departures in two days", len(slots))
+	}
+	t.Logf("%d departures in two days; the first 300 took %d s, the first 2000 %d h", len(slots), (slots[299]-slots[0])/second, (slots[1999]-slots[0])/second/3600)
+}
+
+// A flow whose quota is used up sleeps until it is not, and nobody asks for it meanwhile.
+func TestFlowQuotas(t *testing.T) {
+	t.Parallel()
+	r := virtualRig(t)
+	r.configureFlows(settings{rateCount: 100, capacity: 10_000, inFlight: 10_000},
+		flowSettings{rateCount: 10, ratePer: second, quotas: "5 60000000;"})
+	const flows = 50
+	for f := range flows {
+		r.putIn(fmt.Sprint("flow", f), 3, 0, named(fmt.Sprintf("j%d-", f), 20)...)
+	}
+	claims, of := 0, map[string][]int64{}
+	all := r.departures(185*second, func() claimed {
+		claims++
+		c := r.drain(ask{})
+		for _, job := range c.jobs {
+			var flow int
+			if _, err := fmt.Sscanf(job.id, "j%d-", &flow); err != nil {
+				t.Fatal(err)
+			}
+			of[fmt.Sprint(flow)] = append(of[fmt.Sprint(flow)], job.slot)
+		}
+		return c
+	})
+	if len(all) != flows*20 {
+		t.Errorf("%d departures of %d", len(all), flows*20)
+	}
+	for flow, slots := range of {
+		for _, w := range []window{{1, 100_000}, {5, 60 * second}} {
+			if fault := w.broken(slots); fault != "" {
+				t.Errorf("flow %s: %s", flow, fault)
+			}
+		}
+	}
+	if fault := (window{1, 10_000}).broken(all); fault != "" {
+		t.Errorf("bucket: %s", fault)
+	}
+	// Four minutes' quotas are 10 s of the bucket's rate, in claims of up to 160 ms.
+	if claims > 300 {
+		t.Errorf("%d claims for %d departures", claims, len(all))
+	}
+}
+
+// Whatever the bounds, in flight, rates, quotas, weights, and however often the
+// clock steps back, no slot breaks a bound of the bucket or of its flow.
+func TestBoundsTogether(t *testing.T) {
+	t.Parallel()
+	mini := redistest.Miniredis(t)
+	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	rounds := 0
+	rapid.Check(t, func(t *rapid.T) {
+		rounds++
+		boundsTogether(t, &rig{ctx: t.Context(), c: client, mini: mini, name: fmt.Sprint("b", rounds)}, mini)
+	})
+}
+
+func boundsTogether(t *rapid.T, r *rig, mini *miniredis.Miniredis) {
+	r.t = t
+	mini.SetTime(time.UnixMicro(epoch))
+	rate := rapid.SampledFrom([]int64{7, 50, 1000}).Draw(t, "rate")
+	burst := rapid.SampledFrom([]int64{1, 3}).Draw(t, "burst")
+	flowRate := rapid.SampledFrom([]int64{0, 3, 20}).Draw(t, "flow rate")
+	flowBurst := rapid.SampledFrom([]int64{1, 4}).Draw(t, "flow burst")
+	quotaCount := rapid.SampledFrom([]int64{0, 2, 30}).Draw(t, "quota")
+	inFlight := rapid.SampledFrom([]int64{0, 1, 5}).Draw(t, "in flight")
+	f := flowSettings{rateCount: flowRate, ratePer: second, burst: flowBurst, inFlight: inFlight}
+	if quotaCount > 0 {
+		f.quotas = fmt.Sprint(quotaCount, " ", 2*second, ";")
+	}
+	r.configureFlows(settings{rateCount: rate, burst: burst, capacity: 10_000, inFlight: 10_000}, f)
+	r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", fmt.Sprint(5*rate, " ", 10*second, ";")).Err())
+	flows := rapid.IntRange(1, 6).Draw(t, "flows")
+	for i := range flows {
+		name := string(rune('a' + i))
+		r.putIn(name, 1+i%4, 0, named(name, 60)...)
+		if i%3 == 1 {
+			r.setFlow(name, flowSettings{weight: 4})
+		}
+	}
+	var all []int64
+	of, leased := map[byte][]int64{}, map[byte]int64{}
+	for range 40 {
+		c := r.drain(ask{want: rapid.Int64Range(1, 50).Draw(t, "want"), horizon: rapid.SampledFrom([]int64{20_000, 200_000}).Draw(t, "horizon")})
+		for _, job := range c.jobs {
+			flow := job.id[0]
+			all, of[flow] = append(all, job.slot), append(of[flow], job.slot)
+			if leased[flow]++; inFlight > 0 && leased[flow] > inFlight {
+				t.Fatalf("flow %c: %d in flight", flow, leased[flow])
+			}
+		}
+		for flow := range leased {
+			if rapid.Bool().Draw(t, "settle") && leased[flow] > 0 {
+				r.endAll(string(rune(flow)))
+				leased[flow] = 0
+			}
+		}
+		r.pass(rapid.Int64Range(1, 400_000).Draw(t, "wait"))
+	}
+	check := func(who string, slots []int64, w window) {
+		if fault := w.broken(slots); fault != "" {
+			t.Fatalf("%s: %s", who, fault)
+		}
+	}
+	check("bucket", all, window{5 * rate, 10 * second})
+	checkPace(t, "bucket", all, rate, burst)
+	for flow, slots := range of {
+		if flowRate > 0 {
+			checkPace(t, fmt.Sprintf("flow %c", flow), slots, flowRate, flowBurst)
+		}
+		if quotaCount > 0 {
+			check(fmt.Sprintf("flow %c", flow), slots, window{quotaCount, 2 * second})
+		}
+	}
+}
+
+// checkPace holds slots to rate·W + burst in every window.
+func checkPace(t *rapid.T, who string, slots []int64, rate, burst int64) {
+	for i := range slots {
+		for j := i + int(burst); j < len(slots); j++ {
+			if span, n := slots[j]-slots[i], int64(j-i+1); (n-burst)*second > (span+2)*rate {
+				t.Fatalf("%s: %d slots within %d µs at %d/s, burst %d", who, n, span, rate, burst)
+			}
+		}
+	}
+}
+
+// endAll settles all that a flow has in flight, as settle.lua does.
+func (r *rig) endAll(flow string) {
+	r.t.Helper()
+	leases, err := r.c.ZRange(r.ctx, r.key("leases"), 0, -1).Result()
+	r.ok(err)
+	var ended []lease
+	metas, err := r.c.HGetAll(r.ctx, r.key("meta")).Result()
+	r.ok(err)
+	for _, id := range leases {
+		if id[:1] != flow {
+			continue
+		}
+		var state, epoch, attempts, lost, crashes int64
+		var claim string
+		_, err := fmt.Sscan(metas[id], &state, &epoch, &attempts, &lost, &crashes, &claim)
+		r.ok(err)
+		ended = append(ended, lease{id: id, epoch: epoch, claim: claim, mark: fmt.Sprintf("%011dcn", 0)})
+	}
+	r.settleIn(flow, ended...)
+}
