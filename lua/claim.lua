@@ -156,13 +156,14 @@ local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
 -- The flows whose turn it is, and of them those that have something to send.
 local named, heap = {}, {}
 
+local at_once_each = has_flows and math.max(math.floor(at_once / math.max((#ARGV - FIRST_FLOW) / 2, 1)), 1)
+
 -- A flow by its settings and state, and when it may depart next.
-local function open_flow(name, turn, settings_text, state_text, of_all, windows, base)
-  local f = { name = name, at = turn - offset, given = turn, settings = flow.settings(settings_text, of_all), had_text = state_text }
-  local s, state = f.settings, flow.read(state_text)
-  f.state = state
+local function open_flow(name, turn, s, state_text, windows, base)
+  local state = flow.read(state_text)
+  local f = { name = name, at = turn - offset, settings = s, state = state, had_text = state_text }
   f.quotas = quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-  f.places = pending.open(base, math.max(math.floor(at_once / ((#ARGV - FIRST_FLOW) / 2)), 1))
+  f.places = pending.open(base, at_once_each)
   if s.rate_count > 0 then
     f.rate = text(s.rate_count) .. '/' .. text(s.rate_per)
     f.whole = math.floor(s.rate_per / s.rate_count)
@@ -193,12 +194,12 @@ if has_flows then
   local names = {}
   for i = FIRST_FLOW + 1, #ARGV, 2 do names[#names + 1] = ARGV[i] end
   local of_all, windows = { unpack(settings, 8, 12) }, quota.windows(settings[13])
-  local own, states = {}, {}
+  local common, own, states = flow.settings(false, of_all), {}, {}
   if #names > 0 then
     own, states = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
   end
   for i, name in ipairs(names) do
-    local f = open_flow(name, tonumber(ARGV[FIRST_FLOW + 2 * i]), own[i], states[i], of_all, windows,
+    local f = open_flow(name, tonumber(ARGV[FIRST_FLOW + 2 * i]), own[i] and flow.settings(own[i], of_all) or common, states[i], windows,
       FIRST_PLACE + (i - 1) * (flow.PLACES + 1))
     named[i] = f
     f.at = math.max(f.at, flow_ready(f))
@@ -209,6 +210,7 @@ else
   heap[1] = named[1]
 end
 turns.order(heap)
+pending.read_heads(reader, heap)
 
 local taken, metas, deadlines, log, deaths = 0, {}, {}, {}, {}
 local aside_count, expired, unscheduled = 0, 0, 0

@@ -20,8 +20,10 @@ function quota.windows(text)
   return windows
 end
 
--- The departures of the list at key; some_ahead of them are read at once.
+-- The departures of the list at key; some_ahead of them are read at once. Nil where
+-- there are no windows, which all that follows takes.
 function quota.open(key, windows, some_ahead)
+  if #windows == 0 then return nil end
   local read = {}
   for i = 1, #windows do read[i] = {} end
   return { key = key, windows = windows, read = read, some_ahead = some_ahead, added = {} }
@@ -43,6 +45,7 @@ end
 
 -- When the next departure may be, at the earliest; latest: what no time can lie after.
 function quota.ready(q, latest)
+  if not q then return 0 end
   local ready = 0
   for i, w in ipairs(q.windows) do
     local at = departed(q, i, w.count)
@@ -51,11 +54,13 @@ function quota.ready(q, latest)
   return ready
 end
 
-function quota.add(q, at) q.added[#q.added + 1] = at end
+function quota.add(q, at)
+  if q then q.added[#q.added + 1] = at end
+end
 
 -- Stores what was added, for as long as it counts.
 function quota.write(q)
-  if #q.added == 0 or #q.windows == 0 then return end
+  if not q or #q.added == 0 then return end
   local times = {}
   for i, at in ipairs(q.added) do times[i] = string.format('%.0f', at) end
   redis.call('LPUSH', q.key, unpack(times))
