@@ -1,6 +1,7 @@
 package test
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -58,6 +59,8 @@ type plan struct {
 	dispatchers int           // processes
 	lease       time.Duration // 0 means 30 s
 	capacity    int           // 0 means 100,000
+	maxInFlight int           // 0 means 4,000
+	bucket      string        // more keys of the bucket, and its tables
 	hold        time.Duration // how long the receiver takes to answer
 	redisURL    string        // what the programs use, if not the server itself
 
@@ -119,7 +122,8 @@ lease = %q
 name = %q
 rate = "%d/s"
 capacity = %d
-max_in_flight = 4000
+max_in_flight = %d
+%s
 [buckets.retry]
 min_backoff = "100ms"
 max_backoff = "1s"
@@ -127,7 +131,7 @@ max_backoff = "1s"
 url = %q
 timeout = "900ms"
 allow_networks = ["127.0.0.0/8"]
-`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, s.receiver.URL)
+`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
