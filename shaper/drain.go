@@ -64,6 +64,7 @@ type drain struct {
 	running    int                // deliveries that occupy a worker
 	starved    bool               // the loop waits for a worker
 	sleeping   bool               // the loop waits for a wake-up only
+	full       bool               // as many were in flight as may be when it looked last
 	outage     *outage            // shared by all drains, unless Redis is a cluster
 	lone       *lone              // shared by all drains: the process is one
 }
@@ -146,6 +147,18 @@ func (d *drain) setSleeping(sleeping bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sleeping = sleeping
+}
+
+func (d *drain) setFull(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
+}
+
+func (d *drain) isFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.full
 }
 
 func (d *drain) isSleeping() bool {
@@ -238,6 +251,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 
 // untilNext is how long to wait until the next claim, by what a script said.
 func (d *drain) untilNext(next int64, ahead time.Duration) time.Duration {
+	d.setFull(next == nextInFlight)
 	switch next {
 	case nextNever, nextInFlight:
 		return idleClaim
