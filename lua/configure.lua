@@ -6,7 +6,9 @@
 -- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
--- ARGV[3...]  field, value, ...
+-- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
+-- ARGV[4]  bucket: what to publish there
+-- ARGV[5...]  field, value, ...
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force;
 --          the stored schema; the stored revision}
 -- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
@@ -14,8 +16,8 @@
 -- Needs    Redis 7.0
 
 local conf = KEYS[1]
-local schema, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
-local FIRST_FIELD = 3
+local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local FIRST_FIELD = 5
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -42,4 +44,6 @@ for i = FIRST_FIELD, #ARGV, 2 do
   end
 end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
+-- Who sleeps until a slot of an older rate looks again.
+if channel ~= '' then redis.call('PUBLISH', channel, bucket) end
 return { 0, schema, revision }

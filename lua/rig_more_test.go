@@ -221,10 +221,10 @@ func luaReader(r *rig, claim string) *lua.Reader {
 		"d", claim, 1, 20_000, second, 0, lastChance, 1))
 }
 
-// configured runs configure.lua with these arguments.
-func configured(r *rig, args ...any) []int64 {
+// configured runs configure.lua with these fields.
+func configured(r *rig, schema, revision int64, fields ...any) []int64 {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), args...))
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), append([]any{schema, revision, "tundish:wake", r.name}, fields...)...))
 	r.ok(err)
 	return reply
 }
