@@ -141,11 +141,12 @@ func TestAlikeJobs(t *testing.T) {
 			in.Int()
 			return in
 		}
+		before := r.now()
 		in := send("a", "b", "c")
 		if alike, position := in.Int(), in.Int(); alike != 1 || position != 0 {
 			t.Fatalf("alike %d, position %d", alike, position)
 		}
-		if next, count, every := in.Int(), in.Int(), in.Int(); next < r.now() || count != 10 || every != second {
+		if next, count, every := in.Int(), in.Int(), in.Int(); next < before || count != 10 || every != second {
 			t.Errorf("next %d, rate %d/%d", next, count, every)
 		}
 		if remaining, reset := in.Int(), in.Int(); remaining != 4 || reset != 180*second || in.Left() != 0 {
