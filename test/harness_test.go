@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -69,6 +70,7 @@ type plan struct {
 type system struct {
 	t           *testing.T
 	redis       *redistest.Server
+	inspector   *redis.Client
 	history     *checker.History
 	receiver    *httptest.Server
 	api         string // URL of the producer
@@ -81,7 +83,7 @@ const bucketName = "webhooks"
 
 func start(t *testing.T, server *redistest.Server, p plan) *system {
 	t.Helper()
-	s := &system{t: t, redis: server, history: &checker.History{}}
+	s := &system{t: t, redis: server, inspector: server.Client(), history: &checker.History{}}
 	if p.respond == nil {
 		p.respond = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
 			select {
@@ -102,7 +104,7 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 		p.capacity = 100_000
 	}
 	dir := t.TempDir()
-	producerAddr := freeAddr(t)
+	producerAddr := redistest.FreeAddr(t)
 	s.api = "http://" + producerAddr
 	write := func(name, opsAddr string) string {
 		path := filepath.Join(dir, name)
@@ -133,10 +135,10 @@ allow_networks = ["127.0.0.0/8"]
 		}
 		return path
 	}
-	s.config = write("producer.toml", freeAddr(t))
+	s.config = write("producer.toml", redistest.FreeAddr(t))
 	run(t, s.api, "producer", "serve", "--config", s.config)
 	for i := range p.dispatchers {
-		ops := freeAddr(t)
+		ops := redistest.FreeAddr(t)
 		path := write(fmt.Sprintf("dispatcher%d.toml", i), ops)
 		s.restart = append(s.restart, func() *process {
 			return run(t, "http://"+ops, "dispatcher", "run", "--config", path)
@@ -169,9 +171,9 @@ func run(t *testing.T, url, name string, args ...string) *process {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience * 10 * time.Second):
 			p.kill()
-			t.Errorf("%s did not stop within 10s of SIGTERM", name)
+			t.Errorf("%s did not stop within %s of SIGTERM", name, patience*10*time.Second)
 		}
 		if t.Failed() {
 			t.Logf("%s %v:\n%s", name, args, p.output)
@@ -200,8 +202,8 @@ func (p *process) stop(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the process did not stop within 10s of SIGTERM")
+	case <-time.After(patience * 10 * time.Second):
+		t.Fatalf("the process did not stop within %s of SIGTERM", patience*10*time.Second)
 	}
 }
 
@@ -217,17 +219,21 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// patience is how much longer than on a machine that has nothing else to do
+// something may take until a test gives up. It is no bound of what is promised.
+const patience = 3
+
 // await polls until something is true.
 func await(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(patience * limit)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("not within %s: %s", patience*limit, what)
 		}
 	}
 }
@@ -301,7 +307,7 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 	var result checker.Result
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(patience * limit)
 	for {
 		result = s.history.Check()
 		if len(result.Lost) == 0 {
@@ -310,7 +316,7 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			s.t.Fatalf("%d of %d jobs did not arrive within %s, such as %v", len(result.Lost), result.Admitted, limit,
+			s.t.Fatalf("%d of %d jobs did not arrive within %s, such as %v", len(result.Lost), result.Admitted, patience*limit,
 				result.Lost[:min(5, len(result.Lost))])
 		}
 	}
@@ -318,21 +324,11 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 
 // unfinished is what Redis still holds of the bucket.
 func (s *system) unfinished() int64 {
-	n, err := s.redis.Client().HLen(s.t.Context(), "tundish:{"+bucketName+"}:b:"+bucketName+":body").Result()
+	n, err := s.inspector.HLen(s.t.Context(), "tundish:{"+bucketName+"}:b:"+bucketName+":body").Result()
 	if err != nil {
 		return -1
 	}
 	return n
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // lockedBuffer keeps the output of a process.
