@@ -60,6 +60,7 @@ type plan struct {
 	lease       time.Duration // 0 means 30 s
 	capacity    int           // 0 means 100,000
 	hold        time.Duration // how long the receiver takes to answer
+	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
 
 	// respond answers instead of a 200 after hold.
@@ -103,6 +104,9 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 	if p.capacity == 0 {
 		p.capacity = 100_000
 	}
+	if p.timeout == 0 {
+		p.timeout = min(p.lease*9/10, 10*time.Second)
+	}
 	dir := t.TempDir()
 	producerAddr := redistest.FreeAddr(t)
 	s.api = "http://" + producerAddr
@@ -127,9 +131,9 @@ min_backoff = "100ms"
 max_backoff = "1s"
 [buckets.webhook]
 url = %q
-timeout = "900ms"
+timeout = %q
 allow_networks = ["127.0.0.0/8"]
-`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, s.receiver.URL)
+`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, s.receiver.URL, p.timeout)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func TestFailingReceiver(t *testing.T) {
 	const rate, jobs, failures = 200, 400, 3
 	reasons := map[string]string{"hang-0": "timeout", "reset-0": "connection", "refuse-0": "http_500"}
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
-		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2,
+		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, timeout: 900 * time.Millisecond,
 			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
 				_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when the sender gives up
 				var n int
