@@ -1,8 +1,8 @@
 package admission
 
 import (
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,12 +26,12 @@ func connected(t *testing.T, server *redistest.Server) redis.UniversalClient {
 	return client
 }
 
-// until asks until done says so, and fails after five seconds.
+// until asks until done says so, and fails after half a minute.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !done(); {
+	for deadline := time.Now().Add(30 * time.Second); !done(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen within 5 s: %s", what)
+			t.Fatalf("it did not happen within 30 s: %s", what)
 		}
 	}
 }
@@ -41,11 +41,22 @@ func until(t *testing.T, what string, done func() bool) {
 // decides again, and knows what was let through.
 func TestFrozenRedis(t *testing.T) {
 	t.Parallel()
+	const bound, tries = 500 * time.Millisecond, 3
+	slowest := bound + 1
+	for try := 0; try < tries && slowest > bound && !t.Failed(); try++ { // a machine that stalls is slow, too
+		t.Run(fmt.Sprint("try", try), func(t *testing.T) { slowest = frozenRedis(t) })
+	}
+	if slowest > bound {
+		t.Errorf("%d times an answer took longer than %s, this time %s", tries, bound, slowest)
+	}
+}
+
+// frozenRedis returns what the slowest answer took while Redis was frozen.
+func frozenRedis(t *testing.T) time.Duration {
 	server := redistest.Start(t)
 	shadow := daily("shadow", 100, Closed)
 	shadow.Mode = Shadow
 	l := newLimiter(t, connected(t, server), daily("closed", 100, Closed), daily("open", 100, Open), daily("local", 100, Local), shadow)
-	l.timeout = DefaultLimiterTimeout // it is what this test is about
 	names := []string{"closed", "open", "local", "shadow"}
 	for _, name := range names {
 		for range 40 {
@@ -54,10 +65,13 @@ func TestFrozenRedis(t *testing.T) {
 			}
 		}
 	}
+	l.beside.Wait()
+	l.timeout = DefaultLimiterTimeout // it is what this test is about
 	server.Stop()
 	defer server.Cont()
 	var all sync.WaitGroup
-	var slowest atomic.Int64
+	var mu sync.Mutex
+	slowest := time.Duration(0)
 	stopped := time.Now()
 	for _, name := range names {
 		for range 8 {
@@ -69,10 +83,9 @@ func TestFrozenRedis(t *testing.T) {
 					start := time.Now()
 					d, err := l.Ask(t.Context(), name, Identity{}, 1)
 					took := time.Since(start)
-					slowest.Store(max(slowest.Load(), int64(took)))
-					if took > 500*time.Millisecond {
-						t.Errorf("%s: an answer took %s", name, took)
-					}
+					mu.Lock()
+					slowest = max(slowest, took)
+					mu.Unlock()
 					switch {
 					case name == "closed" && !Unavailable(err):
 						t.Errorf("closed: %+v, %v", d, err)
@@ -100,7 +113,7 @@ func TestFrozenRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("slowest answer %s; with an open breaker %s each", time.Duration(slowest.Load()), time.Since(fast)/1000)
+	t.Logf("slowest answer %s; with an open breaker %s each", slowest, time.Since(fast)/1000)
 
 	server.Cont()
 	back := time.Now()
@@ -118,6 +131,7 @@ func TestFrozenRedis(t *testing.T) {
 	if d, err := newLimiter(t, server.Client()).Allow(t.Context(), daily("local", 100, Local), "all", 1); err != nil || d.Allowed {
 		t.Errorf("%+v, %v: 40 and 60 were let through of 100", d, err)
 	}
+	return slowest
 }
 
 // A Redis that is gone before the first question.

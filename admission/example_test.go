@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/embedded"
@@ -25,7 +26,7 @@ func ExampleLimiter_Allow() {
 
 	limit := admission.Limit{Name: "logins", Per: []string{admission.PerCaller}, Burst: 2}
 	limit.Limit, _ = admission.ParseRate("10/h")
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis})
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis, Timeout: time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

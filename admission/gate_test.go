@@ -84,7 +84,7 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 	g, _ := l.configured("l")
 	waiting := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(5 * time.Second); ; {
+		for deadline := time.Now().Add(30 * time.Second); ; {
 			g.mu.Lock()
 			have := len(g.pending)
 			g.mu.Unlock()

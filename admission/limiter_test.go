@@ -20,7 +20,7 @@ const someday = 1783228800123456 // microseconds
 // newLimiter is a limiter of these limits on a client.
 func newLimiter(t testing.TB, client redis.UniversalClient, limits ...Limit) *Limiter {
 	t.Helper()
-	l, err := NewLimiter(LimiterConfig{Redis: client, Limits: limits, Timeout: 4 * DefaultLimiterTimeout}) // machines are busy
+	l, err := NewLimiter(LimiterConfig{Redis: client, Limits: limits, Timeout: 10 * time.Second}) // machines are busy
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,14 +116,16 @@ func TestLimiterUnderLoad(t *testing.T) {
 // The classes of failure, each from a server that fails that way.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	ask := func(t *testing.T, server *redistest.Server, options ConnectOptions) error {
+	ask := func(t *testing.T, server *redistest.Server, timeout time.Duration) error {
 		t.Helper()
-		client, err := Connect(server.URL(), options)
+		client, err := Connect(server.URL(), ConnectOptions{Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		_, err = newLimiter(t, client).Allow(t.Context(), validLimit(), "k", 1)
+		l := newLimiter(t, client)
+		l.timeout = timeout
+		_, err = l.Allow(t.Context(), validLimit(), "k", 1)
 		return err
 	}
 	set := func(t *testing.T, server *redistest.Server, name, value string) {
@@ -132,15 +134,15 @@ func TestUnavailable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	short := ConnectOptions{Timeout: 100 * time.Millisecond}
 	for name, test := range map[string]struct {
 		fail   func(t *testing.T, s *redistest.Server)
 		args   []string
 		prefix string
 		stays  bool
+		short  bool // it ends by the timeout only
 	}{
 		"killed": {fail: func(_ *testing.T, s *redistest.Server) { s.Kill() }},
-		"frozen": {fail: func(_ *testing.T, s *redistest.Server) { s.Stop() }},
+		"frozen": {fail: func(_ *testing.T, s *redistest.Server) { s.Stop() }, short: true},
 		"full":   {fail: func(t *testing.T, s *redistest.Server) { set(t, s, "maxmemory", "1") }, prefix: "OOM"},
 		"a replica": {fail: func(t *testing.T, s *redistest.Server) {
 			if err := s.Client().Do(t.Context(), "replicaof", "127.0.0.1", "1").Err(); err != nil {
@@ -162,7 +164,11 @@ func TestUnavailable(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, test.args...)
 			test.fail(t, server)
-			err := ask(t, server, short)
+			timeout := 10 * time.Second
+			if test.short {
+				timeout = 100 * time.Millisecond
+			}
+			err := ask(t, server, timeout)
 			if err == nil || Unavailable(err) == test.stays || test.prefix != "" && !redis.HasErrorPrefix(err, test.prefix) {
 				t.Errorf("unavailable: %t, %v", Unavailable(err), err)
 			}

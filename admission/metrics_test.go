@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	shadow.Mode, shadow.OnMissing = Shadow, Exempt
 	client := connected(t, server)
 	l, err := NewLimiter(LimiterConfig{
-		Redis: client, Metrics: metrics,
+		Redis: client, Metrics: metrics, Timeout: 10 * time.Second,
 		Limits: []Limit{hourly("l", 2), shadow, daily("open", 1, Open), daily("local", 1, Local)},
 	})
 	if err != nil {

@@ -174,7 +174,7 @@ func ExampleMiddleware() {
 
 	perClient := admission.Limit{Name: "per-client", Per: []string{admission.PerIP}}
 	perClient.Limit, _ = admission.ParseRate("2/h")
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis, Limits: []admission.Limit{perClient}})
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis, Limits: []admission.Limit{perClient}, Timeout: time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

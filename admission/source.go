@@ -142,7 +142,7 @@ func (g *gate) write(ctx context.Context, s *source) error {
 	if s.wrote.Load() {
 		return nil
 	}
-	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, FieldLimits, s.text)
+	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, "", "", FieldLimits, s.text)
 	if err != nil {
 		return err
 	}

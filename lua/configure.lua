@@ -8,7 +8,9 @@
 -- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
--- ARGV[3...]  field, value, ...
+-- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
+-- ARGV[4]  bucket: what to publish there
+-- ARGV[5...]  field, value, ...
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
 --          holds jobs and is to have flows (the field "flows") where it had none, or the other way round;
 --          the stored schema; the stored revision; with 3 how many jobs}
@@ -17,8 +19,8 @@
 -- Needs    Redis 7.0
 
 local conf, body, dead = KEYS[1], KEYS[2], KEYS[3]
-local schema, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
-local FIRST_FIELD = 3
+local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local FIRST_FIELD = 5
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -53,4 +55,6 @@ for i = FIRST_FIELD, #ARGV, 2 do
   end
 end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
+-- Who sleeps until a slot of an older rate looks again.
+if channel ~= '' then redis.call('PUBLISH', channel, bucket) end
 return { 0, schema, revision }

@@ -141,11 +141,12 @@ func TestAlikeJobs(t *testing.T) {
 			in.Int()
 			return in
 		}
+		before := r.now()
 		in := send("a", "b", "c")
 		if alike, position := in.Int(), in.Int(); alike != 1 || position != 0 {
 			t.Fatalf("alike %d, position %d", alike, position)
 		}
-		if next, count, every := in.Int(), in.Int(), in.Int(); next < r.now() || count != 10 || every != second {
+		if next, count, every := in.Int(), in.Int(), in.Int(); next < before || count != 10 || every != second {
 			t.Errorf("next %d, rate %d/%d", next, count, every)
 		}
 		if remaining, reset := in.Int(), in.Int(); remaining != 4 || reset != 180*second || in.Left() != 0 {
@@ -294,6 +295,9 @@ func TestWakeUps(t *testing.T) {
 			}
 		}
 		var jobs []lease
+		wakes("configured", 1, func() { r.configure(settings{rateCount: 10_000, inFlight: 2}) })
+		wakes("an older configuration", 0, func() { r.configure(settings{revision: -1}) })
+		wakes("a limit on its own", 0, func() { r.run(lua.Configure, r.keys("other"), 1, 0, "", "", "limits", "[]") })
 		wakes("into an empty list", 1, func() { r.put("a", "b") })
 		wakes("into a list", 0, func() { r.put("c") })
 		wakes("first for later", 1, func() { r.putAt("+9000000", "l1") })

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"testing"
@@ -81,8 +82,8 @@ func TestPaceIsReached(t *testing.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			s := settings{rateCount: rapid.Int64Range(1, 500).Draw(rt, "count"), ratePer: second, capacity: 100_000, inFlight: 100_000}
 			r.configure(s)
-			r.put(numbered(500)...)
-			r.doom(rapid.SliceOfNDistinct(rapid.IntRange(0, 499), 0, 100, rapid.ID[int]).Draw(rt, "on their last chance"))
+			r.put(numbered(700)...) // more than can leave: with nobody but those that stand aside left, slots pass
+			r.doom(rapid.SliceOfNDistinct(rapid.IntRange(0, 699), 0, 100, rapid.ID[int]).Draw(rt, "on their last chance"))
 			var slots []int64
 			late, next := int64(0), int64(0) // on a real server, whose clock runs while others compute
 			for range 8 {
@@ -143,5 +144,24 @@ func TestPaceOverARateChange(t *testing.T) {
 			old.rateCount, old.burst = max(old.rateCount, young.rateCount), max(old.burst, young.burst)
 			checkWindows(rt, slots, old)
 		})
+	})
+}
+
+// Numbers of the largest size that the settings allow keep their last digit.
+func TestExtremePace(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const month = 31 * 24 * 3600 * second
+		r.configure(settings{rateCount: 1, ratePer: month, burst: 10})
+		r.put(numbered(20)...)
+		base := r.now() - 3 // one of the burst is used
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", base, "frac", 0).Err())
+		c := r.claim(ask{})
+		if len(c.jobs) != 9 || c.next != base+month {
+			t.Errorf("%d jobs, next %d, want %d", len(c.jobs), c.next, base+month)
+		}
+		if slot, err := r.c.HGet(r.ctx, r.key("pace"), "slot").Int64(); err != nil || slot != base+9*month || slot > math.MaxInt64/2 {
+			t.Errorf("slot %d, %v, want %d", slot, err, base+9*month)
+		}
 	})
 }

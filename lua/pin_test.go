@@ -25,7 +25,7 @@ func TestLimitsRev(t *testing.T) {
 			}
 		}
 		configure := func(limits string) {
-			r.run(lua.Configure, r.keys("conf"), 1, 0, "capacity", 5, "limits", limits)
+			r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", "capacity", 5, "limits", limits)
 		}
 		pin := func(text string) { r.run(lua.Pin, r.keys("conf"), "l", text) }
 		for range 2 {

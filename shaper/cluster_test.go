@@ -56,6 +56,7 @@ func TestCluster(t *testing.T) {
 
 	const rounds = 4
 	var slowest time.Duration
+	notWoken := 0
 	for round := range rounds {
 		for _, b := range buckets {
 			began := time.Now()
@@ -65,14 +66,18 @@ func TestCluster(t *testing.T) {
 			if got := <-arrived; got != b.Name {
 				t.Errorf("a job of %s arrived for %s", got, b.Name)
 			}
+			took := time.Since(began)
 			if round > 0 { // the first configures
-				slowest = max(slowest, time.Since(began))
+				slowest = max(slowest, took)
+				if took > patrolInterval/2 {
+					notWoken++
+				}
 			}
 		}
 	}
 	t.Logf("from enqueue to delivery at most %s", slowest)
-	if slowest > patrolInterval/2 {
-		t.Errorf("a delivery %s after its enqueue was not woken, but found by the patrol", slowest)
+	if notWoken > 1 { // one may be a stall of the machine
+		t.Errorf("%d deliveries, up to %s after their enqueue, were not woken, but found by the patrol", notWoken, slowest)
 	}
 	known, err := client.KnownBuckets(t.Context())
 	if err != nil || len(known) != 3 {
@@ -125,9 +130,21 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 	if err := client.Ping(t.Context()); err != nil {
 		t.Errorf("two masters are there: %v", err)
 	}
+	// Nor does anything of what a first call of a process does go to another node.
+	for range 10 {
+		for _, b := range buckets[1:] {
+			first, err := NewClient(ClientConfig{Redis: client.store.redis, Buckets: buckets})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := first.Enqueue(t.Context(), Job{Bucket: b.Name, Payload: []byte("1")}); err != nil {
+				t.Errorf("first enqueue at a node that answers: %v", err)
+			}
+		}
+	}
 	// Those who ask for the bucket that is away do not shut the door of the others.
 	guarded, err := NewClient(ClientConfig{
-		Redis: client.store.redis, Buckets: buckets, Timeout: 200 * time.Millisecond,
+		Redis: client.store.redis, Buckets: buckets, Timeout: time.Second,
 		Breaker: admission.NewBreaker(admission.BreakerConfig{Failures: 1, Pause: time.Minute}),
 	})
 	if err != nil {

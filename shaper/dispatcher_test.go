@@ -204,7 +204,7 @@ func TestLostLeaseCancelsTheDelivery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = time.Second })
+	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
 	w.submit("j")
 	first := <-worker.began
 	w.takeLease("j")
@@ -246,7 +246,7 @@ func TestPoisonJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = time.Second })
+	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
 	w.submit("j")
 	for range poisonCrashes {
 		<-worker.began
@@ -267,17 +267,18 @@ func TestIdleDispatcherIsWoken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 1000))
 	w.dispatch(WorkerFunc(w.note), nil)
-	slowest := time.Duration(0)
-	for i := range 5 {
+	notWoken := 0
+	for i := range 8 {
 		began := time.Now()
 		w.submit(fmt.Sprint("j", i))
 		w.await(1)
-		if i > 0 { // the first may come before the dispatcher listens
-			slowest = max(slowest, time.Since(began))
+		if took := time.Since(began); i > 0 && took > time.Second { // the first may come before the dispatcher listens
+			notWoken++
+			t.Logf("a job waited %s", took)
 		}
 	}
-	if slowest > time.Second {
-		t.Errorf("a job waited %s for an idle dispatcher", slowest)
+	if notWoken > 1 { // one may be a stall of the machine
+		t.Errorf("%d jobs waited for an idle dispatcher", notWoken)
 	}
 }
 

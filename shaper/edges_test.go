@@ -42,11 +42,11 @@ func TestSlowestRate(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for slot := int64(0); slot == 0; <-tick.C {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > 30*time.Second {
 			t.Fatal("the bucket got no pace")
 		}
 		slot, _ = client.HGet(t.Context(), "tundish:{slow}:b:slow:pace", "slot").Int64() // 0 until there is one
-		if off := time.Since(time.UnixMicro(slot)); slot != 0 && off.Abs() > 10*time.Second {
+		if off := time.Since(time.UnixMicro(slot)); slot != 0 && off.Abs() > 30*time.Second {
 			t.Errorf("the bucket counts from %s ago, want from now", off)
 		}
 	}
@@ -109,7 +109,7 @@ func TestFastestRates(t *testing.T) {
 			go func() { stopped <- d.Run(ctx) }()
 			select {
 			case <-all:
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("%d of %d left", count.Load(), jobs)
 			}
 			took := time.Since(began)

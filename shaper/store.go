@@ -175,7 +175,7 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	args := []any{schemaVersion, own.Revision,
+	args := []any{schemaVersion, own.Revision, wakeChannel, b.Name,
 		"rate_count", own.Rate.Count, "rate_per", own.Rate.Per.Microseconds(), "burst", own.Burst,
 		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
@@ -201,9 +201,7 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		return fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
 	}
 	b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
-	// Who sleeps until a slot of an older rate looks again. Who misses it does so
-	// at the next patrol.
-	return s.redis.Publish(ctx, wakeChannel, b.Name).Err()
+	return nil
 }
 
 // recordTag notes a bucket in the index of all buckets. It reads first: a

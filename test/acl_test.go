@@ -26,7 +26,7 @@ const (
 // direct are the commands that are sent outside of scripts, and those of which
 // scripts consist are found in their text.
 var direct = []string{
-	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "hget", "hgetall", "hkeys", "hmget", "hset", "info", "llen", "ping", "publish", "randomkey",
+	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "hget", "hgetall", "hkeys", "hmget", "hset", "info", "llen", "ping", "randomkey",
 	"script|exists", "select", "subscribe", "time", "unsubscribe", "zcount", "zrange", "zrevrange",
 }
 

@@ -22,7 +22,7 @@ func producers(t *testing.T, redisURL string, n int, tables string) []string {
 	t.Helper()
 	urls := make([]string, n)
 	for i := range urls {
-		addr := freeAddr(t)
+		addr := redistest.FreeAddr(t)
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("producer%d.toml", i))
 		text := fmt.Sprintf("[redis]\nurl = %q\n[producer]\nlisten = %q\n%s", redisURL, addr, tables)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 // only what was in flight, and makes no burst.
 func TestDispatcherDies(t *testing.T) {
 	const rate, jobs = 200, 2000
-	quietly(t, func(t *testing.T) string {
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		server := redistest.Start(t)
 		s := start(t, server, plan{rate: rate, dispatchers: 2, lease: 5 * time.Second, hold: 200 * time.Millisecond})
 		s.post("crash", jobs)
@@ -39,21 +39,20 @@ func TestDispatcherDies(t *testing.T) {
 		}
 		for id := range r.Duplicated {
 			if !inFlight[id] {
-				t.Errorf("job %s came twice and was not in flight at the kill", id)
+				return fmt.Sprintf("job %s came twice and was not in flight at the kill", id)
 			}
 		}
-		if r.MostIn(time.Second) > rate+3 {
-			return fmt.Sprintf("%d in a second, want at most %d", r.MostIn(time.Second), rate+3)
-		}
-		return ""
+		return stall.crowded(r.MostIn, rate, steady, time.Second)
 	})
 }
 
 // TestRedisDies: kill -9 of Redis with its append-only file on, five times
-// under load: what was answered 202 is delivered.
+// under load: what was answered 202 is delivered. With "everysec", as Redis
+// does, the file would be written after the answer, not before it, for as long as
+// a slow disk takes for the fsync of a second ago: that is for the disk to lose.
 func TestRedisDies(t *testing.T) {
 	const rate, kills = 200, 5
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := start(t, server, plan{rate: rate, dispatchers: 2, lease: 3 * time.Second})
 
 	stop := make(chan struct{})

@@ -34,7 +34,7 @@ func TestLostReplies(t *testing.T) {
 			}
 			select {
 			case <-dropped:
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience * 10 * time.Second):
 				t.Fatal("no reply was dropped")
 			}
 			s.awaitDelivered(20 * time.Second)

@@ -130,7 +130,7 @@ func startNginx(t *testing.T, conf string, addresses map[string]string) map[stri
 	own := string(text)
 	for from, to := range addresses {
 		if to == "" {
-			to = freeAddr(t)
+			to = redistest.FreeAddr(t)
 			addresses[from] = to
 		}
 		if !strings.Contains(own, from+";") {

@@ -1,13 +1,12 @@
 package test
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -62,6 +63,7 @@ type plan struct {
 	maxInFlight int           // 0 means 4,000
 	bucket      string        // more keys of the bucket, and its tables
 	hold        time.Duration // how long the receiver takes to answer
+	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
 
 	// respond answers instead of a 200 after hold.
@@ -72,6 +74,7 @@ type plan struct {
 type system struct {
 	t           *testing.T
 	redis       *redistest.Server
+	inspector   *redis.Client
 	history     *checker.History
 	receiver    *httptest.Server
 	api         string // URL of the producer
@@ -84,7 +87,7 @@ const bucketName = "webhooks"
 
 func start(t *testing.T, server *redistest.Server, p plan) *system {
 	t.Helper()
-	s := &system{t: t, redis: server, history: &checker.History{}}
+	s := &system{t: t, redis: server, inspector: server.Client(), history: &checker.History{}}
 	if p.respond == nil {
 		p.respond = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
 			select {
@@ -104,8 +107,11 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 	if p.capacity == 0 {
 		p.capacity = 100_000
 	}
+	if p.timeout == 0 {
+		p.timeout = min(p.lease*9/10, 10*time.Second)
+	}
 	dir := t.TempDir()
-	producerAddr := freeAddr(t)
+	producerAddr := redistest.FreeAddr(t)
 	s.api = "http://" + producerAddr
 	write := func(name, opsAddr string) string {
 		path := filepath.Join(dir, name)
@@ -129,18 +135,18 @@ min_backoff = "100ms"
 max_backoff = "1s"
 [buckets.webhook]
 url = %q
-timeout = "900ms"
+timeout = %q
 allow_networks = ["127.0.0.0/8"]
-`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL)
+`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL, p.timeout)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	s.config = write("producer.toml", freeAddr(t))
+	s.config = write("producer.toml", redistest.FreeAddr(t))
 	run(t, s.api, "producer", "serve", "--config", s.config)
 	for i := range p.dispatchers {
-		ops := freeAddr(t)
+		ops := redistest.FreeAddr(t)
 		path := write(fmt.Sprintf("dispatcher%d.toml", i), ops)
 		s.restart = append(s.restart, func() *process {
 			return run(t, "http://"+ops, "dispatcher", "run", "--config", path)
@@ -173,9 +179,9 @@ func run(t *testing.T, url, name string, args ...string) *process {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience * 10 * time.Second):
 			p.kill()
-			t.Errorf("%s did not stop within 10s of SIGTERM", name)
+			t.Errorf("%s did not stop within %s of SIGTERM", name, patience*10*time.Second)
 		}
 		if t.Failed() {
 			t.Logf("%s %v:\n%s", name, args, p.output)
@@ -204,8 +210,8 @@ func (p *process) stop(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the process did not stop within 10s of SIGTERM")
+	case <-time.After(patience * 10 * time.Second):
+		t.Fatalf("the process did not stop within %s of SIGTERM", patience*10*time.Second)
 	}
 }
 
@@ -221,17 +227,21 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// patience is how much longer than on a machine that has nothing else to do
+// something may take until a test gives up. It is no bound of what is promised.
+const patience = 3
+
 // await polls until something is true.
 func await(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(patience * limit)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("not within %s: %s", patience*limit, what)
 		}
 	}
 }
@@ -305,7 +315,7 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 	var result checker.Result
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(patience * limit)
 	for {
 		result = s.history.Check()
 		if len(result.Lost) == 0 {
@@ -314,7 +324,7 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			s.t.Fatalf("%d of %d jobs did not arrive within %s, such as %v", len(result.Lost), result.Admitted, limit,
+			s.t.Fatalf("%d of %d jobs did not arrive within %s, such as %v", len(result.Lost), result.Admitted, patience*limit,
 				result.Lost[:min(5, len(result.Lost))])
 		}
 	}
@@ -322,21 +332,11 @@ func (s *system) awaitDelivered(limit time.Duration) checker.Result {
 
 // unfinished is what Redis still holds of the bucket.
 func (s *system) unfinished() int64 {
-	n, err := s.redis.Client().HLen(s.t.Context(), "tundish:{"+bucketName+"}:b:"+bucketName+":body").Result()
+	n, err := s.inspector.HLen(s.t.Context(), "tundish:{"+bucketName+"}:b:"+bucketName+":body").Result()
 	if err != nil {
 		return -1
 	}
 	return n
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // lockedBuffer keeps the output of a process.

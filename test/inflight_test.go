@@ -56,7 +56,7 @@ func (b *busy) highest() int {
 // bound allows is reached.
 func TestInFlightBound(t *testing.T) {
 	const bound, jobs = 10, 500
-	quietly(t, func(t *testing.T) string {
+	quietly(t, func(t *testing.T, _ *stallWatch) string {
 		b := &busy{hold: 200 * time.Millisecond}
 		s := start(t, redistest.Start(t), plan{rate: 1000, dispatchers: 2, maxInFlight: bound, respond: b.respond})
 		s.post("bound", jobs)

@@ -64,6 +64,10 @@ func victim(url string) error {
 // and it alone. Jobs that were in flight beside it each time look the same from
 // outside, those of other buckets too: all of them are delivered.
 func TestPoison(t *testing.T) {
+	quietly(t, func(t *testing.T, _ *stallWatch) string { return poison(t) })
+}
+
+func poison(t *testing.T) (fault string) {
 	const others = 60 // in each bucket
 	server := redistest.Start(t)
 	redis, err := admission.Connect(server.URL(), admission.ConnectOptions{})
@@ -131,8 +135,11 @@ func TestPoison(t *testing.T) {
 	again := 0
 	for id, bucket := range innocent {
 		job, err := client.Job(t.Context(), bucket, id)
-		if err != nil || job.State != shaper.StateDone || delivered[id] < 1 || delivered[id] > 1+deaths {
+		if err != nil || job.State != shaper.StateDone || delivered[id] < 1 {
 			t.Errorf("job %s was delivered %d times: %+v, %v", id, delivered[id], job, err)
+		}
+		if delivered[id] > 1+deaths {
+			fault = fmt.Sprintf("job %s was delivered %d times", id, delivered[id])
 		}
 		again += delivered[id] - 1
 	}
@@ -142,8 +149,11 @@ func TestPoison(t *testing.T) {
 	}
 	t.Logf("%d deaths; after %s all of %d other jobs were delivered, %d of them again; %s is %v: %s",
 		deaths, took.Round(time.Millisecond), len(innocent), again, job.ID, job.State, job.Why())
-	if deaths != 3 || job.State != shaper.StateDead || job.Last.Cause != shaper.CausePoison || delivered[poisonID] > 0 {
+	if job.State != shaper.StateDead || job.Last.Cause != shaper.CausePoison || delivered[poisonID] > 0 {
 		t.Errorf("%d deaths; the job is %+v", deaths, job)
+	}
+	if deaths != 3 { // fewer where a process stood still for a whole lease
+		fault = fmt.Sprintf("%d deaths", deaths)
 	}
 	infos, err := client.BucketInfos(t.Context())
 	if err != nil || infos[0].Dead != 1 || infos[1].Dead != 0 {
@@ -152,6 +162,7 @@ func TestPoison(t *testing.T) {
 	// A lease, two looks of the patrol and a second for each death, and the jobs
 	// of a neighbourhood one by one.
 	if took > 30*time.Second {
-		t.Errorf("that took %s", took)
+		fault = fmt.Sprintf("that took %s", took)
 	}
+	return fault
 }

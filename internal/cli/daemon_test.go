@@ -114,7 +114,7 @@ type plan struct {
 
 func newPlan(t *testing.T, redisURL, bucket string) plan {
 	t.Helper()
-	p := plan{api: freeAddr(t), ops: freeAddr(t), mem: freeAddr(t)}
+	p := plan{api: redistest.FreeAddr(t), ops: redistest.FreeAddr(t), mem: redistest.FreeAddr(t)}
 	p.env = writeConfig(t, fmt.Sprintf(`
 [redis]
 url = %q

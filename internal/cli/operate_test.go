@@ -70,7 +70,7 @@ func (s *site) enqueue(t *testing.T, bucket string, ids ...string) {
 // deliver has a worker deliver all jobs of "webhooks", until as many as n ended.
 func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var mu sync.Mutex
 	worker := shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {

@@ -78,7 +78,7 @@ func TestRunText(t *testing.T) {
 
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	got, _ := runJSON(ctx, t, Options{Rate: 20, Seconds: 60, Factor: 3})
 	if !got.Interrupted || !got.Kept || got.Waiting == 0 || got.Admitted != got.Delivered+got.Waiting {

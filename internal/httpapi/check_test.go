@@ -238,7 +238,7 @@ func TestCheckAndChange(t *testing.T) {
 	client := connect(t, store.URL())
 	limits := buckets(t)[1].Limits
 	limits[0].Tiers = map[string]admission.Rate{"pro": rateOf(t, "40/h")}
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: client, Limits: limits, Revision: 1, Logger: logTo(t.Output())})
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: client, Limits: limits, Revision: 1, Timeout: 10 * time.Second, Logger: logTo(t.Output())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,6 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		"--repl-diskless-sync-delay", "0", "--repl-timeout", "5",
 	}, args...)
 	for range 2 * masters {
-		// The bus has its port 10,000 above, out of the way of those of clients.
 		c.Nodes = append(c.Nodes, Start(t, args...))
 	}
 	ids := make([]string, len(c.Nodes))

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	readyWithin   = 5 * time.Second
-	logTail       = 4 << 10 // bytes of the log shown when a start fails
-	maxSocketPath = 103     // what every Unix takes
+	readyWithin   = 30 * time.Second // machines are busy
+	logTail       = 4 << 10          // bytes of the log shown when a start fails
+	maxSocketPath = 103              // what every Unix takes
 )
 
 // errPortTaken says that another process was faster to bind the port.
@@ -41,6 +41,7 @@ type Server struct {
 	dir     string
 	ownDir  bool // made by us, removed by Close
 	port    int
+	held    net.PacketConn // keeps port ours, see reserve
 	tlsPort int
 	config  string // file of the server, "" for none
 	args    []string
@@ -85,29 +86,36 @@ func (s *Server) firstStart() error {
 		return fmt.Errorf("redistest: %s: too long for a unix socket, at most %d bytes", s.Socket(), maxSocketPath)
 	}
 	for range 10 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, s.held, err = reserve(); err != nil {
 			return err
 		}
 		if err = s.Restart(); !errors.Is(err, errPortTaken) {
 			return err
 		}
+		_ = s.held.Close() // another program has it
 	}
 	return err
 }
 
-// freePort finds a port below those that the kernel gives to outgoing
-// connections, so that it is still free when the server restarts.
-func freePort() (int, error) {
-	var last error
-	for range 100 {
-		port := 12_000 + rand.IntN(20_000)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, listener.Close()
+// reserve finds a port that nobody listens on and keeps it until held is
+// closed, also while the server that has it is down: of all who reserve ports,
+// in this process or another, the one that has bound the UDP port of that number
+// has the TCP port. It is below those that the kernel gives to outgoing
+// connections, and so is the one 10,000 above, which is that of a cluster's bus.
+func reserve() (port int, held net.PacketConn, err error) {
+	for range 1000 {
+		port = 12_000 + rand.IntN(10_000)
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if held, err = net.ListenPacket("udp", addr); err != nil {
+			continue
 		}
-		last = err
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", addr); err == nil {
+			return port, held, listener.Close()
+		}
+		_ = held.Close()
 	}
-	return 0, fmt.Errorf("redistest: no free port: %w", last)
+	return 0, nil, fmt.Errorf("redistest: no free port: %w", err)
 }
 
 // Addr returns the host and port, for clients, proxies and other processes.
@@ -216,6 +224,9 @@ func (s *Server) Close() error {
 	}
 	s.clients = nil
 	s.killLocked()
+	if s.held != nil {
+		_ = s.held.Close() // a second time it is closed already
+	}
 	if s.ownDir {
 		return os.RemoveAll(s.dir)
 	}

@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -49,6 +51,23 @@ func started(t testing.TB, s *Server) *Server {
 		}
 	})
 	return server
+}
+
+// FreeAddr returns a loopback address for a program to listen on, which nobody
+// else is given until the test ends, however often that program restarts.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(reserveFor(t)))
+}
+
+func reserveFor(t testing.TB) int {
+	t.Helper()
+	port, held, err := reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	return port
 }
 
 // Miniredis starts a miniredis on a loopback port, with time that passes for

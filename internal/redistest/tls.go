@@ -78,10 +78,7 @@ func writePEM(t testing.TB, path, kind string, der []byte) {
 // those of any.
 func StartTLS(t testing.TB, args ...string) (*Server, Certificates) {
 	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := reserveFor(t)
 	c := NewCertificates(t)
 	server := Start(t, append(tlsArgs(c, port), args...)...)
 	server.tlsPort = port

@@ -74,7 +74,7 @@ func TestSentinels(t *testing.T) {
 
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
