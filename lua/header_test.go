@@ -18,7 +18,7 @@ type durationType = time.Duration
 
 // shared are texts that go in front of other scripts and are none themselves:
 // of those that use what they begin with.
-var shared = map[string]string{"limits": "limits[", "flow": "flow."}
+var shared = map[string]string{"limits": "limits[", "flow": "flow.", "places": "places."}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {

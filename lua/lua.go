@@ -15,6 +15,9 @@ var limitsText string
 //go:embed flow.lua
 var flowText string
 
+//go:embed places.lua
+var placesText string
+
 //go:embed allow.lua
 var allowText string
 
@@ -63,7 +66,7 @@ var inspectBucketText string
 // The scripts. Each file's header says what it does.
 var (
 	Allow         = newScript("allow", limitsText+allowText)
-	Enqueue       = newScript("enqueue", limitsText+enqueueText)
+	Enqueue       = newScript("enqueue", flowText+limitsText+placesText+enqueueText)
 	Claim         = newScript("claim", claimText)
 	Settle        = newScript("settle", settleText)
 	Extend        = newScript("extend", extendText)
