@@ -111,7 +111,9 @@ local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.ma
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = flows_known == '1',
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled }
 local parts = {}
-for n = 1, flow_count do parts[n] = places.part(ARGV[FIRST_ARG + n], first_place + (n - 1) * flow.PLACES) end
+for n = 1, flow_count do
+  parts[n] = { name = ARGV[FIRST_ARG + n], at = first_place + (n - 1) * flow.PLACES, pushed = {}, delayed = {} }
+end
 if bucket.has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
 
 local states, used = {}, {}
@@ -213,7 +215,7 @@ end
 local function state_of(part, id)
   local stored = redis.call('HGET', meta, id)
   if stored then return tonumber(string.sub(stored, 1, 1)) end
-  if redis.call('ZSCORE', part.later, id) then return 2 end
+  if redis.call('ZSCORE', KEYS[part.at + flow.PLACES], id) then return 2 end
   return 1
 end
 
@@ -276,7 +278,7 @@ local function refuse(full, part, bound)
   elseif full == places.TOO_MANY_FLOWS then
     answer(full, bucket.there, bucket.max_flows, paused and 0 or interval) -- nobody knows which flow ends when
   elseif full == 8 then
-    local head = redis.call('ZRANGE', part.later, 0, 0, 'WITHSCORES')
+    local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
     local wait = interval
     if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
     answer(full, scheduled, scheduled_capacity, paused and 0 or wait)

@@ -6,9 +6,9 @@
 -- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows; places.read
 -- adds there (flows there are), max_flows, and rivals (those whose turn it is).
 --
--- A part is what the batch has to do with one flow: name, lists, later; lengths of lists, as far
--- as known; pushed (priority -> ids), delayed (score, id, ...) and first_due, its
--- earliest: what gets in. Where the bucket has flows, also state and obeys (see flow.lua),
+-- A part is what the batch has to do with one flow: name; at, behind which its places begin in
+-- KEYS; lengths of its lists, as far as known; pushed (priority -> ids), delayed (score, id, ...)
+-- and first_due, its earliest: what gets in. Where the bucket has flows, also state and obeys (see flow.lua),
 -- known (the flow is there), ready (when its rate lets it go, see flow.ready), and
 -- interval, if it has a rate.
 
@@ -17,12 +17,6 @@ local places = {
   CHUNK = 500,
   MAX_HORIZON = 200000, -- see claim.lua: no slot lies further ahead
 }
-
--- Notes a flow: its places begin behind `at` in KEYS.
-function places.part(name, at)
-  return { name = name, lists = { KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4] }, later = KEYS[at + flow.PLACES],
-    lengths = {}, pushed = {}, delayed = {} }
-end
 
 -- Reads what is known of the flows.
 function places.read(bucket, parts, conf, flows, calendar, flow_settings)
@@ -88,18 +82,19 @@ end
 
 -- How many wait in the lists that are more important. Mostly none.
 function places.above(part, priority)
-  if priority == 1 or redis.call('EXISTS', unpack(part.lists, 1, priority - 1)) == 0 then return 0 end
-  local n = 0
-  for i = 1, priority - 1 do n = n + redis.call('LLEN', part.lists[i]) end
+  local first, last, n = part.at + 1, part.at + priority - 1, 0
+  if priority == 1 or redis.call('EXISTS', unpack(KEYS, first, last)) == 0 then return 0 end
+  for at = first, last do n = n + redis.call('LLEN', KEYS[at]) end
   return n
 end
 
 -- How many wait that are as important or more, those of the batch included.
 function places.ahead(part, priority)
-  local n = 0
+  local lengths, n = part.lengths or {}, 0
+  part.lengths = lengths
   for i = 1, priority do
-    part.lengths[i] = part.lengths[i] or redis.call('LLEN', part.lists[i])
-    n = n + part.lengths[i]
+    lengths[i] = lengths[i] or redis.call('LLEN', KEYS[part.at + i])
+    n = n + lengths[i]
   end
   return n
 end
@@ -111,7 +106,7 @@ local function push(part)
   for priority, pushed in pairs(part.pushed) do
     local length
     for i = 1, #pushed, places.CHUNK do
-      length = redis.call('RPUSH', part.lists[priority], unpack(pushed, i, math.min(i + places.CHUNK - 1, #pushed)))
+      length = redis.call('RPUSH', KEYS[part.at + priority], unpack(pushed, i, math.min(i + places.CHUNK - 1, #pushed)))
     end
     waited = length - #pushed
     if waited == 0 then were_empty = were_empty + 1 end
@@ -130,12 +125,17 @@ function places.write(bucket, part)
     if first then turn = math.min(turn or math.huge, math.max(first, part.ready)) end
   else
     -- All lists were empty if no more are there now than were filled.
-    wake = were_empty > 0 and redis.call('EXISTS', unpack(part.lists)) == were_empty
-    local head = first and redis.call('ZRANGE', part.later, 0, 0, 'WITHSCORES')
-    if head and (not head[2] or first < tonumber(head[2])) then wake = true end
+    wake = were_empty > 0 and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + 4)) == were_empty
   end
-  for i = 1, #part.delayed, places.CHUNK do
-    redis.call('ZADD', part.later, unpack(part.delayed, i, math.min(i + places.CHUNK - 1, #part.delayed)))
+  if first then
+    local later, delayed = KEYS[part.at + flow.PLACES], part.delayed
+    if not bucket.has_flows then
+      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+      wake = wake or not head[2] or first < tonumber(head[2])
+    end
+    for i = 1, #delayed, places.CHUNK do
+      redis.call('ZADD', later, unpack(delayed, i, math.min(i + places.CHUNK - 1, #delayed)))
+    end
   end
   return waited, wake, turn
 end
