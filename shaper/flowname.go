@@ -20,12 +20,12 @@ func (f *FlowSettings) NameOf(job *Job) (string, error) {
 		return "", &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	var name string
-	switch header := admission.HeaderOf(f.Key); {
-	case f.Key == FlowKeyJob:
+	switch f.Key {
+	case FlowKeyJob:
 		if name = job.Flow; name == "" {
 			return fault("flow", "is missing: the bucket has flows, and the job has to name its own")
 		}
-	case f.Key == FlowKeyHost:
+	case FlowKeyHost:
 		target := job.URL
 		if target == "" {
 			target = f.DefaultURL
@@ -33,11 +33,12 @@ func (f *FlowSettings) NameOf(job *Job) (string, error) {
 		if name = hostOf(target); name == "" {
 			return fault("url", "names no host, which is what the bucket's flows are named by")
 		}
-	case f.Key == FlowKeyCaller:
+	case FlowKeyCaller:
 		if name = job.Identity.Caller; name == "" {
 			return fault("flow", "is named by the caller, and none is known")
 		}
 	default:
+		header := admission.HeaderOf(f.Key)
 		if name = job.Identity.Headers[header]; name == "" {
 			return fault("flow", "is named by the header %s, which the request has not: send it", header)
 		}
