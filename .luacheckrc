@@ -1,4 +1,4 @@
--- Scripts run in Redis' Lua 5.1. limits.lua and flow.lua are put in front of the scripts that use them.
+-- Scripts run in Redis' Lua 5.1. limits.lua, flow.lua and places.lua are put in front of the scripts that use them.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
@@ -7,8 +7,9 @@ files["lua/pending.lua"] = { read_globals = { "flow" }, ignore = { "241/pending"
 files["lua/turns.lua"] = { ignore = { "241/turns" } }
 files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
+files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "pending", "quota", "turns" } }
 end
 files["lua/allow.lua"] = { read_globals = { "limits" } }
-files["lua/enqueue.lua"] = { read_globals = { "limits", "flow" } }
+files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "places" } }

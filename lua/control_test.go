@@ -103,9 +103,8 @@ func TestPauseTellsJobsThatAreAlikeNoTime(t *testing.T) {
 			if paused {
 				r.pause()
 			}
-			keys, args := r.enqueueArgs(nil, nil)
-			args[4], args[5] = 1, 1
-			in := r.reader(lua.Enqueue, keys, append(args, 3, fmt.Sprint("a", paused), "00000000000c001 \n")...)
+			keys, args := r.alike(nil, 1, 3, "")
+			in := r.reader(lua.Enqueue, keys, append(args, fmt.Sprint("a", paused), "00000000000cn001 \n")...)
 			if now, alike, first, slot := in.Int(), in.Int(), in.Int(), in.Int(); alike != 1 || (slot == 0) != paused || now == 0 || first > 1 {
 				t.Errorf("paused %t: alike %d, position %d, slot %d", paused, alike, first, slot)
 			}

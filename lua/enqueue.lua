@@ -1,60 +1,72 @@
--- enqueue.lua: admits jobs to a bucket: limits, bound and push in one step.
--- A job is decided whole: a refusal by any limit or by the bound spends nothing.
+-- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step.
+-- A job is decided whole: a refusal by any limit or by a bound spends nothing.
 -- The same id is the same job: sent twice, it is answered as a duplicate.
 -- The first write is one that Redis refuses when it is out of memory, so that
 -- nothing is half done then. A paused bucket takes jobs in until it is full, and
--- tells no times.
+-- tells no times. In a bucket with flows a job has to fit into its flow too, and a flow that
+-- has something to send is put on the calendar (see flow.lua).
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
 -- KEYS[3]  …:conf   hash  what the bucket obeys
--- KEYS[4]  …:pace   hash  last slot
+-- KEYS[4]  …:pace   hash  last slot; offset of the calendar's clock
 -- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled
--- KEYS[6]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[7]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[8]  …:dead   zset  id -> time of death
--- KEYS[9]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10...]  …:limit:<limit>:<key>  state of a limit for one key: zset (sliding_window_log) or string
+-- KEYS[6]  …:dead   zset  id -> time of death
+-- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
+-- KEYS[9]  …:due:   zset  the calendar: flow -> its turn
+-- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
+-- KEYS[11...]  first …:limit:<limit>:<key>, state of a limit for one key: zset (sliding_window_log) or string;
+--          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low:
+--          list  ids that wait; …:later:<flow>  zset  id -> due time, microseconds
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
 -- ARGV[4]  number of limits, L
 -- ARGV[5]  number of jobs
--- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; else 0
--- ARGV[7...]  for each key of KEYS[10...]: algorithm, a, b, full (see limits.lua); then for each limit: 1 in
+-- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; else 0
+-- ARGV[7]  1 if the bucket has flows; else 0, and the only flow is ""
+-- ARGV[8]  number of flows, each in KEYS once
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[11...]: algorithm, a, b, full (see limits.lua);
+--          then for each limit: 1 in
 --          shadow mode, else 0; then if the jobs are alike what else stands with each job: their priority
---          (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among
---          KEYS[10...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
+--          (1 critical, 2 high, 3 normal, 4 low), the number of their flow and for each limit that of its key among
+--          KEYS[11...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
 --          after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller or
 --          generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
---          from 1; ~N after it: it expires N microseconds after its enqueue); and if they are not alike: priority, a key
---          number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
--- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again;
---          {0, now, 1, position of the first job, next slot in microseconds (0 paused), rate_count, rate_per,
---          and for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; else
+--          from 1; ~N after it: it expires N microseconds after its enqueue); and if they are not alike: priority,
+--          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
+-- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
+--          flows, and the caller thinks that it has none, or the other way round;
+--          {0, now, 1, position of the first job, its eta in microseconds (0 paused), count, per: the others
+--          leave per/count microseconds apart; and for each limit: remaining (-1 not asked), reset}: all are alike
+--          and queued, in order; else
 --          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
 --          microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
 --          asked), remaining, wait, reset}
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
---          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority;
---          eta is 0 while the bucket is paused; with 7, 8 and 9 position is how many there are, eta
---          how many there may be, and wait 0 while the bucket is paused
+--          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
+--          flows; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket or the flow is
+--          paused; with 7 to 11 position is how many there are, eta
+--          how many there may be, and wait 0 while it is paused
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
---          sequence number is base + index, so that a batch has one base and needs one text; limit states expire by themselves
+--          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
+--          flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local queue, later, dead, seen = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local FIRST_LIMIT_KEY = 9
-local channel, bucket, known_rev = ARGV[1], ARGV[2], ARGV[3]
+local dead, seen, flows, calendar, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local FIRST_LIMIT_KEY = 10
+local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
-local FIRST_ARG = 6
-local CHUNK = 500
+local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
+local FIRST_ARG = 8
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
-  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused')
+  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows')
 if not settings[1] then return { 1 } end
 if (settings[5] or '') ~= known_rev then return { 2 } end
+if (settings[10] or '0') ~= flows_known then return { 3 } end
 local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
 local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
 local interval, paused = rate_per / rate_count, settings[9]
@@ -68,20 +80,21 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local key_count = #KEYS - FIRST_LIMIT_KEY
+local first_place = #KEYS - flow.PLACES * flow_count
+local key_count = first_place - FIRST_LIMIT_KEY
 local rules, shadow = {}, {}
 for i = 1, key_count do
-  local at = FIRST_ARG + (i - 1) * 4
+  local at = FIRST_ARG + flow_count + (i - 1) * 4
   rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
     full = tonumber(ARGV[at + 4]) }
 end
-local first_job = FIRST_ARG + key_count * 4 + limit_count
+local first_job = FIRST_ARG + flow_count + key_count * 4 + limit_count
 for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
 local common = first_job
-if alike then first_job = first_job + 1 + limit_count end
-local width = alike and 2 or 5 + limit_count
+if alike then first_job = first_job + 2 + limit_count end
+local width = alike and 2 or 6 + limit_count
 
--- The place before priority and key numbers of the job whose arguments follow `at`.
+-- The place before priority, flow and key numbers of the job whose arguments follow `at`.
 local function traits(at) return alike and common or at + 2 end
 
 local ids = {}
@@ -91,15 +104,20 @@ local settled = redis.call('HMGET', seen, unpack(ids))
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled')
 local seq, scheduled = tonumber(counters[1] or 0), tonumber(counters[2] or 0)
-local waiting = redis.call('LLEN', queue)
-local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
-local next_slot = tonumber(redis.call('HGET', pace, 'slot') or now) + interval
-if next_slot < now then next_slot = now end
-local queue_was_empty = waiting == 0
+local last = redis.call('HMGET', pace, 'slot', 'offset')
+
+-- See places.lua.
+local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.max(tonumber(last[1] or now) + interval, now),
+  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = flows_known == '1',
+  unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled }
+local parts = {}
+for n = 1, flow_count do
+  parts[n] = { name = ARGV[FIRST_ARG + n], at = first_place + (n - 1) * flow.PLACES, pushed = {}, delayed = {} }
+end
+if bucket.has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
 
 local states, used = {}, {}
-local bodies, pushed, delayed = {}, {}, {}
-local earliest_due
+local bodies = {}
 
 local function limit_state(number)
   local state = states[number]
@@ -118,45 +136,55 @@ local function write_limits()
   end
 end
 
--- Everything is decided when this is called; it only writes.
+-- Everything is decided when this is called; it only writes. Returns how many jobs waited in the
+-- last list that it pushed to.
 local function write()
-  for i = 1, #bodies, CHUNK do
-    redis.call('HSET', body, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
+  for i = 1, #bodies, places.CHUNK do
+    redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
-  for i = 1, #pushed, CHUNK do
-    redis.call('RPUSH', queue, unpack(pushed, i, math.min(i + CHUNK - 1, #pushed)))
-  end
-  local wake = queue_was_empty and #pushed > 0
-  if #delayed > 0 then
-    local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-    if not head[2] or earliest_due < tonumber(head[2]) then wake = true end
-    for i = 1, #delayed, CHUNK do
-      redis.call('ZADD', later, unpack(delayed, i, math.min(i + CHUNK - 1, #delayed)))
+  local wake, waited, turns, texts, earliest = false, 0, {}, {}, nil
+  for _, part in ipairs(parts) do
+    if next(part.pushed) or part.first_due then
+      local waits, wakes, turn = places.write(bucket, part)
+      waited, wake = waits, wake or wakes
+      if turn then
+        turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), part.name
+        earliest = math.min(earliest or turn, turn)
+      end
+      if bucket.has_flows then texts[#texts + 1], texts[#texts + 2] = part.name, flow.write(part.state) end
     end
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
+  if bucket.has_flows then redis.call('HSET', flows, unpack(texts)) end
+  if earliest then
+    local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')
+    wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
+    redis.call('ZADD', calendar, 'LT', unpack(turns))
+  end
   write_limits()
-  if wake then redis.call('PUBLISH', channel, bucket) end
+  if wake then redis.call('PUBLISH', channel, bucket_name) end
+  return waited
 end
 
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
-  if not alike or unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if not alike or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if places.refusal(bucket, parts[1], job_count) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
   for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 1 + i])
+    local number = tonumber(ARGV[common + 2 + i])
     if number > 0 and rules[number].rule.check(limit_state(number), job_count) ~= 0 then return false end
   end
   return true
 end
 
 if all_in() then
-  local reply = { 0, now, 1, waiting, paused and 0 or math.floor(next_slot), rate_count, rate_per }
+  local reply, part, priority = { 0, now, 1, 0, 0, 0, 0 }, parts[1], tonumber(ARGV[common + 1])
   for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 1 + i])
+    local number = tonumber(ARGV[common + 2 + i])
     local remaining, reset = -1, 0
     if number > 0 then
       local rule = rules[number].rule
@@ -173,25 +201,28 @@ if all_in() then
     at = at + 2
   end
   seq = seq + job_count
-  pushed = ids
-  write()
+  part.pushed[priority] = ids
+  places.count(bucket, part, job_count, 0)
+  local ahead = places.above(part, priority) + write()
+  reply[4], reply[5] = ahead, math.floor(places.eta(bucket, part, ahead))
+  reply[6], reply[7] = places.step(bucket, part)
   return reply
 end
 
 -- One by one.
 
 -- Where a job is that exists or existed: the state's code, as in State of the Go package.
-local function state_of(id)
+local function state_of(part, id)
   local stored = redis.call('HGET', meta, id)
   if stored then return tonumber(string.sub(stored, 1, 1)) end
-  if redis.call('ZSCORE', later, id) then return 2 end
+  if redis.call('ZSCORE', KEYS[part.at + flow.PLACES], id) then return 2 end
   return 1
 end
 
 local reply, n = { 0, now, 0 }, 3
 local fresh, fresh_state = {}, {}
-local function answer(code, position, eta, wait)
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, math.floor(eta), math.ceil(wait)
+local function answer(code, position, at, wait)
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, math.floor(at), math.ceil(wait)
 end
 local function not_asked()
   for i = 1, limit_count do
@@ -235,24 +266,72 @@ end
 -- How long until there are fewer than `bound` jobs, if all that leave are done.
 local function wait_for_room(bound)
   if paused then return 0 end
-  local wait = next_slot - now + (unfinished - bound) * interval
+  local wait = bucket.next_slot - now + (bucket.unfinished - bound) * interval
   return math.max(wait, interval)
+end
+
+-- Answers a job for which there is no room: `full` is why.
+local function refuse(full, part, bound)
+  if full == places.FLOW_FULL then
+    local there, may_be = part.state.unfinished, part.obeys.capacity
+    answer(full, there, may_be, places.held(bucket, part) and 0 or math.max(places.eta(bucket, part, there - may_be) - now, interval))
+  elseif full == places.TOO_MANY_FLOWS then
+    answer(full, bucket.there, bucket.max_flows, paused and 0 or interval) -- nobody knows which flow ends when
+  elseif full == 8 then
+    local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
+    local wait = interval
+    if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
+    answer(full, scheduled, scheduled_capacity, paused and 0 or wait)
+  else
+    answer(full, bucket.unfinished, bound, wait_for_room(bound))
+  end
+end
+
+-- Notes a job that gets in.
+local function admit(j, part, priority, due_at)
+  local id, sealed = ids[j], ARGV[first_job + (j - 1) * width + 2]
+  -- One that is due later has the number of the last one before it: a purge
+  -- knows by the number what was there when it began.
+  local number = seq
+  if due_at then
+    -- Capital letters mark jobs that count against scheduled_capacity.
+    sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
+    scheduled = scheduled + 1
+    places.count(bucket, part, 0, 1)
+    part.delayed[#part.delayed + 1] = string.format('%.0f', due_at)
+    part.delayed[#part.delayed + 1] = id
+    part.first_due = math.min(part.first_due or due_at, due_at)
+    answer(2, 0, places.held(bucket, part) and 0 or due_at, 0)
+  else
+    local ahead, pushed = places.ahead(part, priority), part.pushed[priority] or {}
+    answer(1, ahead, places.eta(bucket, part, ahead), 0)
+    seq = seq + 1
+    number = seq
+    bucket.unfinished = bucket.unfinished + 1
+    places.count(bucket, part, 1, 0)
+    pushed[#pushed + 1] = id
+    part.pushed[priority], part.lengths[priority] = pushed, part.lengths[priority] + 1
+  end
+  local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
+  fresh[id], fresh_state[id] = stored, due_at and 2 or 1
+  bodies[#bodies + 1] = id
+  bodies[#bodies + 1] = stored
 end
 
 for j = 1, job_count do
   local at = first_job + (j - 1) * width
-  local id, sealed = ids[j], ARGV[at + 2]
+  local id, fingerprint = ids[j], string.sub(ARGV[at + 2], 1, 11)
   local trait = traits(at)
-  local bound = bounds[tonumber(ARGV[trait + 1])]
+  local priority, part = tonumber(ARGV[trait + 1]), parts[tonumber(ARGV[trait + 2])]
+  local bound = bounds[priority]
   local due, cost = '', 1
-  if not alike then due, cost = ARGV[trait + limit_count + 2], tonumber(ARGV[trait + limit_count + 3]) end
-  local fingerprint = string.sub(sealed, 1, 11)
+  if not alike then due, cost = ARGV[trait + limit_count + 3], tonumber(ARGV[trait + limit_count + 4]) end
 
   local existing, was_there = known[j] or fresh[id], false
   if existing then
     was_there = true
     if string.match(existing, '^%-?%d+ %d+ (...........)') == fingerprint then
-      answer(3, fresh[id] and fresh_state[id] or state_of(id), 0, 0)
+      answer(3, fresh[id] and fresh_state[id] or state_of(part, id), 0, 0)
     else
       answer(4, 0, 0, 0)
     end
@@ -273,44 +352,21 @@ for j = 1, job_count do
       if string.sub(due, 1, 1) == '+' then due_at = now + due_at end
       if due_at <= now then due_at = nil end
     end
-    local room
-    if due_at then room = scheduled < scheduled_capacity else room = unfinished < bound end
-    local worst, longest = ask(trait + 1, cost, room)
+    local full = places.refusal(bucket, part, due_at and 0 or 1)
+    if due_at then
+      if scheduled >= scheduled_capacity then full = 8 end
+    elseif bucket.unfinished >= bound then
+      full = bucket.unfinished < capacity and 9 or 7
+    end
+    local worst, longest = ask(trait + 2, cost, not full)
     if worst == 2 then
       answer(6, 0, 0, 0)
     elseif worst == 1 then
       answer(5, 0, 0, longest)
-    elseif not room and due_at then
-      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-      local wait = interval
-      if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
-      answer(8, scheduled, scheduled_capacity, paused and 0 or wait)
-    elseif not room then
-      answer(unfinished < capacity and 9 or 7, unfinished, bound, wait_for_room(bound))
+    elseif full then
+      refuse(full, part, bound)
     else
-      -- One that is due later has the number of the last one before it: a purge
-      -- knows by the number what was there when it began.
-      local number = seq
-      if due_at then
-        -- Capital letters mark jobs that count against scheduled_capacity.
-        sealed = fingerprint .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
-        scheduled = scheduled + 1
-        delayed[#delayed + 1] = string.format('%.0f', due_at)
-        delayed[#delayed + 1] = id
-        if not earliest_due or due_at < earliest_due then earliest_due = due_at end
-        answer(2, 0, paused and 0 or due_at, 0)
-      else
-        seq = seq + 1
-        number = seq
-        unfinished = unfinished + 1
-        pushed[#pushed + 1] = id
-        answer(1, waiting, paused and 0 or next_slot + waiting * interval, 0)
-        waiting = waiting + 1
-      end
-      local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
-      fresh[id], fresh_state[id] = stored, due_at and 2 or 1
-      bodies[#bodies + 1] = id
-      bodies[#bodies + 1] = stored
+      admit(j, part, priority, due_at)
     end
   end
   n = n + 4 + 4 * limit_count

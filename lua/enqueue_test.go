@@ -132,8 +132,7 @@ func TestAlikeJobs(t *testing.T) {
 		r.configure(settings{capacity: 6, rateCount: 10, ratePer: second})
 		l := per(1, 60*second, 7)
 		send := func(ids ...string) *lua.Reader {
-			keys := append(r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen"), r.key("limit:l"))
-			args := []any{"tundish:wake", r.name, "", 1, len(ids), 1, "token_bucket", l.a, l.b, l.full, 0, 3, 1}
+			keys, args := r.alike([]limit{l}, len(ids), 3, "")
 			for i, id := range ids {
 				args = append(args, id, fmt.Sprintf("%011dcn%03d \n", 0, i+1))
 			}

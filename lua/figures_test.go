@@ -14,10 +14,9 @@ import (
 // admitted and what is left.
 func (r *rig) enqueueAlike(l limit, n int) (admitted, remaining int64) {
 	r.t.Helper()
-	keys := append(r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen"), r.key("limit:"+l.key))
-	args := append(append([]any{"tundish:wake", r.name, "", 1, n, 1}, l.args()...), l.shadow, 3, 1)
+	keys, args := r.alike([]limit{l}, n, 3, "")
 	for i := range n {
-		args = append(args, fmt.Sprint("j", nextClaim()), fmt.Sprintf("%011dc%d \n", 0, i+1))
+		args = append(args, fmt.Sprint("j", nextClaim()), fmt.Sprintf("%011dcn%03d \n", 0, i+1))
 	}
 	in := r.reader(lua.Enqueue, keys, args...)
 	in.Int()

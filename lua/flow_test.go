@@ -45,7 +45,7 @@ func TestFlowsTakeTurns(t *testing.T) {
 		if !strings.HasPrefix(order, "abcabcabababaaaa") {
 			t.Errorf("turns %q", order)
 		}
-		if got := r.flowState("c"); got != "2 0 2" {
+		if got := r.flowState("c"); got != "0 0 - 0 2 0 2" {
 			t.Errorf("c: %s", got)
 		}
 		if got := r.calendar(); got != "a" {
@@ -270,7 +270,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("claimed %q, %d expired", c.ids(), c.expired)
 		}
 		r.wantStates(map[string]int64{"e1": isDead, "e4": isDead, "e0": isInFlight, "f": isInFlight})
-		if got := r.flowState("a"); got != "2 0 2" {
+		if got := r.flowState("a"); got != "0 0 - 0 2 0 2" {
 			t.Errorf("flow a: %s", got)
 		}
 		last, err := r.c.HGet(r.ctx, r.key("meta"), "e2").Result()

@@ -18,7 +18,9 @@ type durationType = time.Duration
 
 // shared are texts that go in front of other scripts and are none themselves:
 // of those that use what they begin with.
-var shared = map[string]string{"limits": "limits[", "flow": "flow.", "pending": "pending.", "quota": "quota.", "turns": "turns."}
+var shared = map[string]string{
+	"limits": "limits[", "flow": "flow.", "pending": "pending.", "places": "places.", "quota": "quota.", "turns": "turns.",
+}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {
@@ -26,7 +28,7 @@ func scriptText(t *testing.T, name string) string {
 	own := fileText(t, name)
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(shared)) {
-		if strings.Contains(code(split(own).body), shared[name]) {
+		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(shared[name])).MatchString(code(split(own).body)) {
 			text += fileText(t, name)
 		}
 	}

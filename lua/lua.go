@@ -24,6 +24,9 @@ var turnsText string
 //go:embed pending.lua
 var pendingText string
 
+//go:embed places.lua
+var placesText string
+
 //go:embed allow.lua
 var allowText string
 
@@ -75,7 +78,7 @@ var inspectBucketText string
 // The scripts. Each file's header says what it does.
 var (
 	Allow         = newScript("allow", limitsText+allowText)
-	Enqueue       = newScript("enqueue", limitsText+enqueueText)
+	Enqueue       = newScript("enqueue", flowText+limitsText+placesText+enqueueText)
 	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
 	Reserve       = newScript("reserve", reserveText)
 	Settle        = newScript("settle", settleText)

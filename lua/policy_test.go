@@ -48,9 +48,9 @@ func TestExemptCaller(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		keys := r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen")
-		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, 0, 3, 0,
-			"a", fmt.Sprintf("%011dc001 \n", 0), "b", fmt.Sprintf("%011dc002 \n", 0))
+		keys := r.enqueueKeys(nil, "")
+		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, 0, 1, "", 0, 3, 1, 0,
+			"a", fmt.Sprintf("%011dcn001 \n", 0), "b", fmt.Sprintf("%011dcn002 \n", 0))
 		in.Int()
 		if alike := in.Int(); alike != 1 {
 			t.Fatal("not decided as one")
@@ -61,8 +61,8 @@ func TestExemptCaller(t *testing.T) {
 		if remaining, reset := in.Int(), in.Int(); remaining != -1 || reset != 0 || in.Err() != nil {
 			t.Errorf("remaining %d, reset %d, %v", remaining, reset, in.Err())
 		}
-		in = r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 1, 0, 0,
-			"c", fmt.Sprintf("%011dc001 \n", 0), 3, 0, "", 1_000_000)
+		in = r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 1, 0, 0, 1, "", 0,
+			"c", fmt.Sprintf("%011dcn001 \n", 0), 3, 1, 0, "", 1_000_000)
 		in.Int()
 		in.Int()
 		if code := in.Int(); code != 1 {

@@ -14,11 +14,6 @@ import (
 // expiredLast is the last response of a job that has expired.
 const expiredLast = `{"cause":"expired"}`
 
-// places are the keys of a flow.
-func (r *rig) places(flow string) []string {
-	return r.keys("q:critical:"+flow, "q:high:"+flow, "q:normal:"+flow, "q:low:"+flow, "later:"+flow)
-}
-
 // claimKeys are those of claim.lua for these flows.
 func (r *rig) claimKeys(flows ...string) []string {
 	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", "due:")
@@ -26,22 +21,6 @@ func (r *rig) claimKeys(flows ...string) []string {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}
 	return keys
-}
-
-// flowSettings are those of all flows of a bucket, or of one; a zero means none.
-type flowSettings struct {
-	rateCount, ratePer, burst, capacity, inFlight int64
-	quotas                                        string
-	weight, paused                                int64 // of one flow
-}
-
-// configureFlows writes settings with flows.
-func (r *rig) configureFlows(s settings, f flowSettings) {
-	r.t.Helper()
-	r.configure(s)
-	r.ok(r.c.HSet(r.ctx, r.key("conf"), "flows", 1, "flow_rate_count", f.rateCount, "flow_rate_per", f.ratePer,
-		"flow_burst", max(f.burst, 1), "flow_capacity", f.capacity, "flow_max_in_flight", f.inFlight,
-		"flow_quotas", f.quotas, "max_flows", 1000).Err())
 }
 
 // setFlow gives a flow settings of its own.
@@ -104,17 +83,6 @@ func (r *rig) calendar() string {
 	return strings.Join(flows, " ")
 }
 
-// flowState is what is kept of a flow: unfinished, scheduled, in flight; "" if nothing is.
-func (r *rig) flowState(flow string) string {
-	r.t.Helper()
-	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
-	if err == redis.Nil { //nolint:errorlint // of go-redis itself
-		return ""
-	}
-	r.ok(err)
-	return strings.Join(strings.Fields(text)[4:], " ")
-}
-
 // passFlows moves what flows have of times into the past.
 func (r *rig) passFlows(micros int64) {
 	r.t.Helper()
@@ -160,33 +128,18 @@ func (r *rig) passFlows(micros int64) {
 	r.ok(err)
 }
 
-// putIn puts jobs into a flow, as enqueue.lua does.
+// putIn enqueues jobs of a flow, all of which must get in.
 func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
 	r.t.Helper()
-	letter, list := string("nkhnl"[priority]), []string{"normal", "critical", "high", "normal", "low"}[priority]
-	suffix := ""
-	if expires > 0 {
-		suffix = fmt.Sprint("~", expires)
+	jobs := make([]entry, len(ids))
+	for i, id := range ids {
+		jobs[i] = entry{id: id, flow: flow, priority: priority, expires: expires}
 	}
-	now := r.now()
-	pipe := r.c.Pipeline()
-	for _, id := range ids {
-		pipe.HSet(r.ctx, r.key("body"), id, fmt.Sprintf("0 %d %011dc%s001%s \nx", now, 0, letter, suffix))
-		pipe.RPush(r.ctx, r.key("q:"+list+":"+flow), id)
+	for i, a := range r.enqueue(nil, jobs...) {
+		if a.code != 1 {
+			r.t.Fatalf("enqueue %s: code %d", ids[i], a.code)
+		}
 	}
-	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
-	if err == redis.Nil { //nolint:errorlint // of go-redis itself
-		text, err = "0 0 - 0 0 0 0", nil
-	}
-	r.ok(err)
-	fields := strings.Fields(text)
-	unfinished, err := strconv.Atoi(fields[4])
-	r.ok(err)
-	fields[4] = fmt.Sprint(unfinished + len(ids))
-	pipe.HSet(r.ctx, r.key("flows"), flow, strings.Join(fields, " "))
-	pipe.ZAddNX(r.ctx, r.key("due:"), redis.Z{Member: flow, Score: float64(now)})
-	_, err = pipe.Exec(r.ctx)
-	r.ok(err)
 }
 
 // settleIn ends leases of a flow with success.

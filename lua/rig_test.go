@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -37,6 +36,8 @@ type rig struct {
 	mini *miniredis.Miniredis // nil on a real server, whose clock runs
 	name string
 	past int64 // how far a real server's data was moved into the past
+
+	hasFlows bool // see configureFlows
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -204,7 +205,16 @@ type entry struct {
 	due     string
 	cost    int64
 
-	priority int // 0 means normal
+	priority int    // 0 means normal
+	flow     string // in a bucket with flows, see configureFlows
+	expires  int64  // after so many microseconds; 0 never
+}
+
+func (e entry) expiry() string {
+	if e.expires == 0 {
+		return ""
+	}
+	return fmt.Sprint("~", e.expires)
 }
 
 func (e entry) mark() string {
@@ -219,26 +229,6 @@ func (e entry) mark() string {
 type answer struct {
 	code, position, eta, wait int64
 	limits                    [][4]int64 // verdict, remaining, wait, reset
-}
-
-func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []any) {
-	keys = r.keys("body", "meta", "conf", "pace", "count", queueKey, laterKey, "dead", "seen")
-	args = []any{"tundish:wake", r.name, "", len(limits), len(jobs), 0}
-	for _, l := range limits {
-		keys = append(keys, r.key("limit:"+l.key))
-		args = append(args, l.args()...)
-	}
-	for _, l := range limits {
-		args = append(args, l.shadow)
-	}
-	for n, e := range jobs {
-		args = append(args, e.id, fmt.Sprintf("%s%03d \n%s", e.mark(), n+1, e.content), cmp.Or(e.priority, 3))
-		for i := range limits {
-			args = append(args, i+1)
-		}
-		args = append(args, e.due, max(e.cost, 1))
-	}
-	return keys, args
 }
 
 func (r *rig) enqueue(limits []limit, jobs ...entry) []answer {

@@ -211,7 +211,11 @@ func (c *Client) prepare(t *ticket) error {
 	if err != nil {
 		return err
 	}
-	if err := t.job.Validate(b.settings.Load().MaxPayload); err != nil {
+	settings := b.settings.Load()
+	if err := t.job.Validate(settings.MaxPayload); err != nil {
+		return err
+	}
+	if t.job.Flow, err = settings.Flow.NameOf(&t.job); err != nil {
 		return err
 	}
 	if t.job.ID == "" {

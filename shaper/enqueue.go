@@ -63,6 +63,7 @@ func lostReply(err error) bool {
 // be configured, or its limits to be others than this process knew.
 func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) (*question, *lua.Reader, error) {
 	const tries = 4 // configure, and limits that change meanwhile
+	otherFlows := false
 	for range tries {
 		if err := s.configure(ctx, b); err != nil {
 			return nil, nil, err
@@ -88,9 +89,16 @@ func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) 
 			b.force.Store(nil)
 		case status == enqueueStaleLimits:
 			b.force.CompareAndSwap(set, nil)
+		case status == enqueueOtherFlows:
+			// A reload, or a configuration with a higher revision.
+			b.configured.Store(false)
+			otherFlows = true
 		default:
 			return q, r, nil
 		}
+	}
+	if otherFlows {
+		return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, errOtherFlows)
 	}
 	return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
 }
@@ -99,7 +107,13 @@ func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) 
 const (
 	enqueueNotConfigured = 1
 	enqueueStaleLimits   = 2
+	enqueueOtherFlows    = 3
 )
+
+// errOtherFlows says that the configuration in force parts the bucket into flows, and
+// that of this process does not, or the other way round.
+var errOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
+	"give all processes the same [buckets.flow]")
 
 // question is a batch as it is put to the enqueue script.
 type question struct {
@@ -118,7 +132,9 @@ type question struct {
 func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
-	numbers := make([][]int, 0, len(batch))
+	hasFlows := b.settings.Load().Flow != nil
+	var flows flowNumbers
+	all := make([]traits, 0, len(batch))
 	for _, t := range batch {
 		own, err := k.of(&t.job)
 		if err != nil {
@@ -135,37 +151,80 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 				continue
 			}
 		}
-		q.tickets, q.who, numbers = append(q.tickets, t), append(q.who, who), append(numbers, own)
+		flow := ""
+		if hasFlows {
+			flow = t.job.Flow
+		}
+		q.tickets, q.who = append(q.tickets, t), append(q.who, who)
+		all = append(all, traits{t.job.Priority.code(), flows.of(flow), own})
 	}
 	if len(q.tickets) == 0 {
 		return q
 	}
-	alike := areAlike(q.tickets, numbers)
+	alike := areAlike(q.tickets, all)
 	rules := q.args
-	q.args = make([]any, 0, 8+len(rules)+2*len(set.limits)+len(q.tickets)*(5+len(set.limits)))
-	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike))
+	q.args = make([]any, 0, 10+len(flows.names)+len(rules)+2*len(set.limits)+len(q.tickets)*(6+len(set.limits)))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike), boolArg(hasFlows), len(flows.names))
+	for _, flow := range flows.names {
+		q.keys = append(q.keys, b.keys.places(flow)...)
+		q.args = append(q.args, flow)
+	}
 	q.args = append(q.args, rules...)
 	for i := range set.limits {
 		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
 	}
-	traits := func(t *ticket, numbers []int) {
-		q.args = append(q.args, t.job.Priority.code())
-		for _, n := range numbers {
-			q.args = append(q.args, n)
-		}
-	}
 	if alike {
-		traits(q.tickets[0], numbers[0])
+		q.args = all[0].appendTo(q.args)
 	}
 	for i, t := range q.tickets {
 		setIndex(t.sealed, i+1)
 		q.args = append(q.args, t.job.ID, t.sealed)
 		if !alike {
-			traits(t, numbers[i])
-			q.args = append(q.args, dueArg(&t.job), max(t.job.Cost, 1))
+			q.args = append(all[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
 		}
 	}
 	return q
+}
+
+// traits are what the script wants to know of a job that most jobs of a batch share.
+type traits struct {
+	priority, flow int
+	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask
+}
+
+func (t *traits) appendTo(args []any) []any {
+	args = append(args, t.priority, t.flow)
+	for _, key := range t.keys {
+		args = append(args, key)
+	}
+	return args
+}
+
+func (t *traits) equal(other *traits) bool {
+	return t.priority == other.priority && t.flow == other.flow && slices.Equal(t.keys, other.keys)
+}
+
+// flowNumbers numbers the flows of a batch, from 1 on.
+type flowNumbers struct {
+	names   []string
+	numbers map[string]int // of all, once there are two
+}
+
+func (f *flowNumbers) of(flow string) int {
+	if len(f.names) > 0 && flow == f.names[0] { // the usual case
+		return 1
+	}
+	if number, ok := f.numbers[flow]; ok {
+		return number
+	}
+	f.names = append(f.names, flow)
+	if len(f.names) > 1 {
+		if f.numbers == nil {
+			f.numbers = make(map[string]int)
+		}
+		f.numbers[flow] = len(f.names)
+	}
+	return len(f.names)
 }
 
 // keyring numbers the keys under which the limits count for the jobs of a
@@ -221,14 +280,14 @@ func sameIdentity(a, b *admission.Identity) bool {
 }
 
 // areAlike reports whether no job of the batch needs a decision of its own:
-// none is delayed or costs more than 1, all have the same priority and count
-// under the same keys, and no id stands twice.
-func areAlike(batch []*ticket, numbers [][]int) bool {
+// none is delayed or costs more than 1, all have the same priority, flow and keys,
+// and no id stands twice.
+func areAlike(batch []*ticket, all []traits) bool {
 	var ids map[string]bool
 	for i, t := range batch {
 		job := &t.job
 		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
-			job.Priority.code() != batch[0].job.Priority.code() || !slices.Equal(numbers[i], numbers[0]) {
+			!all[i].equal(&all[0]) {
 			return false
 		}
 		if t.generated {

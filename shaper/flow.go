@@ -22,9 +22,9 @@ const (
 // What may name the flow of a job.
 const (
 	FlowKeyJob    = "job"     // its field flow, required then
-	FlowKeyHost   = "host"    // the host of its url, or of the bucket's
-	FlowKeyCaller = "caller"  // who enqueues it
-	FlowKeyHeader = "header:" // and the name: a header of the job
+	FlowKeyHost   = "host"    // the host of its url, or of DefaultURL, with a port that is not the scheme's own
+	FlowKeyCaller = "caller"  // who enqueues it: Identity.Caller
+	FlowKeyHeader = "header:" // and the name: a header of the request that enqueues it, in Identity.Headers
 )
 
 // FlowSettings part a bucket into flows: each is a FIFO of its own, with its own
@@ -34,6 +34,9 @@ const (
 type FlowSettings struct {
 	// Key is what names the flow: one of the FlowKey constants.
 	Key string
+
+	// DefaultURL is where jobs go that name no URL; of use with FlowKeyHost only.
+	DefaultURL string
 
 	Rate        admission.Rate   // of each flow; zero: none but the bucket's
 	Burst       int64            // of a flow with a rate: departures at once after a pause

@@ -33,7 +33,7 @@ type Job struct {
 	// ^[A-Za-z0-9_-]{1,128}$. Empty means that Enqueue makes a UUIDv7.
 	ID string
 
-	Flow    string            // up to 256 bytes of UTF-8, never parsed
+	Flow    string            // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
 	URL     string            // where to; empty means the bucket's
 	Method  string            // HTTP method; empty means POST
 	Headers map[string]string // sent with the delivery

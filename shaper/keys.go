@@ -75,8 +75,9 @@ func (k keys) limit(limit admission.Limit, key string) string {
 
 // The KEYS of each script, in the order of its header.
 
+// forEnqueue are the first ones: those of limits and the places of flows follow.
 func (k keys) forEnqueue() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.queue(""), k.later(""), k.dead(), k.seen()}
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.due(), k.flowSettings()}
 }
 
 func (k keys) forReserve() []string { return []string{k.conf(), k.pace(), k.due(), k.leases()} }

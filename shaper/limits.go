@@ -74,21 +74,28 @@ func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) 
 }
 
 // LimitHeaders lists the canonical names of the headers by which a bucket's
-// limits count, so that a caller can put them into the jobs' Identity. Until
+// limits count and its flows are named, so that a caller can put them into the jobs' Identity. Until
 // the bucket was used it knows those of the configuration only. It asks nobody.
 func (c *Client) LimitHeaders(bucket string) []string {
 	b, err := c.store.bucket(bucket)
 	if err != nil {
 		return nil
 	}
+	settings := b.settings.Load()
+	limits := settings.Limits
 	if set := b.force.Load(); set != nil {
-		limits := make([]admission.Limit, len(set.limits))
+		limits = make([]admission.Limit, len(set.limits))
 		for i := range set.limits {
 			limits[i] = set.limits[i].Limit
 		}
-		return admission.Headers(limits)
 	}
-	return admission.Headers(b.settings.Load().Limits)
+	headers := admission.Headers(limits)
+	if settings.Flow != nil {
+		if header := admission.HeaderOf(settings.Flow.Key); header != "" && !slices.Contains(headers, header) {
+			headers = append(headers, header)
+		}
+	}
+	return headers
 }
 
 // PinLimit changes a limit in every bucket that names it, for all processes at

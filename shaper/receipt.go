@@ -15,10 +15,10 @@ import (
 type Receipt struct {
 	ID        string
 	Bucket    string
-	Flow      string
+	Flow      string    // as the bucket's FlowSettings name it, else that of the job
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
 	Duplicate bool      // the id was there already: no second job, no quota spent
-	Position  int64     // jobs ahead in the list
+	Position  int64     // jobs ahead: of its flow, and as important or more
 	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket is paused
 	Refusal   *Refusal
 	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate
@@ -33,6 +33,8 @@ const (
 	ReasonImpossible    Reason = "cost-impossible" // the cost is above what a limit can ever hold
 	ReasonBucketFull    Reason = "bucket-full"
 	ReasonScheduledFull Reason = "scheduled-full"
+	ReasonFlowFull      Reason = "flow-full"
+	ReasonTooManyFlows  Reason = "too-many-flows"   // so many have jobs that no new one is let in
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
@@ -40,7 +42,10 @@ const (
 
 // Reasons lists all reasons, for metrics.
 func Reasons() []Reason {
-	return []Reason{ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonShed, ReasonIdentity, ReasonIDReused}
+	return []Reason{
+		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonTooManyFlows, ReasonShed,
+		ReasonIdentity, ReasonIDReused,
+	}
 }
 
 // Refusal says why a job did not get in, and when it may.
@@ -62,6 +67,8 @@ const (
 	codeBucketFull
 	codeScheduledFull
 	codeShed
+	codeFlowFull
+	codeTooManyFlows
 )
 
 // stateCodes are the codes of the scripts, in order.
@@ -91,7 +98,7 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 		}
 		return r.Err()
 	}
-	first, slot, count, per := r.Int(), r.Int(), r.Int(), r.Int()
+	first, eta, count, per := r.Int(), r.Int(), r.Int(), r.Int()
 	decisions := make([]admission.Decision, 0, len(limits))
 	for _, limit := range limits {
 		if remaining, reset := r.Int(), r.Int(); remaining >= 0 {
@@ -103,12 +110,11 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 	}
 	interval := float64(per) / float64(count)
 	for i, t := range batch {
-		position := first + int64(i)
 		*t.receipt = Receipt{
-			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, State: StateQueued, Position: position, Decisions: decisions,
+			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, State: StateQueued, Position: first + int64(i), Decisions: decisions,
 		}
-		if slot > 0 {
-			t.receipt.ETA = time.UnixMicro(slot + int64(float64(position)*interval))
+		if eta > 0 {
+			t.receipt.ETA = time.UnixMicro(eta + int64(float64(i)*interval))
 		}
 	}
 	return nil
@@ -151,9 +157,9 @@ func missing(err error) *Refusal {
 	return refusal
 }
 
-// refuse makes a refusal. Of a bucket that is too full, held is how many jobs it
-// has and bound how many it may have for one more of this kind; where no job
-// leaves, because it is paused, there is no wait.
+// refuse makes a refusal. Of a bucket or flow that is too full, held is how many jobs it
+// has and bound how many it may have for one more of this kind, and of a bucket with too many flows
+// the same of those; where no job leaves, because it is paused, there is no wait.
 func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
 	refusal := &Refusal{RetryAfter: wait}
 	for _, d := range decisions {
@@ -188,6 +194,13 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 		refusal.Reason = ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
 			b.Name, held, bound, next)
+	case codeFlowFull:
+		refusal.Reason = ReasonFlowFull
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+	case codeTooManyFlows:
+		refusal.Reason = ReasonTooManyFlows
+		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, held, bound, t.job.Flow, next)
 	}
 	return refusal
 }

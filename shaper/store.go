@@ -98,6 +98,9 @@ func (s *store) reconfigure(buckets []Bucket) error {
 		if err != nil {
 			return err
 		}
+		if state, ok := s.buckets[b.Name]; ok && (state.settings.Load().Flow == nil) != (b.Flow == nil) {
+			return fmt.Errorf("bucket %q: flow: whether there are flows cannot change while the bucket is in use: restart with it empty", b.Name)
+		}
 		checked = append(checked, b)
 	}
 	for _, b := range checked {

@@ -23,6 +23,7 @@ type sendFlags struct {
 	headers []string
 	wait    bool
 	delay   time.Duration
+	expires time.Duration
 	job     jobRequest
 }
 
@@ -62,8 +63,9 @@ users of this machine can see what stands on a command line, so prefer the first
 	f.StringArrayVar(&flags.headers, "header", nil, "header of the delivery as `name=value`; may be repeated")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
-	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: who gets in as the bucket fills up (default: normal)")
-	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow")
+	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m: after it the job becomes a dead letter (default: for ever)")
+	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: who gets in as the bucket fills up, and who leaves first (default: normal)")
+	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
 	f.Int64Var(&flags.job.Cost, "cost", 0, "what the limits are charged, a `number` (default: 1)")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
 	return cmd
@@ -74,8 +76,14 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	if f.delay < 0 {
 		return wrongUsage(cmd, "--delay %s: want 0s or more", f.delay)
 	}
+	if f.expires < 0 || f.expires == 0 && cmd.Flags().Changed("expires-in") {
+		return wrongUsage(cmd, "--expires-in %s: want more than 0s", f.expires)
+	}
 	if err := checkPriority(cmd, f.job.Priority); err != nil {
 		return err
+	}
+	if f.expires > 0 {
+		f.job.ExpiresIn = f.expires.String()
 	}
 	if f.delay > 0 {
 		f.job.Delay = f.delay.String()

@@ -34,7 +34,8 @@ type jobRequest struct {
 	Cost    int64             `json:"cost,omitempty"`
 	Delay   string            `json:"delay,omitempty"`
 
-	Priority string `json:"priority,omitempty"`
+	ExpiresIn string `json:"expires_in,omitempty"`
+	Priority  string `json:"priority,omitempty"`
 }
 
 // answer is what the API said of a job: 202, or a problem.

@@ -12,6 +12,7 @@ func TestChanges(t *testing.T) {
 	const b = "[[limits]]\nname = \"b.c\"\nlimit = \"5/m\"\nalgorithm = \"fixed_window\"\n"
 	key := "[[keys]]\nname = \"k\"\nsha256 = \"" + strings.Repeat("a", 64) + "\"\nroles = [\"check\"]\ntier = \"pro\"\n"
 	pro := key + a + "tiers = { pro = \"9/m\" }\n"
+	hooks := "[[buckets]]\nname = \"hooks\"\nrate = \"5/s\"\nflow.key = \"job\"\n"
 	for name, test := range map[string]struct {
 		before, after string
 		want          []Change
@@ -22,6 +23,7 @@ func TestChanges(t *testing.T) {
 		"a value":           {a + b, b + strings.Replace(a, "5/m", "6/m", 1), []Change{{`limits "a".burst`, "limits.burst"}, {`limits "a".limit`, "limits.limit"}}},
 		"a table came":      {a, a + b, []Change{{`limits "b.c"`, "limits"}}},
 		"a table went":      {a + b, a, []Change{{`limits "b.c"`, "limits"}}},
+		"a flow's rate":     {hooks + "flow.rate = \"1/s\"\n", hooks + "flow.rate = \"2/s\"\n", []Change{{`buckets "hooks".flow.rate`, "buckets.flow.rate"}}},
 		"a tier":            {pro, strings.Replace(pro, "9/m", "10/m", 1), []Change{{`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a tier and a key":  {a, pro, []Change{{`keys "k"`, "keys"}, {`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a secret's digest": {pro, strings.Replace(pro, "aa", "bb", 1), []Change{{`keys "k".sha256`, "keys.sha256"}}},

@@ -114,6 +114,14 @@ allow_networks = ["10.0.0.0/8"]
 [[buckets]]
 name = "second"
 rate = "7/m"
+quotas = ["2000/d", "100/15m"]
+priority_aging = "0s"
+[buckets.flow]
+key = "header:x-tenant"
+rate = "2/s"
+quotas = ["50/h"]
+[buckets.webhook]
+url = "https://example.com/"
 `
 
 func TestLoad(t *testing.T) {
@@ -167,7 +175,14 @@ func TestLoad(t *testing.T) {
 	second := shaper.DefaultBucket()
 	second.Name, second.Worker, second.Revision = "second", "webhook", 7
 	second.Rate = admission.Rate{Count: 7, Per: time.Minute, Unit: "requests"}
-	want = Bucket{Bucket: second, Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second}}
+	second.PriorityAging = 0
+	second.Quotas = []admission.Rate{{Count: 2000, Per: 24 * time.Hour, Unit: "requests"}, {Count: 100, Per: 15 * time.Minute, Unit: "requests"}}
+	flow := shaper.DefaultFlowSettings()
+	flow.Key, flow.DefaultURL = "header:x-tenant", "https://example.com/"
+	flow.Rate = admission.Rate{Count: 2, Per: time.Second, Unit: "requests"}
+	flow.Quotas = []admission.Rate{{Count: 50, Per: time.Hour, Unit: "requests"}}
+	second.Flow = &flow
+	want = Bucket{Bucket: second, Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
 	}
@@ -213,11 +228,14 @@ name = "b"
 rate = "17/s"
 limits = ["l"]
 webhook.allow_networks = ["127.0.0.0/8", "10.0.0.0/8"]
+flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 `)
 	want := []string{
 		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
 		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
 		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
+		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries`,
+		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
 		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
 		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
 	}

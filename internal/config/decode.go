@@ -13,7 +13,7 @@ import (
 // later lists keys and values that the design promises and this version lacks.
 var later = map[string]bool{
 	"schedules": true, "pools": true,
-	"buckets.quotas": true, "buckets.flow": true, "buckets.group": true, "buckets.result_retention": true,
+	"buckets.group": true, "buckets.result_retention": true,
 	"buckets.http": true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
 
 	"buckets.worker=http": true, "buckets.worker=llm": true, "buckets.worker=asynq": true,
@@ -48,8 +48,13 @@ func (l *loader) fail(p place, value, format string, args ...any) {
 }
 
 // table checks the keys and types of a table of the file and returns it with
-// the types of settings.
+// the types of settings. Of one that need not be there it is complete.
 func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]any {
+	if t.Kind() == reflect.Pointer {
+		whole := asMap(defaultElement(t.Elem()))
+		overlay(whole, l.table(t.Elem(), raw, p))
+		return whole
+	}
 	out := map[string]any{}
 	fields, names := map[string]reflect.Type{}, []string{}
 	for i := range t.NumField() {
@@ -192,9 +197,11 @@ func (l *loader) secretFile(path string) (string, error) {
 func asMap(table reflect.Value) map[string]any {
 	out := map[string]any{}
 	for i := range table.NumField() {
-		if field := table.Field(i); isTable(field.Type()) {
+		switch field := table.Field(i); {
+		case field.Kind() == reflect.Pointer: // a table that need not be there
+		case isTable(field.Type()):
 			out[tag(table.Type().Field(i))] = asMap(field)
-		} else {
+		default:
 			out[tag(table.Type().Field(i))] = field.Interface()
 		}
 	}

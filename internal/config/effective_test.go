@@ -75,6 +75,9 @@ func TestWriteTOMLReadsBack(t *testing.T) {
 			if len(c.Buckets[i].Webhook.AllowNetworks) == 0 {
 				c.Buckets[i].Webhook.AllowNetworks = nil
 			}
+			if len(c.Buckets[i].Quotas) == 0 {
+				c.Buckets[i].Quotas = nil
+			}
 		}
 		for i := range c.Limits {
 			if len(c.Limits[i].Per) == 0 {

@@ -45,8 +45,11 @@ func join(path, key string) string {
 func tag(f reflect.StructField) string { return f.Tag.Get("mapstructure") }
 
 // isTable tells a table of the configuration from a value that happens to be a
-// struct, such as a rate: its fields have keys.
+// struct, such as a rate: its fields have keys. A pointer is to a table that need not be there.
 func isTable(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	return t.Kind() == reflect.Struct && t.NumField() > 0 && tag(t.Field(0)) != ""
 }
 
@@ -69,7 +72,9 @@ func leaves(table reflect.Value, p place, header string) []leaf {
 		name, value := tag(table.Type().Field(i)), table.Field(i)
 		here := p.key(name)
 		switch {
+		case value.Kind() == reflect.Pointer && value.IsNil():
 		case isTable(value.Type()):
+			value = reflect.Indirect(value)
 			list = append(list, leaves(value, here, "["+unindexed(here.path)+"]")...)
 		case isTables(value.Type()):
 			for j := range value.Len() {

@@ -46,21 +46,34 @@ type limitSettings struct {
 }
 
 type bucketSettings struct {
-	Name              string          `mapstructure:"name"`
-	Rate              admission.Rate  `mapstructure:"rate"`
-	Burst             int64           `mapstructure:"burst"`
-	Capacity          int64           `mapstructure:"capacity"`
-	ScheduledCapacity int64           `mapstructure:"scheduled_capacity"`
-	MaxInFlight       int64           `mapstructure:"max_in_flight"`
-	Limits            []string        `mapstructure:"limits"`
-	Worker            string          `mapstructure:"worker"`
-	DedupeWindow      time.Duration   `mapstructure:"dedupe_window"`
-	DedupeMax         int64           `mapstructure:"dedupe_max"`
-	PermitTTL         time.Duration   `mapstructure:"permit_ttl"`
-	MaxPayload        size            `mapstructure:"max_payload"`
-	Shed              shedSettings    `mapstructure:"shed"`
-	Retry             retrySettings   `mapstructure:"retry"`
-	Webhook           WebhookSettings `mapstructure:"webhook"`
+	Name              string           `mapstructure:"name"`
+	Rate              admission.Rate   `mapstructure:"rate"`
+	Burst             int64            `mapstructure:"burst"`
+	Capacity          int64            `mapstructure:"capacity"`
+	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
+	MaxInFlight       int64            `mapstructure:"max_in_flight"`
+	Limits            []string         `mapstructure:"limits"`
+	Worker            string           `mapstructure:"worker"`
+	DedupeWindow      time.Duration    `mapstructure:"dedupe_window"`
+	DedupeMax         int64            `mapstructure:"dedupe_max"`
+	PermitTTL         time.Duration    `mapstructure:"permit_ttl"`
+	MaxPayload        size             `mapstructure:"max_payload"`
+	Quotas            []admission.Rate `mapstructure:"quotas"`
+	PriorityAging     time.Duration    `mapstructure:"priority_aging"`
+	Shed              shedSettings     `mapstructure:"shed"`
+	Retry             retrySettings    `mapstructure:"retry"`
+	Webhook           WebhookSettings  `mapstructure:"webhook"`
+	Flow              *flowSettings    `mapstructure:"flow"` // nil: the bucket has no flows
+}
+
+type flowSettings struct {
+	Key         string           `mapstructure:"key"`
+	Rate        admission.Rate   `mapstructure:"rate"`
+	Burst       int64            `mapstructure:"burst"`
+	Capacity    int64            `mapstructure:"capacity"`
+	MaxInFlight int64            `mapstructure:"max_in_flight"`
+	Quotas      []admission.Rate `mapstructure:"quotas"`
+	MaxFlows    int64            `mapstructure:"max_flows"`
 }
 
 // shedSettings are percents of the capacity.
@@ -105,20 +118,28 @@ func defaultBucket() bucketSettings {
 	return bucketSettings{
 		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity, MaxInFlight: b.MaxInFlight,
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
-		MaxPayload: size(b.MaxPayload),
-		Shed:       shedSettings(b.Shed),
-		Retry:      retrySettings(b.Retry),
-		Webhook:    WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
+		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging,
+		Shed:    shedSettings(b.Shed),
+		Retry:   retrySettings(b.Retry),
+		Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
 	}
 }
 
-// defaultElement returns the defaults of a table in an array of tables.
+func defaultFlow() flowSettings {
+	f := shaper.DefaultFlowSettings()
+	return flowSettings{Burst: f.Burst, MaxFlows: f.MaxFlows}
+}
+
+// defaultElement returns the defaults of a table in an array of tables, or of one that
+// need not be there.
 func defaultElement(t reflect.Type) reflect.Value {
 	switch t {
 	case reflect.TypeFor[limitSettings]():
 		return reflect.ValueOf(defaultLimit())
 	case reflect.TypeFor[bucketSettings]():
 		return reflect.ValueOf(defaultBucket())
+	case reflect.TypeFor[flowSettings]():
+		return reflect.ValueOf(defaultFlow())
 	}
 	return reflect.Zero(t)
 }
@@ -146,8 +167,15 @@ func (s bucketSettings) bucket(limits []admission.Limit, revision int64) Bucket 
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight, Worker: s.Worker,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
-		Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry), Revision: revision,
+		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry),
+		Revision: revision,
 	}}
+	if f := s.Flow; f != nil {
+		b.Flow = &shaper.FlowSettings{
+			Key: f.Key, DefaultURL: s.Webhook.URL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
+			Quotas: f.Quotas, MaxFlows: f.MaxFlows,
+		}
+	}
 	for _, name := range s.Limits {
 		for _, limit := range limits {
 			if limit.Name == name {

@@ -40,6 +40,8 @@ func TestShippedFile(t *testing.T) {
 	}
 	s := defaultSettings()
 	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
+	flow := defaultFlow()
+	s.Buckets[0].Flow = &flow
 	lines := strings.Split(string(data), "\n")
 	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
 		line, ok := doc.lines[key.path]

@@ -52,6 +52,8 @@ func convert(want reflect.Type, v any) (any, error) {
 		return convertNetworks(v)
 	case []netip.Prefix:
 		return convertList(v, `a list of networks, such as ["10.0.0.0/8"]`, parsePrefix)
+	case []admission.Rate:
+		return convertList(v, `a list of numbers and periods, such as ["2000/d", "100/15m"]`, parseRate)
 	case []string:
 		return convertList(v, "a list of names in quotes", func(s string) (string, error) { return s, nil })
 	case Secret:
@@ -117,7 +119,11 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// parseRate takes no text for no rate, as if the key were not there.
 func parseRate(text string) (admission.Rate, error) {
+	if text == "" {
+		return admission.Rate{}, nil
+	}
 	rate, err := admission.ParseRate(text)
 	if err != nil {
 		_, reason, _ := strings.Cut(err.Error(), `": `)
@@ -231,12 +237,17 @@ func literal(v any) string {
 		}
 		return strconv.FormatInt(int64(v), 10)
 	case admission.Rate:
+		if v.IsZero() {
+			return `""`
+		}
 		return strconv.Quote(v.String())
 	case digest:
 		return strconv.Quote(hex.EncodeToString([]byte(v)))
 	case Networks:
 		return literals(v)
 	case []string:
+		return literals(v)
+	case []admission.Rate:
 		return literals(v)
 	case []netip.Prefix:
 		return literals(v)

@@ -44,6 +44,7 @@ func (c *Config) Warnings() []string {
 		if b.Burst > b.Capacity {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
+		warnOfFlows(warn, p, b)
 		if !c.Redis.URL.Embedded() {
 			for _, network := range b.Webhook.AllowNetworks {
 				for _, inner := range guarded {
@@ -59,6 +60,20 @@ func (c *Config) Warnings() []string {
 	}
 	c.warnOfAccess(warn)
 	return list
+}
+
+// warnOfFlows tells which bounds of a flow are never met, as the bucket's are lower.
+func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
+	f := b.Flow
+	if f == nil {
+		return
+	}
+	if f.MaxInFlight > b.MaxInFlight {
+		warn("%s: flow.max_in_flight (%d) is above max_in_flight (%d): one flow may hold all deliveries", p.shown, f.MaxInFlight, b.MaxInFlight)
+	}
+	if f.Capacity > b.Capacity {
+		warn("%s: flow.capacity (%d) is above capacity (%d): one flow may fill the bucket", p.shown, f.Capacity, b.Capacity)
+	}
 }
 
 // warnOfLimit tells what of a limit has no effect where it is used. users are

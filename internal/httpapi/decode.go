@@ -83,7 +83,7 @@ func (d *jobDecoder) member(name string, value []byte) {
 			d.job.Cost = d.count(name, value)
 		}
 	case "delay":
-		d.delay(name, value)
+		d.job.Delay = d.duration(name, value)
 	case "not_before":
 		d.notBefore(name, value)
 	case "max_attempts":
@@ -95,7 +95,10 @@ func (d *jobDecoder) member(name string, value []byte) {
 			d.job.Priority = shaper.Priority(text)
 		}
 	case "expires_in":
-		d.fail(name, "is not supported in this version yet")
+		before := len(d.errs)
+		if d.job.ExpiresIn = d.duration(name, value); d.job.ExpiresIn == 0 && !isNull(value) && len(d.errs) == before {
+			d.fail(name, "is nothing: want 1µs or more, or leave it out")
+		}
 	default:
 		d.fail(name, "is not a field of a job")
 	}
@@ -126,21 +129,21 @@ func (d *jobDecoder) count(field string, value []byte) int64 {
 	return n
 }
 
-func (d *jobDecoder) delay(field string, value []byte) {
+// duration reads one with a unit; 0 also stands for null and for a fault.
+func (d *jobDecoder) duration(field string, value []byte) time.Duration {
 	if value[0] >= '0' && value[0] <= '9' {
 		d.fail(field, "has no unit: want a duration such as \"10s\"")
-		return
+		return 0
 	}
 	text, given := d.text(field, value)
 	if !given {
-		return
+		return 0
 	}
-	delay, err := time.ParseDuration(text)
+	duration, err := time.ParseDuration(text)
 	if err != nil {
 		d.fail(field, "want a duration such as \"10s\", \"1h30m\" or \"250ms\"")
-		return
 	}
-	d.job.Delay = delay
+	return duration
 }
 
 func (d *jobDecoder) notBefore(field string, value []byte) {

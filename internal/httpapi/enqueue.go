@@ -131,6 +131,9 @@ func (p *producer) decode(sender admission.Identity, bucket *shaper.Bucket, body
 	if p.checkJob != nil {
 		errs = append(errs, p.checkJob(bucket.Name, &job))
 	}
+	if _, err := bucket.Flow.NameOf(&job); err != nil { // the client of package shaper gives it its name
+		errs = append(errs, err)
+	}
 	faults := onePerField(fieldErrors(errors.Join(errs...)))
 	switch {
 	case len(faults) == 0:
@@ -155,8 +158,8 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 	return kept
 }
 
-// sender is who enqueues into a bucket. Its flow is that of the job: the client
-// of package shaper sets it.
+// sender is who enqueues into a bucket, with the headers by which its limits count and its
+// flows are named. Its flow is that of the job: the client of package shaper sets it.
 func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {

@@ -32,6 +32,8 @@ const (
 	codeLimitExceeded         = code(shaper.ReasonLimit)
 	codeBucketFull            = code(shaper.ReasonBucketFull)
 	codeScheduledFull         = code(shaper.ReasonScheduledFull)
+	codeFlowFull              = code(shaper.ReasonFlowFull)
+	codeTooManyFlows          = code(shaper.ReasonTooManyFlows)
 	codeShed                  = code(shaper.ReasonShed)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
@@ -61,6 +63,8 @@ var kinds = map[code]struct {
 	codeLimitExceeded:    {http.StatusTooManyRequests, "Quota Exceeded"},
 	codeBucketFull:       {http.StatusTooManyRequests, "The bucket is full"},
 	codeScheduledFull:    {http.StatusTooManyRequests, "The bucket holds too many jobs for later"},
+	codeFlowFull:         {http.StatusTooManyRequests, "The flow is full"},
+	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be asked now"},

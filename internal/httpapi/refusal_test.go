@@ -22,6 +22,8 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonImpossible:    {422, ""},
 		shaper.ReasonBucketFull:    {429, "2"},
 		shaper.ReasonScheduledFull: {429, "2"},
+		shaper.ReasonFlowFull:      {429, "2"},
+		shaper.ReasonTooManyFlows:  {429, "2"},
 		shaper.ReasonShed:          {429, "2"},
 		shaper.ReasonIdentity:      {400, ""},
 		shaper.ReasonIDReused:      {422, ""},

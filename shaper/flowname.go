@@ -1,0 +1,66 @@
+package shaper
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// NameOf returns the flow of a job, as Key says: what the job says of its flow counts
+// with [FlowKeyJob] only. Of a bucket without flows, which nil stands for, it is what
+// the job says. An error is a [*FieldError].
+func (f *FlowSettings) NameOf(job *Job) (string, error) {
+	if f == nil {
+		return job.Flow, nil
+	}
+	fault := func(field, format string, args ...any) (string, error) {
+		return "", &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+	var name string
+	switch f.Key {
+	case FlowKeyJob:
+		if name = job.Flow; name == "" {
+			return fault("flow", "is missing: the bucket has flows, and the job has to name its own")
+		}
+	case FlowKeyHost:
+		target := job.URL
+		if target == "" {
+			target = f.DefaultURL
+		}
+		if name = hostOf(target); name == "" {
+			return fault("url", "names no host, which is what the bucket's flows are named by")
+		}
+	case FlowKeyCaller:
+		if name = job.Identity.Caller; name == "" {
+			return fault("flow", "is named by the caller, and none is known")
+		}
+	default:
+		header := admission.HeaderOf(f.Key)
+		if name = job.Identity.Headers[header]; name == "" {
+			return fault("flow", "is named by the header %s, which the request has not: send it", header)
+		}
+	}
+	if len(name) > MaxFlowBytes || !utf8.ValidString(name) {
+		return fault("flow", "is named by %s, and that is none of at most %d bytes of UTF-8", f.Key, MaxFlowBytes)
+	}
+	return name, nil
+}
+
+// hostOf is the host of a URL, with its port unless that is the scheme's own; "" if it has none.
+func hostOf(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return ""
+	}
+	host := strings.ToLower(u.Host)
+	switch strings.ToLower(u.Scheme) {
+	case "http":
+		return strings.TrimSuffix(host, ":80")
+	case "https":
+		return strings.TrimSuffix(host, ":443")
+	}
+	return host
+}
