@@ -4,7 +4,8 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
-for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve" } do
+for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve", "take_back",
+  "flows_of", "control_flow" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "flow" } }
 end
 files["lua/allow.lua"] = { read_globals = { "limits" } }

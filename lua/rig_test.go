@@ -78,8 +78,6 @@ func (r *rig) keys(names ...string) []string {
 const (
 	queueKey = "q:normal:"
 	laterKey = "later:"
-
-	purgedKey, purgedLaterKey = "purged:", "purged_later:"
 )
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
