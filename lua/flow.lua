@@ -75,7 +75,7 @@ function flow.of(job)
   local name = string.match(header, '^{"f":"([^"\\]*)"')
   if name or string.sub(header, 1, 5) ~= '{"f":' then return name or '' end
   local ok, decoded = pcall(cjson.decode, header)
-  return ok and decoded.f or ''
+  return ok and type(decoded) == 'table' and decoded.f or ''
 end
 
 -- The fields of conf that hold for all flows, as flow.settings wants them.
