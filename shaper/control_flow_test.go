@@ -224,12 +224,13 @@ func TestControlOfFlows(t *testing.T) {
 		}
 		return string(out)
 	}
-	full := patch("rate", "20/s", "burst", "2", "capacity", "0", "max_in_flight", "7", "weight", "3", "url", "https://example.com/a\nb")
-	full.PutHeaders(map[string]string{"X-A": "1\n2"})
-	full.PutSecrets([]string{"whsec_x"})
+	full := patch("rate", "20/s", "burst", "2", "capacity", "0", "max_in_flight", "7", "weight", "3", "url", "https://example.com/a")
+	if err := errors.Join(full.PutHeaders(map[string]string{"X-A": "1"}), full.PutSecrets([]string{"whsec_x"})); err != nil {
+		t.Fatal(err)
+	}
 	own, err := control.SetFlow(ctx, "b", "a b", full)
 	const all = `{"Rate":"20/s","Burst":2,"Capacity":0,"MaxInFlight":7,"Weight":3,` +
-		`"URL":"https://example.com/a\nb","Headers":{"X-A":"1\n2"},"Secrets":["whsec_x"]`
+		`"URL":"https://example.com/a","Headers":{"X-A":"1"},"Secrets":["whsec_x"]`
 	if got := text(own); err != nil || !strings.HasPrefix(got, all) {
 		t.Errorf("set: %s, %v", got, err)
 	}
@@ -270,7 +271,7 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 	for value, want := range map[string]string{
 		"rate 0/s": "rate: \"0/s\" would mean that the flow is paused: pause it", "rate -1/s": "rate: ", "rate 5 tokens/s": "rate: \"5 tokens/s\": only requests",
 		"burst 0": "burst: 0: want 1 to", "weight 0": "weight: 0: want 1 to 1000", "weight 1001": "weight: 1001: want 1 to 1000",
-		"capacity -1": "capacity: -1: want 0 to", "max_in_flight x": "max_in_flight: \"x\" is not a whole number", "url ": "url: is empty",
+		"capacity -1": "capacity: -1: want 0 to", "max_in_flight x": "max_in_flight: \"x\" is not a whole number", "url ftp://x/": "url: want an absolute http",
 		"paused 1": "paused: is no setting of a flow: want rate, burst",
 	} {
 		var p FlowPatch
@@ -280,6 +281,10 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 		}
 	}
 	var slow, empty FlowPatch
+	if empty.PutHeaders(map[string]string{"X-A": "1\n2"}) == nil || empty.PutHeaders(map[string]string{"X A": ""}) == nil ||
+		empty.PutSecrets([]string{""}) == nil {
+		t.Error("headers and secrets that cannot be were taken")
+	}
 	_, _ = slow.Put(FlowRate, "1/h"), slow.Put(FlowBurst, "10000")
 	for _, err := range []error{
 		func() error { _, err := control.SetFlow(ctx, "b", "f", slow); return err }(),

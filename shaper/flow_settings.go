@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/tundish-io/tundish/admission"
 )
@@ -43,6 +47,10 @@ const (
 	flowNumbers  = 6 // rate_count, rate_per, burst, capacity, max_in_flight, weight
 	flowFieldSum = 9
 	flowUnset    = "-"
+
+	maxFlowText    = 2048 // bytes of a URL, of the value of a header, of a secret
+	maxFlowHeaders = 32
+	maxFlowSecrets = 8
 )
 
 // OwnFlow are the settings that one flow has of its own, over those of all flows of
@@ -182,8 +190,9 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 		}
 		p.set(setting, strconv.FormatInt(n, 10))
 	case FlowURL:
-		if value == "" {
-			return fmt.Errorf("%s: is empty: clear it instead", setting)
+		u, err := url.Parse(value)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(value) > maxFlowText {
+			return fmt.Errorf("%s: want an absolute http or https URL of at most %d bytes", setting, maxFlowText)
 		}
 		p.set(setting, jsonLine(value))
 	default:
@@ -192,11 +201,34 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 	return nil
 }
 
-// PutHeaders has the flow's deliveries carry these headers.
-func (p *FlowPatch) PutHeaders(headers map[string]string) { p.set(FlowHeaders, jsonLine(headers)) }
+// PutHeaders has the flow's deliveries carry these headers. What a worker kind demands of
+// them is for the worker to say.
+func (p *FlowPatch) PutHeaders(headers map[string]string) error {
+	if len(headers) > maxFlowHeaders {
+		return fmt.Errorf("%s: %d: want at most %d", FlowHeaders, len(headers), maxFlowHeaders)
+	}
+	for name, value := range headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > maxFlowText {
+			return fmt.Errorf("%s: %q: want a valid name and value", FlowHeaders, name)
+		}
+	}
+	p.set(FlowHeaders, jsonLine(headers))
+	return nil
+}
 
 // PutSecrets has the flow's deliveries signed with these secrets.
-func (p *FlowPatch) PutSecrets(secrets []string) { p.set(FlowSecrets, jsonLine(secrets)) }
+func (p *FlowPatch) PutSecrets(secrets []string) error {
+	if len(secrets) > maxFlowSecrets {
+		return fmt.Errorf("%s: %d: want at most %d", FlowSecrets, len(secrets), maxFlowSecrets)
+	}
+	for i, secret := range secrets {
+		if secret == "" || len(secret) > maxFlowText || !utf8.ValidString(secret) {
+			return fmt.Errorf("%s: number %d: want text of 1 to %d bytes", FlowSecrets, i+1, maxFlowText)
+		}
+	}
+	p.set(FlowSecrets, jsonLine(secrets))
+	return nil
+}
 
 // Clear has a setting be as for all flows again.
 func (p *FlowPatch) Clear(settings ...FlowSetting) error {
