@@ -8,7 +8,8 @@ files["lua/turns.lua"] = { ignore = { "241/turns" } }
 files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
 files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow" } }
-for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve" } do
+for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve", "take_back",
+  "flows_of", "control_flow" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "pending", "quota", "turns" } }
 end
 files["lua/allow.lua"] = { read_globals = { "limits" } }

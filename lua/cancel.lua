@@ -1,32 +1,41 @@
--- cancel.lua: cancels a job that is not in flight. A job in the list leaves its
+-- cancel.lua: cancels a job that is not in flight. A job in a list leaves its
 -- id there, which claim pops without a slot. Sent twice it answers the same.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:count   hash  jobs that came as scheduled
--- KEYS[5]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[6]  …:leases  zset  id -> deadline, microseconds
--- KEYS[7]  …:dead    zset  id -> time of death
--- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[5]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[6]  …:dead    zset  id -> time of death
+-- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[8]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[10] …:flow_settings  hash  flow -> its own settings
+-- KEYS[11...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
+--          then …:later:<flow>, a zset
 -- ARGV[1]  id
 -- ARGV[2]  state it must be in: "" any that waits, "5" dead (drop a dead letter)
+-- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  flow: that of the job
 -- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
---          -1 the bucket is not configured
+--          -1 the bucket is not configured, or not with flows or without as has_flows says; -2 the job is
+--          of another flow
 -- Stores   the id until its dedupe window ends
 -- Needs    Redis 7.0
 
-local body, meta, conf, count, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local id, wanted = ARGV[1], ARGV[2]
+local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local leases, dead, seen, seen_until = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local flows, flow_settings = KEYS[9], KEYS[10]
+local id, wanted, has_flows, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local later = KEYS[#KEYS]
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local dedupe_window = tonumber(redis.call('HGET', conf, 'dedupe_window'))
-if not dedupe_window then return -1 end
+local settings = redis.call('HMGET', conf, 'dedupe_window', 'flows')
+local dedupe_window = tonumber(settings[1])
+if not dedupe_window or (settings[2] or '0') ~= has_flows then return -1 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -38,6 +47,7 @@ if not job then
   if tonumber(expires) <= now then return 0 end
   return tonumber(state)
 end
+if has_flows == '1' and flow.of(job) ~= name then return -2 end
 
 local stored = redis.call('HGET', meta, id)
 local state
@@ -52,13 +62,25 @@ if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state)
 
 local code = '7'
 if state == '5' then code = '8' end
+local fingerprint, kind = string.match(job, '^%-?%d+ %d+ (...........)(.)')
+local scheduled = kind and kind ~= string.lower(kind)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('ZREM', later, id)
 redis.call('ZREM', dead, id)
-local fingerprint, kind = string.match(job, '^%-?%d+ %d+ (...........)(.)')
-if state ~= '5' and kind ~= string.lower(kind) then redis.call('HINCRBY', count, 'scheduled', -1) end
-if dedupe_window > 0 then
+if state ~= '5' then
+  if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
+  if has_flows == '1' then
+    local f = flow.load(conf, flows, flow_settings, { name })[1]
+    if scheduled then
+      f.state.scheduled = f.state.scheduled - 1
+    else
+      f.state.unfinished = f.state.unfinished - 1
+    end
+    flow.save(flows, f, now)
+  end
+end
+if fingerprint and dedupe_window > 0 then
   local ends = string.format('%.0f', now + dedupe_window)
   redis.call('HSET', seen, id, fingerprint .. code .. ends)
   redis.call('ZADD', seen_until, ends, id)

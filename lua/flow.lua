@@ -67,3 +67,67 @@ function flow.settings(text, of_all)
   return { rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4], max_in_flight = found[5],
     weight = found[6], paused = found[7] }
 end
+
+-- The flow that a job's header names, "" if it names none. A name is there as it is
+-- but for what JSON escapes.
+function flow.of(job)
+  local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or ''
+  local name = string.match(header, '^{"f":"([^"\\]*)"')
+  if name or string.sub(header, 1, 5) ~= '{"f":' then return name or '' end
+  local ok, decoded = pcall(cjson.decode, header)
+  return ok and type(decoded) == 'table' and decoded.f or ''
+end
+
+-- The fields of conf that hold for all flows, as flow.settings wants them.
+flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
+
+-- What is kept of the flows of these names, a thousand at most: for each { name, state, settings }.
+function flow.load(conf, flows, flow_settings, names)
+  local of_all, loaded = redis.call('HMGET', conf, unpack(flow.OF_ALL)), {}
+  local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
+  for n, name in ipairs(names) do
+    loaded[n] = { name = name, state = flow.read(texts[n]), settings = flow.settings(own[n], of_all) }
+  end
+  return loaded
+end
+
+-- Keeps the state of a flow, or nothing if it says nothing.
+function flow.save(flows, f, now)
+  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+    redis.call('HDEL', flows, f.name)
+  else
+    redis.call('HSET', flows, f.name, flow.write(f.state))
+  end
+end
+
+-- The calendar as a script finds it. sooner tells in the end whether its head has moved.
+function flow.calendar(due, pace)
+  return { key = due, offset = tonumber(redis.call('HGET', pace, 'offset') or 0),
+    head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]), sooner = false }
+end
+
+-- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
+function flow.is_held(f)
+  local most = f.settings.max_in_flight
+  return f.settings.paused > 0 or (most > 0 and f.state.in_flight >= most)
+end
+
+-- When there is something to send of a flow whose places begin behind keys[before]: now if
+-- it waits in a list, else the first time of later; nil if nothing waits.
+function flow.next(keys, before, now)
+  if redis.call('EXISTS', keys[before + 1], keys[before + 2], keys[before + 3], keys[before + 4]) > 0 then return now end
+  return tonumber(redis.call('ZRANGE', keys[before + 5], 0, 0, 'WITHSCORES')[2])
+end
+
+-- Puts a flow on the calendar after its places or its bounds have changed: for `at`, when
+-- what was put there may go, nil if nothing was; if it is not there at all, for whatever
+-- waits. It may come earlier than it stands there, never later, and not if it is held back.
+function flow.recall(calendar, f, keys, before, now, at)
+  if flow.is_held(f) then return end
+  if not redis.call('ZSCORE', calendar.key, f.name) then at = flow.next(keys, before, now) end
+  if not at then return end
+  local ready = flow.ready(f.state, f.settings.rate_count, f.settings.rate_per, f.settings.burst)
+  local turn = math.max(at, now, ready) + calendar.offset
+  redis.call('ZADD', calendar.key, 'LT', string.format('%.0f', turn), f.name)
+  if not calendar.head or turn < calendar.head then calendar.sooner = true end
+end

@@ -77,7 +77,7 @@ func TestFlowBoundsModel(t *testing.T) {
 			if want := fmt.Sprintf("0 0 - 0 %d %d 0", counts[0], counts[1]); ok && states[flow] != want {
 				rt.Fatalf("%q is %q, want %q", flow, states[flow], want)
 			}
-			turn := r.turn(flow, now)
+			turn := r.turnFrom(flow, now)
 			if ok != (turn != -1) || counts[0] > 0 && turn > 0 || ok && counts[0] == 0 && turn < 50*second {
 				rt.Fatalf("%q with %v has its turn in %d", flow, counts, turn)
 			}

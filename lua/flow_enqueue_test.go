@@ -23,8 +23,8 @@ func (r *rig) flowState(flow string) string {
 	return text
 }
 
-// turn is how far ahead of a time a flow's turn lies; -1 if it is not on the calendar.
-func (r *rig) turn(flow string, now int64) int64 {
+// turnFrom is how far ahead of a time a flow's turn lies; -1 if it is not on the calendar.
+func (r *rig) turnFrom(flow string, now int64) int64 {
 	r.t.Helper()
 	at, err := r.c.ZScore(r.ctx, r.key("due:"), flow).Result()
 	if err == redis.Nil { //nolint:errorlint // it is never wrapped
@@ -34,7 +34,7 @@ func (r *rig) turn(flow string, now int64) int64 {
 	return int64(at) - now
 }
 
-func (r *rig) list(name string) string {
+func (r *rig) listAt(name string) string {
 	r.t.Helper()
 	ids, err := r.c.LRange(r.ctx, r.key(name), 0, -1).Result()
 	r.ok(err)
@@ -75,7 +75,7 @@ func TestEnqueueByPriority(t *testing.T) {
 			}
 		}
 		for i, want := range []string{"c alike10 alike11", "h alike20 alike21", "n n2 alike30 alike31", "l l2 alike40 alike41"} {
-			if got := r.list(listKeys[i]); got != want {
+			if got := r.listAt(listKeys[i]); got != want {
 				t.Errorf("%s holds %q, want %q", listKeys[i], got, want)
 			}
 		}
@@ -170,7 +170,7 @@ func TestFlowFull(t *testing.T) {
 		if a, b := r.flowState("a b"), r.flowState(""); a != "0 0 - 0 2 1 0" || b != "0 0 - 0 2 0 0" {
 			t.Errorf("states %q and %q", a, b)
 		}
-		if a, b := r.list("q:normal:a b"), r.list("q:normal:"); a != "a1 a2" || b != "b1 b2" {
+		if a, b := r.listAt("q:normal:a b"), r.listAt("q:normal:"); a != "a1 a2" || b != "b1 b2" {
 			t.Errorf("lists %q and %q", a, b)
 		}
 		if at, err := r.c.ZScore(r.ctx, r.key("later:a b"), "a4").Result(); err != nil || int64(at) < r.now() {
@@ -267,7 +267,7 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 		}
 		near := func(step, flow string, want int64) {
 			t.Helper()
-			if got := r.turn(flow, now+offset); got < want || got > want+slack {
+			if got := r.turnFrom(flow, now+offset); got < want || got > want+slack {
 				t.Errorf("%s: the turn of %s is in %d, want %d", step, flow, got, want)
 			}
 		}
@@ -291,7 +291,7 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 		// Who is away from it with jobs in his lists is held back, and not put on it again.
 		r.ok(r.c.ZRem(r.ctx, r.key("due:"), "fast").Err())
 		r.enqueue(nil, entry{id: "f2", flow: "fast"})
-		if got := r.turn("fast", now); got != -1 {
+		if got := r.turnFrom("fast", now); got != -1 {
 			t.Errorf("a flow that is held back has its turn in %d", got)
 		}
 	})

@@ -4,57 +4,72 @@
 -- KEYS[2]  …:conf    hash  what the bucket obeys
 -- KEYS[3]  …:pace    hash  last slot
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:leases  zset  id -> deadline, microseconds
--- KEYS[8]  …:dead    zset  id -> time of death
--- KEYS[9]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10] …:purged:<flow>  list  what a purge took from the list and has not removed yet
--- KEYS[11] …:purged_later:<flow>  zset  the same of later
+-- KEYS[5]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[6]  …:dead    zset  id -> time of death
+-- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[9]  …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[10...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
+--          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
+--          then …:later:<flow>, a zset
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
---          scheduled_capacity, max_in_flight, unfinished, in the list, in later, came as scheduled,
---          in flight, dead, remembered ids, forgotten ids, time of enqueue of the head (0 none),
+--          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
+--          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head (0 none),
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
---          jobs that purges have removed, who paused it, why; and for each field that is pinned: field, value of the configuration,
---          value in force, "time who"}
+--          jobs that purges have removed, 1 if the bucket has flows, how many flows there are, how many are on the
+--          calendar, who paused it, why; and for each field that is pinned: field, value of the configuration,
+--          value in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0,
+--          and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 
-local body, conf, pace, count, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, leases, dead, seen, purged, purged_later = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local PURGED = 9 -- the keys before those of a purge
+local PLACES = PURGED + flow.PLACES
 local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
-  'scheduled_capacity', 'max_in_flight')
+  'scheduled_capacity', 'max_in_flight', 'flows')
+local has_flows = settings[8] == '1'
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged')
 local scheduled = tonumber(counters[1] or 0)
-local dead_count = redis.call('ZCARD', dead)
+local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 
-local oldest = 0
-local head = redis.call('LINDEX', queue, 0)
-local head_body = head and redis.call('HGET', body, head)
-if head_body then oldest = tonumber(string.match(head_body, '^%-?%d+ (%d+) ')) end
+local function in_lists(before)
+  local n = 0
+  for i = before + 1, before + flow.PLACES - 1 do n = n + redis.call('LLEN', KEYS[i]) end
+  return n
+end
+local unpurged = in_lists(PURGED) + redis.call('ZCARD', KEYS[PURGED + flow.PLACES])
+local waiting, later, oldest = math.max(jobs - dead_count - in_flight - unpurged, 0), 0, 0
+if not has_flows then
+  waiting, later = in_lists(PLACES), redis.call('ZCARD', KEYS[PLACES + flow.PLACES])
+  for i = PLACES + 1, PLACES + flow.PLACES - 1 do
+    local head = redis.call('LINDEX', KEYS[i], 0)
+    local job = head and redis.call('HGET', body, head)
+    local came = job and tonumber(string.match(job, '^%-?%d+ (%d+) '))
+    if came and (oldest == 0 or came < oldest) then oldest = came end
+  end
+end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
-reply[#reply + 1] = redis.call('HLEN', body) - dead_count - scheduled
-reply[#reply + 1] = redis.call('LLEN', queue)
-reply[#reply + 1] = redis.call('ZCARD', later)
-reply[#reply + 1] = scheduled
-reply[#reply + 1] = redis.call('ZCARD', leases)
-reply[#reply + 1] = dead_count
-reply[#reply + 1] = redis.call('HLEN', seen)
-reply[#reply + 1] = tonumber(counters[2] or 0)
-reply[#reply + 1] = oldest
-reply[#reply + 1] = tonumber(redis.call('HGET', pace, 'slot') or 0)
+for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
+  tonumber(counters[2] or 0), oldest, tonumber(redis.call('HGET', pace, 'slot') or 0) }) do
+  reply[#reply + 1] = n
+end
 
 local pause = redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason')
 reply[#reply + 1] = tonumber(pause[1] or 0)
-reply[#reply + 1] = redis.call('LLEN', purged) + redis.call('ZCARD', purged_later)
+reply[#reply + 1] = unpurged
 reply[#reply + 1] = tonumber(counters[3] or 0)
+reply[#reply + 1] = has_flows and 1 or 0
+reply[#reply + 1] = redis.call('HLEN', flows)
+reply[#reply + 1] = redis.call('ZCARD', due_flows)
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 for _, field in ipairs(PINNABLE) do

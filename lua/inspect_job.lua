@@ -5,33 +5,44 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  last slot
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:leases  zset  id -> deadline, microseconds
--- KEYS[8]  …:dead    zset  id -> time of death
--- KEYS[9]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10] …:count   hash  purge_mark: sequence number up to which the last purge went
--- KEYS[11] …:purged:<flow>  list  what a purge took from the list and has not removed yet
--- KEYS[12] …:purged_later:<flow>  zset  the same of later
+-- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
+-- KEYS[6]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[10] …:flow_settings  hash  flow -> its own settings
+-- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
+-- KEYS[12] …:departed:<flow>  list  the same of the flow
+-- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
+--          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
+--          the most important first, then …:later:<flow>, a zset
 -- ARGV[1]  id
--- Returns  {} unknown; else {state's code, position (jobs ahead, -1 not in the list), instant (due,
---          deadline, time of death, or eta; 0 none is known, as while the bucket is paused), meta ("" none),
---          body ("" settled)}, and of a job that is not settled: now, paused since (0 it is not), who paused
---          it, why, in flight, max_in_flight, next slot of the bucket; instants in microseconds
+-- ARGV[2]  flow: that of the job
+-- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
+--          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
+--          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
+--          settled: now, paused since (0 it is not), who paused it, why, in flight, max_in_flight, next slot of the
+--          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows; and of the flow:
+--          paused since, its note of that, in flight, max_in_flight (0 none), when its rate and when its quotas let
+--          it depart (0 at once); instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
-local body, meta, conf, pace, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, leases, dead, seen, count = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local purged, purged_later = KEYS[11], KEYS[12]
-local id = ARGV[1]
+local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local departed, flow_departed = KEYS[11], KEYS[12]
+local id, name = ARGV[1], ARGV[2]
+local PURGED = 12 -- the keys before those of a purge
+local PLACES = PURGED + flow.PLACES
+local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
+local LOOKED_AT = 1000
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local function sequence(stored)
-  local base, index = string.match(stored, '^(%-?%d+) %d+ .............(%d+)')
+  local base, index = string.match(stored or '', '^(%-?%d+) %d+ .............(%d+)')
   return tonumber(base or 0) + tonumber(index or 0)
 end
 
@@ -54,29 +65,66 @@ elseif due then
 end
 -- One that a purge has taken and not removed yet is as good as gone.
 if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
-  and redis.call('EXISTS', purged, purged_later) > 0
-  and sequence(job) <= tonumber(redis.call('HGET', count, 'purge_mark') or 0) then
-  return { CANCELLED, -1, 0, '', '' }
+  and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
+  local purge = redis.call('HMGET', count, 'purge_mark', 'purge_flow')
+  if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then return { CANCELLED, -1, 0, '', '' } end
 end
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason')
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
+  'flows', 'quotas', 'flow_quotas')
 local paused = tonumber(settings[4] or 0)
+local has_flows = settings[7] == '1'
 local interval = 0
 if settings[1] then interval = tonumber(settings[2]) / tonumber(settings[1]) end
 local next_slot = math.max(tonumber(redis.call('HGET', pace, 'slot') or now) + interval, now)
 
+-- When quotas let one leave, of departures that are remembered in a list; 0 at once.
+local function free_again(list, quotas)
+  local latest = 0
+  for most, window in string.gmatch(quotas or '', '(%d+) (%d+);') do
+    local left = tonumber(redis.call('LINDEX', list, tonumber(most) - 1))
+    if left and left + tonumber(window) > now then latest = math.max(latest, left + tonumber(window)) end
+  end
+  return latest
+end
+local quota = free_again(departed, settings[8])
+local of_flow = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0 }
+local own_paused = false
+if has_flows then
+  local f = flow.load(conf, flows, flow_settings, { name })[1]
+  local own = f.settings
+  local ready = flow.ready(f.state, own.rate_count, own.rate_per, own.burst)
+  own_paused = own.paused > 0
+  of_flow = { paused = own.paused, note = string.match(redis.call('HGET', flow_settings, name) or '', '^[^\n]*\n([^\n]*)') or '',
+    in_flight = f.state.in_flight, most = own.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
+    quota = free_again(flow_departed, settings[9]) }
+  if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
+end
+
+-- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
+-- why the numbers of the jobs at both ends tell about where it is; those of other flows and
+-- priorities lie between them.
+local function place_in(list)
+  local nth = redis.call('LPOS', list, id, 'MAXLEN', LOOKED_AT)
+  if nth then return nth end
+  local length = redis.call('LLEN', list)
+  if length == 0 then return 0 end
+  local ends = redis.call('HMGET', body, redis.call('LINDEX', list, 0), redis.call('LINDEX', list, -1))
+  local first, last, own = sequence(ends[1]), sequence(ends[2]), sequence(job)
+  local place = own - first
+  if last > first then place = math.floor((own - first) / (last - first) * (length - 1) + 0.5) end
+  return math.max(math.min(place, length - 1), 0)
+end
+
 local position, instant = -1, 0
 if state == QUEUED then
-  position = 0
-  local head = redis.call('LINDEX', queue, 0)
-  local head_body = head and redis.call('HGET', body, head)
-  if head_body then
-    position = sequence(job) - sequence(head_body)
-    if position < 0 then position = 0 end
+  local letter = string.match(job, '^%-?%d+ %d+ ............(.)')
+  local list = flow.PRIORITY_OF[letter or ''] or 3
+  position = place_in(KEYS[PLACES + list])
+  for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
+  if settings[1] and paused == 0 and not own_paused then
+    instant = math.floor(math.max(next_slot, of_flow.ready, quota, of_flow.quota) + position * interval)
   end
-  local waiting = redis.call('LLEN', queue)
-  if position >= waiting and waiting > 0 then position = waiting - 1 end
-  if settings[1] and paused == 0 then instant = math.floor(next_slot + position * interval) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
 elseif state == IN_FLIGHT then
@@ -85,4 +133,5 @@ elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
 return { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot) }
+  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and 1 or 0,
+  of_flow.paused, of_flow.note, of_flow.in_flight, of_flow.most, of_flow.ready, of_flow.quota }

@@ -48,6 +48,12 @@ var extendText string
 //go:embed sweep.lua
 var sweepText string
 
+//go:embed take_back.lua
+var takeBackText string
+
+//go:embed flows_of.lua
+var flowsOfText string
+
 //go:embed cancel.lua
 var cancelText string
 
@@ -59,6 +65,9 @@ var configureText string
 
 //go:embed control.lua
 var controlText string
+
+//go:embed control_flow.lua
+var controlFlowText string
 
 //go:embed purge.lua
 var purgeText string
@@ -81,23 +90,29 @@ var (
 	Enqueue       = newScript("enqueue", flowText+limitsText+placesText+enqueueText)
 	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
 	Reserve       = newScript("reserve", reserveText)
-	Settle        = newScript("settle", settleText)
+	Settle        = newScript("settle", flowText+settleText)
 	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", sweepText)
-	Cancel        = newScript("cancel", cancelText)
-	Redrive       = newScript("redrive", redriveText)
+	Sweep         = newScript("sweep", flowText+sweepText)
+	TakeBack      = newScript("take_back", flowText+takeBackText)
+	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
+	Cancel        = newScript("cancel", flowText+cancelText)
+	Redrive       = newScript("redrive", flowText+redriveText)
 	Configure     = newScript("configure", configureText)
 	Control       = newScript("control", controlText)
+	ControlFlow   = newScript("control_flow", flowText+controlFlowText)
 	Pin           = newScript("pin", pinText)
-	Purge         = newScript("purge", purgeText)
-	InspectJob    = newScript("inspect_job", inspectJobText)
-	InspectBucket = newScript("inspect_bucket", inspectBucketText)
+	Purge         = newScript("purge", flowText+purgeText)
+	InspectJob    = newScript("inspect_job", flowText+inspectJobText)
+	InspectBucket = newScript("inspect_bucket", flowText+inspectBucketText)
 	Instances     = newScript("instances", instancesText)
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
-	return []*Script{Allow, Cancel, Claim, Configure, Control, Enqueue, Extend, InspectBucket, InspectJob, Instances, Pin, Purge, Redrive, Reserve, Settle, Sweep}
+	return []*Script{
+		Allow, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
+		Instances, Pin, Purge, Redrive, Reserve, Settle, Sweep, TakeBack,
+	}
 }
 
 // Script is the text of a script and its digest.

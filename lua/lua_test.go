@@ -46,8 +46,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 		if len(observed) != 2 || observed[0] != "configure" {
 			t.Errorf("observed %v", observed)
 		}
-		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.keys("body", "conf", "pace", "count", queueKey, laterKey, "leases", "dead", "seen",
-			purgedKey, purgedLaterKey)}
+		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys()}
 		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}}
 		for _, flush := range []bool{true, false} {
 			if flush {
@@ -55,7 +54,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 				r.inspect() // one of the two is known
 			}
 			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
-			for i, want := range []int{1, 24, 1} {
+			for i, want := range []int{1, 27, 1} {
 				if items, ok := results[i].Reply.([]any); !ok || len(items) != want {
 					t.Errorf("result %d is %v", i, results[i])
 				}

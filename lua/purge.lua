@@ -1,31 +1,41 @@
--- purge.lua: drops all jobs of a bucket that wait. The first call moves them
--- aside, so that none of them departs from then on and new ones do as always;
--- each call removes a chunk of them. Jobs in flight are left, also when they
--- come back. Sent again with the same id it goes on, or answers what it came to.
--- What was moved aside and is not removed yet counts against the bucket's bounds.
+-- purge.lua: drops all jobs of a flow that wait; of a bucket without flows, all
+-- that wait in it. The first call moves them aside, so that none of them departs
+-- from then on and new ones do as always; each call removes a chunk of them. Jobs in
+-- flight are left, also when they come back. Sent again with the same id it goes on,
+-- or answers what it came to. A bucket purges one flow at a time; what was moved
+-- aside and is not removed yet counts against its bounds and its flow's.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:count   hash  last sequence number; purge_id, purge_mark, purge_done, purge_at: of the last purge; purged: of all
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:purged:<flow>  list  what was taken from the list and is not removed yet
--- KEYS[8]  …:purged_later:<flow>  zset  the same of later
--- KEYS[9]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10] …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[4]  …:count   hash  last sequence number; purge_id, purge_flow, purge_mark, purge_done, purge_at: of the last purge;
+--          purged: of all
+-- KEYS[5]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[6]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[8]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[9...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
+--          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
+--          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset
 -- ARGV[1]  purge: its id; "" begins none and goes on with the one that is under way
 -- ARGV[2]  keep_later: 1 leaves delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
--- Returns  {1} the bucket is not configured; else {0, whose purge this call worked on (1 the caller's, 0
---          another's or none), jobs removed by this call, jobs removed by that purge so far, entries left}
+-- ARGV[5]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[6]  flow: which is to be purged
+-- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, whose purge
+--          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
+--          that purge so far, entries left}
 -- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
 -- Needs    Redis 7.0
 
-local body, meta, conf, count, queue, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local purged, purged_later, seen, seen_until = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local body, meta, conf, count, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local flows, flow_settings = KEYS[7], KEYS[8]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
+local has_flows, name = ARGV[5], ARGV[6]
+local PURGED = 8 -- the keys before those of the purge
+local LATER = flow.PLACES
+local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
 local GENERATED_WINDOW = 60000000
 local WAITS = { ['1'] = true, ['2'] = true, ['4'] = true }
@@ -33,32 +43,39 @@ local WAITS = { ['1'] = true, ['2'] = true, ['4'] = true }
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', seen_until, '')
 
-local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max')
-if not settings[1] then return { 1 } end
+local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows')
+if not settings[1] or (settings[3] or '0') ~= has_flows then return { 1 } end
 local dedupe_window, dedupe_max = tonumber(settings[1]), tonumber(settings[2])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
 
-local stored = redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done')
-local mark, done = tonumber(stored[3] or 0), tonumber(stored[4] or 0)
+local stored = redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done', 'purge_flow')
+local mark, done, purged_flow = tonumber(stored[3] or 0), tonumber(stored[4] or 0), stored[5] or ''
 local own = purge ~= '' and stored[2] == purge
-local function left() return redis.call('LLEN', purged) + redis.call('ZCARD', purged_later) end
+local function left()
+  local n = redis.call('ZCARD', KEYS[PURGED + LATER])
+  for i = 1, LATER - 1 do n = n + redis.call('LLEN', KEYS[PURGED + i]) end
+  return n
+end
 
 if left() == 0 then
   if own or purge == '' then return { 0, own and 1 or 0, 0, done, 0 } end
   -- Begin. The number of every job that comes from now on is above the mark, so
   -- that an id which stands here for a job cancelled before can be used again.
-  mark, done, own = tonumber(stored[1] or 0), 0, true
-  redis.call('HSET', count, 'seq', text(mark + 1), 'purge_id', purge, 'purge_mark', text(mark))
-  if redis.call('EXISTS', queue) == 1 then redis.call('RENAME', queue, purged) end
-  if not keep_later and redis.call('EXISTS', later) == 1 then redis.call('RENAME', later, purged_later) end
+  mark, done, own, purged_flow = tonumber(stored[1] or 0), 0, true, name
+  redis.call('HSET', count, 'seq', text(mark + 1), 'purge_id', purge, 'purge_mark', text(mark), 'purge_flow', name)
+  for i = 1, keep_later and LATER - 1 or LATER do
+    if redis.call('EXISTS', KEYS[PLACES + i]) == 1 then redis.call('RENAME', KEYS[PLACES + i], KEYS[PURGED + i]) end
+  end
 end
 
-local ids = redis.call('LRANGE', purged, 0, at_most - 1)
-local of_list = #ids
-if of_list < at_most then
-  for _, id in ipairs(redis.call('ZRANGE', purged_later, 0, at_most - of_list - 1)) do ids[#ids + 1] = id end
+local ids, from = {}, {}
+for i = 1, LATER do
+  local room = at_most - #ids
+  local some = {}
+  if room > 0 then some = redis.call(i == LATER and 'ZRANGE' or 'LRANGE', KEYS[PURGED + i], 0, room - 1) end
+  for _, id in ipairs(some) do ids[#ids + 1], from[#from + 1] = id, i end
 end
 -- Bodies may be large.
 local bytes, n = 0, 0
@@ -67,7 +84,6 @@ while n < #ids and (n == 0 or bytes < most_bytes) do
   bytes = bytes + redis.call('HSTRLEN', body, ids[n])
 end
 for i = #ids, n + 1, -1 do ids[i] = nil end
-of_list = math.min(of_list, n)
 
 local removed, unscheduled, remembered, until_when, gone = 0, 0, {}, {}, {}
 if n > 0 then
@@ -75,7 +91,8 @@ if n > 0 then
   for i, id in ipairs(ids) do
     local job = jobs[i]
     local waits = not metas[i] or WAITS[string.sub(metas[i], 1, 1)]
-    if job and waits and not handled[id] then
+    -- The id of a job that was cancelled may be that of another flow's job by now.
+    if job and waits and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
       local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.).(%d+)')
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
@@ -98,11 +115,21 @@ if n > 0 then
 end
 
 -- Everything is decided. From here on there are only writes.
-if of_list > 0 then redis.call('LPOP', purged, of_list) end
-if n > of_list then redis.call('ZREM', purged_later, unpack(ids, of_list + 1, n)) end
+local popped = {}
+for i = 1, n do popped[from[i]] = (popped[from[i]] or 0) + 1 end
+for i = 1, LATER - 1 do
+  if popped[i] then redis.call('LPOP', KEYS[PURGED + i], popped[i]) end
+end
+if popped[LATER] then redis.call('ZREM', KEYS[PURGED + LATER], unpack(ids, n - popped[LATER] + 1, n)) end
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))
+  if has_flows == '1' then
+    local f = flow.load(conf, flows, flow_settings, { purged_flow })[1]
+    f.state.scheduled = f.state.scheduled - unscheduled
+    f.state.unfinished = f.state.unfinished - (removed - unscheduled)
+    flow.save(flows, f, now)
+  end
 end
 if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
 if #remembered > 0 then

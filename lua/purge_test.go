@@ -15,8 +15,7 @@ import (
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		if reply := r.run(lua.Purge, r.keys("body", "meta", "conf", "count", queueKey, laterKey, purgedKey, purgedLaterKey, "seen", "seen_until"),
-			"p", 0, 10, 1000); fmt.Sprint(reply) != "[1]" {
+		if reply := r.run(lua.Purge, r.purgeKeys(""), "p", 0, 10, 1000, 0, ""); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("purged a bucket that is not there: %v", reply)
 		}
 		r.configure(settings{rateCount: 10_000})

@@ -2,6 +2,8 @@ package lua_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ func (r *rig) departures(length int64, claim func() claimed) []int64 {
 		c := claim()
 		for _, job := range c.jobs {
 			slots = append(slots, job.slot)
-			r.ok(r.c.ZRem(r.ctx, r.key("leases"), job.id).Err())
+			r.settle(outcome{lease: job, result: done})
 		}
 		if c.next == 0 {
 			return slots
@@ -157,20 +159,21 @@ func boundsTogether(t *rapid.T, r *rig, mini *miniredis.Miniredis) {
 		}
 	}
 	var all []int64
-	of, leased := map[byte][]int64{}, map[byte]int64{}
+	of, leased := map[byte][]int64{}, map[byte][]outcome{}
 	for range 40 {
 		c := r.drain(ask{want: rapid.Int64Range(1, 50).Draw(t, "want"), horizon: rapid.SampledFrom([]int64{20_000, 200_000}).Draw(t, "horizon")})
 		for _, job := range c.jobs {
 			flow := job.id[0]
 			all, of[flow] = append(all, job.slot), append(of[flow], job.slot)
-			if leased[flow]++; inFlight > 0 && leased[flow] > inFlight {
-				t.Fatalf("flow %c: %d in flight", flow, leased[flow])
+			leased[flow] = append(leased[flow], outcome{lease: job, result: done})
+			if n := int64(len(leased[flow])); inFlight > 0 && n > inFlight {
+				t.Fatalf("flow %c: %d in flight", flow, n)
 			}
 		}
-		for flow := range leased {
-			if rapid.Bool().Draw(t, "settle") && leased[flow] > 0 {
-				r.endAll(string(rune(flow)))
-				leased[flow] = 0
+		for _, flow := range slices.Sorted(maps.Keys(leased)) {
+			if rapid.Bool().Draw(t, "settle") && len(leased[flow]) > 0 {
+				r.settle(leased[flow]...)
+				leased[flow] = nil
 			}
 		}
 		r.pass(rapid.Int64Range(1, 400_000).Draw(t, "wait"))
@@ -201,25 +204,4 @@ func checkPace(t *rapid.T, who string, slots []int64, rate, burst int64) {
 			}
 		}
 	}
-}
-
-// endAll settles all that a flow has in flight, as settle.lua does.
-func (r *rig) endAll(flow string) {
-	r.t.Helper()
-	leases, err := r.c.ZRange(r.ctx, r.key("leases"), 0, -1).Result()
-	r.ok(err)
-	var ended []lease
-	metas, err := r.c.HGetAll(r.ctx, r.key("meta")).Result()
-	r.ok(err)
-	for _, id := range leases {
-		if id[:1] != flow {
-			continue
-		}
-		var state, epoch, attempts, lost, crashes int64
-		var claim string
-		_, err := fmt.Sscan(metas[id], &state, &epoch, &attempts, &lost, &crashes, &claim)
-		r.ok(err)
-		ended = append(ended, lease{id: id, epoch: epoch, claim: claim, mark: fmt.Sprintf("%011dcn", 0)})
-	}
-	r.settleIn(flow, ended...)
 }

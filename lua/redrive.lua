@@ -1,64 +1,112 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never passes the bucket's bound. May be sent twice.
+-- that keep their id. It never passes the bucket's bound nor their flow's. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:count   hash  last sequence number, jobs that came as scheduled
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
+-- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled
 -- KEYS[6]  …:dead    zset  id -> time of death
+-- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[8]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[9]  …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[10...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+--          …:later:<flow>, a zset
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3...]  ids
--- Returns  {1} the bucket is not configured; else {0, and for each id: 1 back in the list,
---          2 the bucket is full, 3 waits already, 0 not a dead letter}
+-- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[4...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+--          of, counted from 1
+-- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
+--          each id: 1 back in the list, 2 the bucket is full, 3 waits already, 4 its flow is full, or it would be one
+--          flow more than there may be, 0 not a dead letter, or none of ours}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
-local body, meta, conf, count, queue, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local channel, bucket = ARGV[1], ARGV[2]
-local FIRST_ARG = 2
+local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local flows, flow_settings, due_flows = KEYS[7], KEYS[8], KEYS[9]
+local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3]
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 9, 3, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
+local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
+local first_arg = FIRST_FLOW + flow_count
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local capacity = tonumber(redis.call('HGET', conf, 'capacity'))
-if not capacity then return { 1 } end
+local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows')
+local capacity = tonumber(settings[1])
+if not capacity or (settings[2] or '0') ~= has_flows then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), tonumber(scheduled or 0)
 local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
 local time = redis.call('TIME')
-local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = string.format('%.0f', micros)
+local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
+
+local loaded, calendar, more_flows, changed = nil, nil, 0, {}
+if has_flows == '1' then
+  local names = {}
+  for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
+  loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
+  more_flows = tonumber(settings[3] or 0) - redis.call('HLEN', flows)
+end
+
+-- Whether the job's flow has room; takes it.
+local function enter(n)
+  if not loaded then return true end
+  local f = loaded[n]
+  local most = f.settings.capacity
+  if most > 0 and f.state.unfinished >= most then return false end
+  if f.state.new then
+    if more_flows <= 0 then return false end
+    more_flows, f.state.new = more_flows - 1, false
+  end
+  if not changed[n] then
+    f.were_empty = redis.call('EXISTS', KEYS[before(n) + 1], KEYS[before(n) + 2], KEYS[before(n) + 3], KEYS[before(n) + 4]) == 0
+  end
+  f.state.unfinished, changed[n] = f.state.unfinished + 1, true
+  return true
+end
 
 local reply, moved = { 0 }, 0
-for i = 1, #ARGV - FIRST_ARG do
-  local id = ARGV[FIRST_ARG + i]
+for i = first_arg + 1, #ARGV, WIDTH do
+  local id, n = ARGV[i], tonumber(ARGV[i + 1])
   local job, stored = redis.call('HGET', body, id), redis.call('HGET', meta, id)
-  local state, epoch, attempts, lost, claim, last
+  local state, epoch, attempts, lost, claim, last, fingerprint, kind, index, rest
   if job and stored then
     state, epoch, attempts, lost, claim, last = string.match(stored, META)
+    fingerprint, kind, index, rest = string.match(job, '^%-?%d+ %d+ (...........)(.)(.%d+)(.*)$')
   end
+  local code
   if state == '1' then
-    reply[i + 1] = 3
-  elseif state ~= '5' then
-    reply[i + 1] = 0
+    code = 3
+  elseif state ~= '5' or not fingerprint or (loaded and flow.of(job) ~= loaded[n].name) then
+    code = 0
   elseif unfinished >= capacity then
-    reply[i + 1] = 2
+    code = 2
+  elseif not enter(n) then
+    code = 4
   else
-    reply[i + 1] = 1
+    code = 1
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
-    local fingerprint, kind, index, rest = string.match(job, '^%-?%d+ %d+ (...........)(.)(.%d+)(.*)$')
     redis.call('ZREM', dead, id)
     redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %.0f 0 %s ', epoch, attempts + lost, claim) .. last)
-    redis.call('RPUSH', queue, id)
+    redis.call('RPUSH', KEYS[before(n) + (flow.PRIORITY_OF[string.sub(index, 1, 1)] or 3)], id)
   end
+  reply[#reply + 1] = code
 end
 if moved > 0 then
   redis.call('HSET', count, 'seq', string.format('%.0f', seq))
-  redis.call('PUBLISH', channel, bucket)
+  for n in pairs(changed) do
+    local f = loaded[n]
+    flow.save(flows, f, micros)
+    flow.recall(calendar, f, KEYS, before(n), micros, f.were_empty and micros or nil)
+  end
+  if not calendar or calendar.sooner then redis.call('PUBLISH', channel, bucket) end
 end
 return reply

@@ -21,6 +21,7 @@ func (r *rig) resume() { r.t.Helper(); r.control("resume", "anna") }
 // purge is a run of purge.lua.
 type purge struct {
 	id        string
+	flow      string
 	keepLater bool
 	atMost    int // 0 means 500
 	mostBytes int // 0 means a MiB
@@ -39,12 +40,14 @@ func (r *rig) purge(p purge) purged {
 	if p.mostBytes == 0 {
 		p.mostBytes = 1 << 20
 	}
-	in := r.reader(lua.Purge,
-		r.keys("body", "meta", "conf", "count", queueKey, laterKey, purgedKey, purgedLaterKey, "seen", "seen_until"),
-		p.id, p.keepLater, p.atMost, p.mostBytes)
+	in := r.reader(lua.Purge, r.purgeKeys(p.flow), p.id, p.keepLater, p.atMost, p.mostBytes, r.withFlows(), p.flow)
 	out := purged{own: in.Int() == 1, removed: in.Int(), done: in.Int(), left: in.Int()}
 	r.ok(in.Err())
 	return out
+}
+
+func (r *rig) purgeKeys(flow string) []string {
+	return r.placesOf(r.keys("body", "meta", "conf", "count", "seen", "seen_until", "flows", "flow_settings"), true, flow)
 }
 
 // purgeAll purges in chunks until nothing is left.

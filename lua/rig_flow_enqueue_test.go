@@ -90,7 +90,7 @@ func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []a
 	}
 	names, args := r.enqueueHead(limits, len(jobs), 0, flows...)
 	for n, e := range jobs {
-		args = append(args, e.id, fmt.Sprintf("%s%03d%s \n%s", e.mark(), n+1, e.expiry(), e.content), cmp.Or(e.priority, 3), slices.Index(flows, e.flow)+1)
+		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content), cmp.Or(e.priority, 3), slices.Index(flows, e.flow)+1)
 		for i := range limits {
 			args = append(args, i+1)
 		}

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -140,27 +138,4 @@ func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
 			r.t.Fatalf("enqueue %s: code %d", ids[i], a.code)
 		}
 	}
-}
-
-// settleIn ends leases of a flow with success.
-func (r *rig) settleIn(flow string, leases ...lease) {
-	r.t.Helper()
-	if len(leases) == 0 {
-		return
-	}
-	for _, l := range leases {
-		r.ok(r.c.ZRem(r.ctx, r.key("leases"), l.id).Err())
-		r.ok(r.c.HDel(r.ctx, r.key("body"), l.id).Err())
-		r.ok(r.c.HDel(r.ctx, r.key("meta"), l.id).Err())
-	}
-	text, err := r.c.HGet(r.ctx, r.key("flows"), flow).Result()
-	r.ok(err)
-	fields := strings.Fields(text)
-	for _, i := range []int{4, 6} {
-		n, err := strconv.Atoi(fields[i])
-		r.ok(err)
-		fields[i] = fmt.Sprint(n - len(leases))
-	}
-	r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, strings.Join(fields, " ")).Err())
-	r.ok(r.c.ZAddNX(r.ctx, r.key("due:"), redis.Z{Member: flow, Score: float64(r.now())}).Err())
 }

@@ -31,21 +31,6 @@ type outcome struct {
 	last   string
 }
 
-func (r *rig) settle(outcomes ...outcome) []int64 {
-	r.t.Helper()
-	args := []any{"tundish:wake", r.name}
-	for _, o := range outcomes {
-		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark)
-	}
-	in := r.reader(lua.Settle, r.keys("body", "meta", "conf", "count", queueKey, laterKey, "leases", "dead", "seen", "seen_until"), args...)
-	settled := make([]int64, len(outcomes))
-	for i := range settled {
-		settled[i] = in.Int()
-	}
-	r.ok(in.Err())
-	return settled
-}
-
 func (r *rig) extend(length int64, leases ...lease) []int64 {
 	r.t.Helper()
 	args := []any{length}
@@ -61,43 +46,6 @@ func (r *rig) extend(length int64, leases ...lease) []int64 {
 // by the argument that sweep gets, makes it poison.
 const lastChance = 2
 
-// sweep is a run of sweep.lua; the zero value takes leases back, counts them
-// as crashes and compares nothing.
-type sweep struct {
-	none   bool // take nothing back
-	pardon bool
-	cursor string
-	retry  int64 // longest wait of a retry; 0 means an hour
-	bound  int64
-}
-
-type swept struct {
-	now, takenBack, poison, repaired int64
-	cursor                           string
-	missing, unpurged                int64
-}
-
-func (r *rig) sweep(s sweep) swept {
-	r.t.Helper()
-	atMost, crash := 200, 1
-	if s.none {
-		atMost = 0
-	}
-	if s.pardon {
-		crash = 0
-	}
-	if s.retry == 0 {
-		s.retry = 3600 * second
-	}
-	in := lua.NewReader(r.run(lua.Sweep,
-		r.keys("body", "meta", "pace", "count", queueKey, laterKey, "leases", "dead", "seen", "seen_until", "claims",
-			purgedKey, purgedLaterKey),
-		"tundish:wake", r.name, atMost, crash, lastChance+1, `{"cause":"poison"}`, s.cursor, s.retry, s.bound))
-	out := swept{now: in.Int(), takenBack: in.Int(), poison: in.Int(), repaired: in.Int(), cursor: in.Text(), missing: in.Int(), unpurged: in.Int()}
-	r.ok(in.Err())
-	return out
-}
-
 // compare sweeps until the comparison has been through all jobs.
 func (r *rig) compare() (repaired int64) {
 	r.t.Helper()
@@ -111,50 +59,29 @@ func (r *rig) compare() (repaired int64) {
 	}
 }
 
-func (r *rig) cancel(id, state string) int64 {
-	r.t.Helper()
-	reply := r.run(lua.Cancel, r.keys("body", "meta", "conf", "count", laterKey, "leases", "dead", "seen", "seen_until"), id, state)
-	code, ok := reply.(int64)
-	if !ok {
-		r.t.Fatalf("cancel answered %v", reply)
-	}
-	return code
-}
-
-func (r *rig) redrive(ids ...string) []int64 {
-	r.t.Helper()
-	args := []any{"tundish:wake", r.name}
-	for _, id := range ids {
-		args = append(args, id)
-	}
-	in := r.reader(lua.Redrive, r.keys("body", "meta", "conf", "count", queueKey, "dead"), args...)
-	codes := make([]int64, len(ids))
-	for i := range codes {
-		codes[i] = in.Int()
-	}
-	r.ok(in.Err())
-	return codes
-}
-
 // bucket is the answer of inspect_bucket.lua.
 type bucket struct {
 	now, configured, revision, rateCount, ratePer, burst, capacity, scheduledCapacity, maxInFlight int64
 	unfinished, waiting, later, scheduled, inFlight, dead, remembered, forgotten, oldest, lastSlot int64
 	paused, unpurged, purged                                                                       int64
+	hasFlows, flows, onCalendar                                                                    int64
 
 	by, reason string
 	pins       string // "field configured>in force by who", joined by ", "
 }
 
+func (r *rig) inspectKeys() []string {
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:"), true, "")
+}
+
 func (r *rig) inspect() bucket {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectBucket,
-		r.keys("body", "conf", "pace", "count", queueKey, laterKey, "leases", "dead", "seen", purgedKey, purgedLaterKey)))
+	in := lua.NewReader(r.run(lua.InspectBucket, r.inspectKeys()))
 	var b bucket
 	for _, to := range []*int64{
 		&b.now, &b.configured, &b.revision, &b.rateCount, &b.ratePer, &b.burst, &b.capacity, &b.scheduledCapacity, &b.maxInFlight,
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
-		&b.paused, &b.unpurged, &b.purged,
+		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar,
 	} {
 		*to = in.Int()
 	}
@@ -177,12 +104,15 @@ type job struct {
 	now, paused                     int64
 	by, reason                      string
 	inFlight, maxInFlight, nextSlot int64
+	quota, hasFlows                 int64
+	ofFlow                          jobFlow
 }
 
 func (r *rig) job(id string) job {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectJob, r.keys("body", "meta", "conf", "pace", queueKey, laterKey, "leases", "dead", "seen", "count",
-		purgedKey, purgedLaterKey), id))
+	flow := r.flowOf(id)
+	in := lua.NewReader(r.run(lua.InspectJob, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
+		"flows", "flow_settings", "departed", "departed:"+flow), true, flow), id, flow))
 	if in.Left() == 0 {
 		r.ok(in.Err())
 		return job{}
@@ -190,7 +120,8 @@ func (r *rig) job(id string) job {
 	j := job{state: in.Int(), position: in.Int(), instant: in.Int(), meta: in.Text(), body: in.Text()}
 	if in.Left() > 0 {
 		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
-		j.inFlight, j.maxInFlight, j.nextSlot = in.Int(), in.Int(), in.Int()
+		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
+		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 	}
 	r.ok(in.Err())
 	return j

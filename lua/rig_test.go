@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,8 +80,6 @@ func (r *rig) keys(names ...string) []string {
 const (
 	queueKey = "q:normal:"
 	laterKey = "later:"
-
-	purgedKey, purgedLaterKey = "purged:", "purged_later:"
 )
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
@@ -215,6 +214,18 @@ func (e entry) expiry() string {
 		return ""
 	}
 	return fmt.Sprint("~", e.expires)
+}
+
+// header is what Go packs before the payload.
+func (e entry) header() string {
+	if e.flow == "" {
+		return ""
+	}
+	text, err := json.Marshal(map[string]string{"f": e.flow})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return string(text)
 }
 
 func (e entry) mark() string {

@@ -5,54 +5,75 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:leases  zset  id -> deadline, microseconds
--- KEYS[8]  …:dead    zset  id -> time of death
--- KEYS[9]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10] …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early
+-- KEYS[6]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[10] …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[11] …:flow_settings  hash  flow -> its own settings
+-- KEYS[12] …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+--          …:later:<flow>, a zset
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3...]  for each outcome: id, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned),
---          delay in microseconds (retry), last response (JSON, "" none), mark of the job
--- Returns  {1} the bucket is not configured; else {0, and for each outcome 1 settled or 0 stale}
--- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped
+-- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[4...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
+--          result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds (retry), last response (JSON,
+--          "" none), mark of the job, which of the flows it is of, counted from 1
+-- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
+--          each outcome 1 settled or 0 stale}
+-- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped; what is kept of a
+--          flow until it is idle
 -- Needs    Redis 7.0
 
-local body, meta, conf, count, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local channel, bucket = ARGV[1], ARGV[2]
-local FIRST_ARG, WIDTH = 2, 7
+local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local flows, flow_settings, due_flows = KEYS[10], KEYS[11], KEYS[12]
+local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3]
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 3, 8
 local DONE, RETRY, DEAD = '1', '2', '3'
 local CHUNK = 500
 local GENERATED_WINDOW = 60000000
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
-local outcome_count = (#ARGV - FIRST_ARG) / WIDTH
+local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
+local first_arg = FIRST_FLOW + flow_count
+local outcome_count = (#ARGV - first_arg) / WIDTH
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max')
-if not settings[1] then return { 1 } end
+local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows')
+if not settings[1] or (settings[4] or '0') ~= has_flows then return { 1 } end
 local max_in_flight, dedupe_window, dedupe_max =
   tonumber(settings[1]), tonumber(settings[2]), tonumber(settings[3])
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local ids = {}
-for i = 1, outcome_count do ids[i] = ARGV[FIRST_ARG + (i - 1) * WIDTH + 1] end
+for i = 1, outcome_count do ids[i] = ARGV[first_arg + (i - 1) * WIDTH + 1] end
 local stored = redis.call('HMGET', meta, unpack(ids))
 local was_full = redis.call('ZCARD', leases) >= max_in_flight
-local queue_was_empty = redis.call('LLEN', queue) == 0
-local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
 
 local reply = { 0 }
-local unleased, gone, metas, retries, deaths, returned, remembered, until_when = {}, {}, {}, {}, {}, {}, {}, {}
-local unscheduled, earliest, handled = 0, nil, {}
+local unleased, gone, metas, deaths, remembered, until_when = {}, {}, {}, {}, {}, {}
+local unscheduled, handled = 0, {}
+
+-- What becomes of each flow, in the order in which they come.
+local groups, touched = {}, {}
+local function group_of(n)
+  local group = groups[n]
+  if not group then
+    group = { n = n, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
+      retries = {}, returned = {} }
+    groups[n], touched[#touched + 1] = group, group
+  end
+  return group
+end
 
 for i = 1, outcome_count do
-  local at = FIRST_ARG + (i - 1) * WIDTH
+  local at = first_arg + (i - 1) * WIDTH
   local id, epoch, claim, result = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local delay, last, mark = tonumber(ARGV[at + 5]), ARGV[at + 6], ARGV[at + 7]
   local state, now_epoch, attempts, lost, crashes, owner, before
@@ -65,9 +86,18 @@ for i = 1, outcome_count do
     reply[i + 1] = 1
     handled[id] = true
     unleased[#unleased + 1] = id
+    local group = group_of(tonumber(ARGV[at + 8]))
+    group.ended = group.ended + 1
     local kind = string.sub(mark, 12, 12)
     local came_scheduled = kind ~= string.lower(kind)
     if last == '' then last = before end
+    if result == DONE or result == DEAD then
+      if came_scheduled then
+        unscheduled, group.scheduled_gone = unscheduled + 1, group.scheduled_gone + 1
+      else
+        group.plain_gone = group.plain_gone + 1
+      end
+    end
     if result == DONE then
       gone[#gone + 1] = id
       local window = dedupe_window
@@ -79,22 +109,20 @@ for i = 1, outcome_count do
         until_when[#until_when + 1] = ends
         until_when[#until_when + 1] = id
       end
-      if came_scheduled then unscheduled = unscheduled + 1 end
     else
       local code = '1'
       if result == RETRY then
         code, attempts, crashes = '4', tonumber(attempts) + 1, '0'
         local due = now + delay
-        retries[#retries + 1] = string.format('%.0f', due)
-        retries[#retries + 1] = id
-        if not earliest or due < earliest then earliest = due end
+        group.retries[#group.retries + 1] = string.format('%.0f', due)
+        group.retries[#group.retries + 1] = id
+        group.earliest = math.min(group.earliest or due, due)
       elseif result == DEAD then
         code, attempts, crashes = '5', tonumber(attempts) + 1, '0'
         deaths[#deaths + 1] = string.format('%.0f', now)
         deaths[#deaths + 1] = id
-        if came_scheduled then unscheduled = unscheduled + 1 end
       else
-        returned[#returned + 1] = id
+        group.returned[#group.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
       end
       metas[#metas + 1] = id
       metas[#metas + 1] = string.format('%s %s %.0f %s %s %s ', code, epoch, tonumber(attempts), lost, crashes, claim)
@@ -104,7 +132,28 @@ for i = 1, outcome_count do
 end
 if #unleased == 0 then return reply end
 
--- Everything is decided. From here on there are only writes.
+-- What waited before.
+local wake, loaded, calendar = was_full, nil, nil
+for _, group in ipairs(touched) do
+  if #group.returned > 0 then
+    group.were_empty = redis.call('EXISTS', KEYS[group.before + 1], KEYS[group.before + 2], KEYS[group.before + 3],
+      KEYS[group.before + 4]) == 0
+  end
+end
+if has_flows == '1' then
+  local names = {}
+  for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
+  loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
+else
+  local group = touched[1]
+  if group.were_empty then wake = true end
+  if group.earliest then
+    local head = tonumber(redis.call('ZRANGE', KEYS[group.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
+    if not head or group.earliest < head then wake = true end
+  end
+end
+
+-- Everything is decided. From here on there are only writes, and a look at what waits now.
 local function in_chunks(command, key, list)
   for i = 1, #list, CHUNK do
     redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
@@ -114,9 +163,22 @@ in_chunks('ZREM', leases, unleased)
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
-in_chunks('ZADD', later, retries)
 in_chunks('ZADD', dead, deaths)
-for i = #returned, 1, -1 do redis.call('LPUSH', queue, returned[i]) end
+for _, group in ipairs(touched) do
+  in_chunks('ZADD', KEYS[group.before + flow.PLACES], group.retries)
+  for i = #group.returned, 1, -1 do
+    local job = group.returned[i]
+    redis.call('LPUSH', KEYS[group.before + job.list], job.id)
+  end
+  if loaded then
+    local f = loaded[group.n]
+    f.state.in_flight = f.state.in_flight - group.ended
+    f.state.unfinished = f.state.unfinished - group.plain_gone
+    f.state.scheduled = f.state.scheduled - group.scheduled_gone
+    flow.save(flows, f, now)
+    flow.recall(calendar, f, KEYS, group.before, now, group.were_empty and now or group.earliest)
+  end
+end
 if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
 in_chunks('HSET', seen, remembered)
 in_chunks('ZADD', seen_until, until_when)
@@ -133,7 +195,5 @@ if excess > 0 then
   redis.call('HINCRBY', count, 'forgotten', #oldest)
 end
 
-if was_full or (queue_was_empty and #returned > 0) or (earliest and (not head[2] or earliest < tonumber(head[2]))) then
-  redis.call('PUBLISH', channel, bucket)
-end
+if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return reply

@@ -1,48 +1,47 @@
--- sweep.lua: takes back what was lost: leases that ran out go to the head of
--- their list in the order in which they were admitted, a job that crashed its worker too often becomes a dead letter
--- "poison", and a chunk of all claimed jobs is compared with the places they
--- should be in and repaired. May be sent twice.
+-- sweep.lua: looks for what was lost, a chunk at a time: leases that ran out, claimed
+-- jobs that are not where they should be, flows that nobody would look at any more. What
+-- needs the places of no flow it mends; the rest it names, for take_back.lua to look
+-- at again and mend, as only the caller can say in which flow's places. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds
--- KEYS[4]  …:count   hash  jobs that came as scheduled
--- KEYS[5]  …:q:<priority>:<flow>  list  ids that wait
--- KEYS[6]  …:later:<flow>  zset  id -> due time, microseconds
--- KEYS[7]  …:leases  zset  id -> deadline, microseconds
--- KEYS[8]  …:dead    zset  id -> time of death
--- KEYS[9]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[10] …:seen_until  zset  settled id -> end of its dedupe window
--- KEYS[11] …:claims  hash  dispatcher -> its last claim and when
--- KEYS[12] …:purged:<flow>  list  what a purge took from the list and has not removed yet
--- KEYS[13] …:purged_later:<flow>  zset  the same of later
--- ARGV[1]  channel to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
--- ARGV[3]  leases to take back at most; 0 to take none (the clock stepped)
--- ARGV[4]  1 if a lost lease counts as a crash, 0 after an outage of Redis
--- ARGV[5]  consecutive crashes that make a job poison
--- ARGV[6]  last response of a poison job (JSON)
--- ARGV[7]  cursor of the comparison, "" to compare nothing
--- ARGV[8]  longest wait of a retry, microseconds: one further ahead is cut to it (or to a second: claim
---          sets jobs aside for less)
--- ARGV[9]  latest time that it can be, microseconds: if it is later, the clock stepped forwards
---          and no lease is taken back; 0 unknown
--- Returns  {now, taken back, poison, repaired, next cursor (a string), jobs without a place
---          (an estimate by counts, 0 is what it should be), what a purge has left lying, 0 while it is at work}
+-- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds
+-- KEYS[5]  …:count   hash  purge_at, purge_flow: of the last purge
+-- KEYS[6]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[10] …:claims  hash  dispatcher -> its last claim and when
+-- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[12] …:flow_settings  hash  flow -> its own settings
+-- KEYS[13] …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[14...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+--          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
+--          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset
+-- ARGV[1]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[2]  leases to name at most; 0 for none (the clock stepped)
+-- ARGV[3]  cursor of the comparison, "" to compare nothing
+-- ARGV[4]  cursor in the flows, "" to look at none
+-- ARGV[5]  latest time that it can be, microseconds: if it is later, the clock stepped forwards
+--          and no lease is named; 0 unknown
+-- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
+--          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
+--          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
+--          that wait for a retry, then their ids, then names of flows}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
-local body, meta, pace, count, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local purged, purged_later = KEYS[12], KEYS[13]
-local channel, bucket = ARGV[1], ARGV[2]
-local at_most, counts_as_crash, poison_at = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local poison_last, cursor, longest_retry, bound = ARGV[6], ARGV[7], math.max(tonumber(ARGV[8]), 1000000), tonumber(ARGV[9])
+local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local flows, flow_settings, due_flows = KEYS[11], KEYS[12], KEYS[13]
+local has_flows, at_most, cursor, flow_cursor, bound = ARGV[1] == '1', tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local PURGED = 13 -- the keys before those of a purge
+local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
 local PURGE_PAUSE = 10000000 -- one that makes no progress for so long has lost its process
 local CHUNK = 500
-local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
@@ -60,43 +59,16 @@ if longest > 0 then
   end
 end
 
-local taken_back, poison, repaired = 0, 0, 0
-local expired = {}
+local expired, retries, astray, repaired = {}, {}, {}, 0
 if at_most > 0 and (bound == 0 or now <= bound) then
-  expired = redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)
-end
-local lost_jobs = {}
-for i, id in ipairs(expired) do
-  local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
-  redis.call('ZREM', leases, id)
-  if stored and job and string.sub(stored, 1, 1) == '3' then
-    local base, kind, index = string.match(job, '^(%-?%d+) %d+ ...........(.).(%d+)')
-    lost_jobs[#lost_jobs + 1] = { id = id, meta = stored, nth = i, kind = kind or '',
-      seq = tonumber(base or 0) + tonumber(index or 0) }
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)) do
+    local stored = redis.call('HGET', meta, id)
+    if stored and string.sub(stored, 1, 1) == '3' and redis.call('HEXISTS', body, id) == 1 then
+      expired[#expired + 1] = id
+    else
+      redis.call('ZREM', leases, id)
+    end
   end
-end
--- The last one admitted first, so that the oldest is at the head in the end. Among
--- equals (jobs that came as scheduled have no number), that is whose lease ran out first.
-table.sort(lost_jobs, function(a, b)
-  if a.seq ~= b.seq then return a.seq > b.seq end
-  return a.nth > b.nth
-end)
-for _, lost_job in ipairs(lost_jobs) do
-  local id = lost_job.id
-  local _, epoch, attempts, lost, crashes, claim, last = string.match(lost_job.meta, META)
-  local code = '1'
-  crashes = tonumber(crashes) + counts_as_crash
-  if crashes >= poison_at then
-    code, last = '5', poison_last
-    poison = poison + 1
-    redis.call('ZADD', dead, text(now), id)
-    if lost_job.kind ~= string.lower(lost_job.kind) then redis.call('HINCRBY', count, 'scheduled', -1) end
-  else
-    taken_back = taken_back + 1
-    redis.call('LPUSH', queue, id)
-  end
-  redis.call('HSET', meta, id,
-    string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last)
 end
 
 local ended = redis.call('ZRANGEBYSCORE', seen_until, '-inf', text(now), 'LIMIT', 0, CHUNK)
@@ -116,18 +88,15 @@ if cursor ~= '' then
     if redis.call('HEXISTS', body, id) == 0 then
       redis.call('HDEL', meta, id)
       redis.call('ZREM', leases, id)
-      redis.call('ZREM', later, id)
+      -- In the later of a flow its id stays, and goes when its time comes: claim finds no job of it.
+      if not has_flows then redis.call('ZREM', KEYS[PLACES + flow.PLACES], id) end
       redis.call('ZREM', dead, id)
       repaired = repaired + 1
     elseif state == '3' and not redis.call('ZSCORE', leases, id) then
       redis.call('ZADD', leases, text(now + longest), id)
       repaired = repaired + 1
     elseif state == '4' then
-      local due = tonumber(redis.call('ZSCORE', later, id))
-      if (not due and not redis.call('ZSCORE', purged_later, id)) or (due and due > now + longest_retry) then
-        redis.call('ZADD', later, text(due and now + longest_retry or now), id)
-        repaired = repaired + 1
-      end
+      retries[#retries + 1] = id
     elseif state == '5' and not redis.call('ZSCORE', dead, id) then
       redis.call('ZADD', dead, text(now), id)
       repaired = repaired + 1
@@ -142,15 +111,47 @@ if cursor ~= '' then
   end
 end
 
-local missing = redis.call('HLEN', body) - redis.call('LLEN', queue) - redis.call('ZCARD', later)
-  - redis.call('ZCARD', leases) - redis.call('ZCARD', dead)
-local unpurged = redis.call('LLEN', purged) + redis.call('ZCARD', purged_later)
-missing = missing - unpurged
-if missing < 0 then missing = 0 end
-if unpurged > 0 then
-  local progress = tonumber(redis.call('HGET', count, 'purge_at') or 0)
-  if math.abs(now - progress) < PURGE_PAUSE then unpurged = 0 end
+local function in_places(before)
+  local n = redis.call('ZCARD', KEYS[before + flow.PLACES])
+  for i = before + 1, before + flow.PLACES - 1 do n = n + redis.call('LLEN', KEYS[i]) end
+  return n
 end
--- Also where others wait in the list: the lease may have held the last place in flight.
-if taken_back + poison > 0 then redis.call('PUBLISH', channel, bucket) end
-return { now, taken_back, poison, repaired, next_cursor, missing, unpurged }
+local unpurged, missing = in_places(PURGED), 0
+local purge = redis.call('HMGET', count, 'purge_at', 'purge_flow')
+if not has_flows then
+  missing = redis.call('HLEN', body) - in_places(PLACES) - redis.call('ZCARD', leases) - redis.call('ZCARD', dead) - unpurged
+  if missing < 0 then missing = 0 end
+end
+
+-- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
+-- on the calendar or is held back.
+local next_flow_cursor = ''
+if flow_cursor ~= '' then
+  local scan = redis.call('HSCAN', flows, flow_cursor, 'COUNT', CHUNK)
+  next_flow_cursor = scan[1]
+  local names, idle = {}, {}
+  for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
+  for from = 1, #names, CHUNK do
+    local some = { unpack(names, from, math.min(from + CHUNK - 1, #names)) }
+    local turns = redis.call('ZMSCORE', due_flows, unpack(some))
+    for n, f in ipairs(flow.load(conf, flows, flow_settings, some)) do
+      local jobs = f.state.unfinished + f.state.scheduled
+      if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+        idle[#idle + 1] = f.name
+      elseif jobs > f.state.in_flight and not turns[n] and not flow.is_held(f)
+        and (unpurged == 0 or f.name ~= purge[2]) then
+        astray[#astray + 1] = f.name
+      end
+    end
+  end
+  for from = 1, #idle, CHUNK do
+    redis.call('HDEL', flows, unpack(idle, from, math.min(from + CHUNK - 1, #idle)))
+  end
+end
+
+if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
+local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries }
+for _, list in ipairs({ expired, retries, astray }) do
+  for _, name in ipairs(list) do reply[#reply + 1] = name end
+end
+return reply

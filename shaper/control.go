@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -19,13 +18,6 @@ import (
 const (
 	MaxReason = 500 // bytes
 	maxBy     = 128 // bytes; longer ones are cut
-)
-
-// Sizes of one chunk of a purge: a script of about a millisecond.
-const (
-	purgeBatch = 200
-	purgeBytes = 1 << 20
-	purgeTries = 3 // of a chunk whose reply is lost
 )
 
 // Control changes at run time how buckets run: it pauses, resumes, changes
@@ -258,75 +250,31 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
+// hasFlows reports whether a bucket has flows, as the configuration says or, of one that
+// is not configured here, as Redis knows.
+func (c *Control) hasFlows(ctx context.Context, bucket string) (bool, error) {
+	if b, err := c.store.bucket(bucket); err == nil {
+		return b.hasFlows(), nil
+	}
+	if !admission.ValidName(bucket) {
+		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), "rate_count", "flows").Result()
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
+	case values[0] == nil:
+		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+	}
+	return values[1] == "1", nil
+}
+
 // note logs and counts what was done.
 func (c *Control) note(ctx context.Context, bucket, action string, args ...any) {
 	if c.store.buckets[bucket] != nil { // the names of others would be labels without a bound
 		c.store.metrics.countAction(bucket, action)
 	}
 	c.store.log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
-}
-
-// PurgeOptions say what a purge leaves.
-type PurgeOptions struct {
-	KeepLater bool // delayed jobs and retries that wait for their time
-}
-
-// Purged is what a purge came to.
-type Purged struct {
-	Jobs int64 // that were dropped
-	Left int64 // entries that are moved aside and not removed yet, 0 when the purge is done
-}
-
-// Purge drops all jobs of a bucket that wait now, for good. None of them departs
-// from the first round trip on; jobs in flight are left, and those that come
-// later are not touched. They are removed 200 at a time, a round trip each, and
-// hold their places in the bucket until then. Purged jobs are remembered as
-// cancelled, as long as any settled job is.
-//
-// When ctx ends before all is removed, or this process does, the sweeper of a
-// dispatcher removes the rest; the answer, with the error, then says how far it
-// came. When another purge of the bucket is under way it is finished first.
-func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
-	var sum Purged
-	id := shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
-	for lost := 0; ; {
-		if err := ctx.Err(); err != nil {
-			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
-		}
-		r, err := c.run(ctx, bucket, lua.Purge, keys.forPurge, id, boolArg(options.KeepLater), purgeBatch, purgeBytes)
-		if err != nil {
-			if lost++; lostReply(err) && lost < purgeTries {
-				continue // safe: by its id it is the same purge
-			}
-			return sum, fmt.Errorf("purge: %w", err)
-		}
-		lost = 0
-		own := r.Int() == 1
-		_, done, left := r.Int(), r.Int(), r.Int()
-		if r.Err() != nil {
-			return sum, fmt.Errorf("bucket %q: script purge: %w", bucket, r.Err())
-		}
-		if !own {
-			continue // another one's: ours begins when it is done
-		}
-		if sum = (Purged{done, left}); left == 0 {
-			c.note(ctx, bucket, actionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
-			return sum, nil
-		}
-	}
-}
-
-// finishPurge removes what a purge has left lying, for at most a while, and
-// returns how many entries are left.
-func (s *store) finishPurge(ctx context.Context, b *bucketState, while time.Duration) (left int64, err error) {
-	for began := time.Now(); ; {
-		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(), "", 0, purgeBatch, purgeBytes)
-		if err != nil {
-			return 0, err
-		}
-		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
-		if r.Err() != nil || left == 0 || time.Since(began) > while {
-			return left, r.Err()
-		}
-	}
 }

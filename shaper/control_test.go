@@ -236,7 +236,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	cut := func() {
 		t.Helper()
 		fill()
-		reply, err := w.client.store.run(t.Context(), lua.Purge, bucketKeys("b").forPurge(), "dead", 0, purgeBatch, purgeBytes)
+		reply, err := w.client.store.run(t.Context(), lua.Purge, bucketKeys("b").forPurge(""), "dead", 0, purgeBatch, purgeBytes, 0, "")
 		if n, decodeErr := lua.Integers(reply); err != nil || decodeErr != nil || n[2] != purgeBatch || n[4] != jobs-purgeBatch {
 			t.Fatalf("%v, %v, %v", reply, err, decodeErr)
 		}

@@ -3,6 +3,7 @@ package shaper
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,11 +67,16 @@ type Redriven struct {
 	Moved   int // back in the list, or there already
 	Unknown int // no dead letter of that id
 	Full    int // left where they are: the bucket is full
+
+	// FlowFull are left where they are because their flow is full, or would be one
+	// more than the bucket may have.
+	FlowFull int
 }
 
 // Redrive puts dead letters back at the end of the list, with a fresh budget
 // of attempts; they leave at the bucket's pace. It never passes the bucket's
-// bound: what does not fit stays dead. One round trip for 200 ids.
+// bound nor that of a flow: what does not fit stays dead. One round trip for 200 ids;
+// two where the bucket has flows.
 func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
 	var sum Redriven
 	b, err := c.store.bucket(bucket)
@@ -79,12 +85,17 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), maxRedrive)
-		args := make([]any, 0, 2+n)
-		args = append(args, wakeChannel, bucket)
-		for _, id := range ids[:n] {
-			args = append(args, id)
+		names, err := c.store.flowsOf(ctx, b, ids[:n]...)
+		if err != nil {
+			return sum, err
 		}
-		r, err := c.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(), args...)
+		var flows flowGroups
+		jobs := make([]any, 0, 2*n)
+		for i, id := range ids[:n] {
+			jobs = append(jobs, id, flows.number(names[i]))
+		}
+		args := slices.Concat([]any{wakeChannel, bucket, boolArg(b.hasFlows())}, flows.args(), jobs)
+		r, err := c.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(flows.names...), args...)
 		if err != nil {
 			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
 		}
@@ -94,6 +105,8 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 				sum.Moved++
 			case 2:
 				sum.Full++
+			case 4:
+				sum.FlowFull++
 			default:
 				sum.Unknown++
 			}
@@ -115,14 +128,16 @@ func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redr
 		return sum, err
 	}
 	for sum.Moved < limit {
-		ids, err := c.oldestDead(ctx, b, min(maxRedrive, limit-sum.Moved))
+		// Those whose flow is full stay where they are, ahead of others.
+		ids, err := c.oldestDead(ctx, b, sum.FlowFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err
 		}
 		part, err := c.Redrive(ctx, bucket, ids...)
 		sum.Moved += part.Moved
 		sum.Unknown += part.Unknown
-		if err != nil || part.Full > 0 || part.Moved == 0 {
+		sum.FlowFull += part.FlowFull
+		if err != nil || part.Full > 0 {
 			sum.Full = part.Full
 			return sum, err
 		}
@@ -130,10 +145,10 @@ func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redr
 	return sum, nil
 }
 
-func (c *Client) oldestDead(ctx context.Context, b *bucketState, n int) ([]string, error) {
+func (c *Client) oldestDead(ctx context.Context, b *bucketState, offset, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	ids, err := c.store.redis.ZRange(ctx, b.keys.dead(), 0, int64(n-1)).Result()
+	ids, err := c.store.redis.ZRange(ctx, b.keys.dead(), int64(offset), int64(offset+n-1)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: list dead letters: %w", b.Name, err)
 	}
@@ -149,7 +164,7 @@ func (c *Client) DropAllDead(ctx context.Context, bucket string) (int, error) {
 	}
 	dropped := 0
 	for {
-		ids, err := c.oldestDead(ctx, b, maxRedrive)
+		ids, err := c.oldestDead(ctx, b, 0, maxRedrive)
 		if err != nil || len(ids) == 0 {
 			return dropped, err
 		}

@@ -133,7 +133,7 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	hasFlows := b.settings.Load().Flow != nil
-	var flows flowNumbers
+	var flows flowNumberer
 	all := make([]traits, 0, len(batch))
 	for _, t := range batch {
 		own, err := k.of(&t.job)
@@ -204,13 +204,13 @@ func (t *traits) equal(other *traits) bool {
 	return t.priority == other.priority && t.flow == other.flow && slices.Equal(t.keys, other.keys)
 }
 
-// flowNumbers numbers the flows of a batch, from 1 on.
-type flowNumbers struct {
+// flowNumberer numbers the flows of a batch, from 1 on.
+type flowNumberer struct {
 	names   []string
 	numbers map[string]int // of all, once there are two
 }
 
-func (f *flowNumbers) of(flow string) int {
+func (f *flowNumberer) of(flow string) int {
 	if len(f.names) > 0 && flow == f.names[0] { // the usual case
 		return 1
 	}

@@ -1,10 +1,12 @@
 package shaper
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
 )
 
 // Bounds of flows and quotas.
@@ -128,6 +130,88 @@ func (f *FlowSettings) fields() []any {
 		"flows", on, "flow_rate_count", f.Rate.Count, "flow_rate_per", f.Rate.Per.Microseconds(), "flow_burst", f.Burst,
 		"flow_capacity", f.Capacity, "flow_max_in_flight", f.MaxInFlight, "flow_quotas", quotasText(f.Quotas), "max_flows", f.MaxFlows,
 	}
+}
+
+// hasFlows reports whether the bucket has flows, as this process knows it.
+func (b *bucketState) hasFlows() bool { return b.settings.Load().Flow != nil }
+
+// flowOf is the flow in whose places a job lies that names this one: a bucket without
+// flows has those of the flow "" only.
+func (b *bucketState) flowOf(name string) string {
+	if !b.hasFlows() {
+		return ""
+	}
+	return name
+}
+
+// flowGroups are the flows that one call of a script touches, in the order in
+// which their places are declared.
+type flowGroups struct {
+	names   []string
+	numbers map[string]int // from 1 on
+}
+
+// number is which of the flows it is, which it becomes if it is not there yet.
+func (g *flowGroups) number(flow string) int {
+	if n, ok := g.numbers[flow]; ok {
+		return n
+	}
+	if g.numbers == nil {
+		g.numbers = make(map[string]int, 1)
+	}
+	g.names = append(g.names, flow)
+	g.numbers[flow] = len(g.names)
+	return len(g.names)
+}
+
+// args are the names, as arguments of a script.
+func (g *flowGroups) args() []any {
+	args := make([]any, len(g.names))
+	for i, name := range g.names {
+		args[i] = name
+	}
+	return args
+}
+
+// maxFlowGroups is how many flows one script touches at most.
+const maxFlowGroups = 256
+
+// Sizes of one question of which flow jobs are: the answer is in their bodies.
+const (
+	flowsOfBatch = 500
+	flowsOfBytes = 1 << 20
+)
+
+// flowsOf tells in whose places jobs lie, as their headers say: "" of an id that
+// is no job. Where all lie in the same it asks nobody.
+func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]string, error) {
+	flows := make([]string, 0, len(ids))
+	if !b.hasFlows() {
+		return flows[:len(ids)], nil
+	}
+	for len(flows) < len(ids) {
+		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
+		args := make([]any, 0, 1+len(some))
+		args = append(args, flowsOfBytes)
+		for _, id := range some {
+			args = append(args, id)
+		}
+		reply, err := s.run(ctx, lua.FlowsOf, b.keys.forFlowsOf(), args...)
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+		r := lua.NewReader(reply)
+		if r.Left() == 0 || r.Left() > len(some) {
+			return nil, fmt.Errorf("bucket %q: script flows_of answered %d flows of %d jobs", b.Name, r.Left(), len(some))
+		}
+		for r.Left() > 0 {
+			flows = append(flows, r.Text())
+		}
+		if r.Err() != nil {
+			return nil, fmt.Errorf("bucket %q: script flows_of: %w", b.Name, r.Err())
+		}
+	}
+	return flows, nil
 }
 
 func errFlowsChanged(on bool, jobs int64) error {

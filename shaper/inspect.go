@@ -28,7 +28,10 @@ type JobInfo struct {
 	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
 	Crashes  int // of those the last ones in a row, with no outcome between
 
-	Position int64     // jobs ahead in the list; -1 if it is not in the list
+	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
+	// It is exact among the first thousand of its priority and an estimate behind them,
+	// and counts all that matter more as ahead.
+	Position int64
 	ETA      time.Time // queued: expected departure; zero while the bucket is paused
 	Due      time.Time // scheduled or retrying: when it may depart
 	Deadline time.Time // in flight: end of the lease
@@ -38,6 +41,8 @@ type JobInfo struct {
 	Pause                 *Pause    // of its bucket, nil if that runs
 	NextSlot              time.Time // of its bucket
 	InFlight, MaxInFlight int64     // of its bucket
+	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
+	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
 
 	URL     string
 	Method  string
@@ -46,13 +51,26 @@ type JobInfo struct {
 	Last    LastResponse
 }
 
-// Job returns what is known of a job, or [ErrNotFound]. One round trip.
+// JobFlow is what holds for the flow of a job.
+type JobFlow struct {
+	Pause                 *Pause    // nil if it runs
+	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
+	RateFrees             time.Time // when its rate lets it depart next; zero: at once
+	QuotaFrees            time.Time // when its quotas do
+}
+
+// Job returns what is known of a job, or [ErrNotFound]. One round trip; two where the
+// bucket has flows.
 func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	b, err := c.store.bucket(bucket)
 	if err != nil {
 		return JobInfo{}, err
 	}
-	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(), id)
+	flows, err := c.store.flowsOf(ctx, b, id)
+	if err != nil {
+		return JobInfo{}, err
+	}
+	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0])
 	if err != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -74,6 +92,8 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	_ = r.Int() // now
 	info.Pause = readPause(r.Int(), r.Text(), r.Text())
 	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
+	info.QuotaFrees = instantOf(r.Int())
+	info.OfFlow = readJobFlow(r)
 	if r.Err() != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
 	}
@@ -91,6 +111,27 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 		info.Died = at
 	}
 	return info, nil
+}
+
+// readJobFlow reads what inspect_job.lua says of the flow of a job; nil where the
+// bucket has none.
+func readJobFlow(r *lua.Reader) *JobFlow {
+	has := r.Int() == 1
+	since, note := r.Int(), r.Text()
+	flow := JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
+	flow.Pause = readFlowPause(since, note)
+	if !has {
+		return nil
+	}
+	return &flow
+}
+
+// instantOf is a Redis time, zero for 0.
+func instantOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros)
 }
 
 func (j *JobInfo) fill(body, metaText string) error {
@@ -113,7 +154,8 @@ func (j *JobInfo) fill(body, metaText string) error {
 
 // Cancel cancels a job that waits and returns the state it is in now:
 // [StateCancelled] if that worked, now or before; any other state says why
-// not. [ErrNotFound] if there is no such job. One round trip.
+// not. [ErrNotFound] if there is no such job. One round trip; two where the bucket
+// has flows.
 func (c *Client) Cancel(ctx context.Context, bucket, id string) (State, error) {
 	return c.cancel(ctx, bucket, id, "")
 }
@@ -132,9 +174,18 @@ func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, 
 	if err := c.store.configure(ctx, b); err != nil {
 		return "", err
 	}
-	reply, err := c.store.run(ctx, lua.Cancel, b.keys.forCancel(), id, wanted)
-	if err != nil {
-		return "", fmt.Errorf("bucket %q: %w", bucket, err)
+	const otherFlow = -2 // the id became another job's between the two questions
+	var reply any
+	for code := int64(otherFlow); code == otherFlow; {
+		flows, err := c.store.flowsOf(ctx, b, id)
+		if err != nil {
+			return "", err
+		}
+		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, boolArg(b.hasFlows()), flows[0])
+		if err != nil {
+			return "", fmt.Errorf("bucket %q: %w", bucket, err)
+		}
+		code, _ = reply.(int64)
 	}
 	code, ok := reply.(int64)
 	switch {
@@ -162,8 +213,8 @@ type BucketInfo struct {
 	MaxInFlight       int64
 
 	Unfinished int64 // what counts against Capacity
-	Waiting    int64 // length of the list
-	Later      int64 // delayed jobs and retries
+	Waiting    int64 // in the lists; with flows: all that wait, also for their time
+	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
 	Scheduled  int64 // what counts against ScheduledCapacity
 	InFlight   int64
 	Dead       int64
@@ -172,7 +223,11 @@ type BucketInfo struct {
 	Purged     int64 // jobs that purges have dropped, ever
 	Purging    int64 // entries that a purge has moved aside and not removed yet
 
-	OldestAge time.Duration // of the job at the head
+	HasFlows  bool
+	Flows     int64 // that have jobs, or had some so lately that their pace still counts
+	FlowsWait int64 // that stand on the calendar: they have something to send, now or later
+
+	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
 	Pause *Pause // nil if the bucket runs
@@ -224,6 +279,7 @@ func readBucketInfo(name string, reply any) (BucketInfo, error) {
 	}
 	since := r.Int()
 	info.Purging, info.Purged = r.Int(), r.Int()
+	info.HasFlows, info.Flows, info.FlowsWait = r.Int() == 1, r.Int(), r.Int()
 	info.Pause = readPause(since, r.Text(), r.Text())
 	info.Pins = readPins(r)
 	return info, r.Err()

@@ -63,9 +63,23 @@ func (k keys) places(flow string) []string {
 	return append(places, k.later(flow))
 }
 
-// What a purge has taken from the list and from later, until it is removed.
-func (k keys) purged(flow string) string      { return k.prefix + "purged:" + flow }       //nolint:unparam // see above
-func (k keys) purgedLater(flow string) string { return k.prefix + "purged_later:" + flow } //nolint:unparam // see above
+// purged are the places of what a purge has taken from those of a flow, until it is
+// removed. A bucket purges one flow at a time.
+func (k keys) purged() []string {
+	places := make([]string, 0, len(Priorities())+1)
+	for _, priority := range Priorities() {
+		places = append(places, k.prefix+"purged:"+string(priority)+":")
+	}
+	return append(places, k.prefix+"purged_later:")
+}
+
+// with are fixed keys of a script, then the places of flows.
+func (k keys) with(fixed []string, flows ...string) []string {
+	for _, flow := range flows {
+		fixed = append(fixed, k.places(flow)...)
+	}
+	return fixed
+}
 
 // limit is the state of a limit for one key, counted in this bucket. It has a
 // TTL, set by the script.
@@ -93,41 +107,57 @@ func (k keys) forClaim(flows ...string) []string {
 	return names
 }
 
-func (k keys) forSettle() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil()}
+func (k keys) forSettle(flows ...string) []string {
+	return k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings(), k.due()}, flows...)
 }
 
 func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
 
 func (k keys) forSweep() []string {
-	return []string{k.body(), k.meta(), k.pace(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
-		k.purged(""), k.purgedLater("")}
+	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
+		k.flows(), k.flowSettings(), k.due()}
+	return k.with(append(fixed, k.purged()...), "")
 }
 
-func (k keys) forCancel() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.count(), k.later(""), k.leases(), k.dead(), k.seen(), k.seenUntil()}
+func (k keys) forTakeBack(flows ...string) []string {
+	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.flows(), k.flowSettings(), k.due()}
+	return k.with(append(fixed, k.purged()...), flows...)
 }
 
-func (k keys) forRedrive() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.dead()}
+func (k keys) forFlowsOf() []string { return []string{k.body()} }
+
+func (k keys) forCancel(flow string) []string {
+	return k.with([]string{k.body(), k.meta(), k.conf(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings()}, flow)
+}
+
+func (k keys) forRedrive(flows ...string) []string {
+	return k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.flows(), k.flowSettings(), k.due()}, flows...)
 }
 
 func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead()} }
 
 func (k keys) forControl() []string { return []string{k.conf()} }
 
-func (k keys) forPurge() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.count(), k.queue(""), k.later(""), k.purged(""), k.purgedLater(""), k.seen(), k.seenUntil()}
+func (k keys) forControlFlow(flow string) []string {
+	return k.with([]string{k.conf(), k.pace(), k.flows(), k.flowSettings(), k.due()}, flow)
+}
+
+func (k keys) forPurge(flow string) []string {
+	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenUntil(), k.flows(), k.flowSettings()}
+	return k.with(append(fixed, k.purged()...), flow)
 }
 
 func (k keys) forPin() []string { return []string{k.conf()} }
 
-func (k keys) forInspectJob() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(), k.count(),
-		k.purged(""), k.purgedLater("")}
+func (k keys) forInspectJob(flow string) []string {
+	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.flowSettings(),
+		k.departed(), k.flowDeparted(flow)}
+	return k.with(append(fixed, k.purged()...), flow)
 }
 
 func (k keys) forInspectBucket() []string {
-	return []string{k.body(), k.conf(), k.pace(), k.count(), k.queue(""), k.later(""), k.leases(), k.dead(), k.seen(),
-		k.purged(""), k.purgedLater("")}
+	fixed := []string{k.body(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.due()}
+	return k.with(append(fixed, k.purged()...), "")
 }

@@ -73,34 +73,57 @@ func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
 	sights := make([]sight, len(drains))
 	lua.Spread(ctx, d.store.redis, len(drains), func(i int) string { return drains[i].keys.leases() }, func(some []int) {
 		pipe := d.store.redis.Pipeline()
-		lengths := make([]*redis.IntCmd, len(some))
-		due := make([]*redis.IntCmd, len(some))
-		leases := make([]*redis.ZSliceCmd, len(some))
+		looks := make([]func() sight, len(some))
 		for at, i := range some {
-			drain := drains[i]
-			lengths[at] = pipe.LLen(ctx, drain.keys.queue(""))
-			due[at] = pipe.ZCount(ctx, drain.keys.later(""), "-inf", strconv.FormatInt(drain.clock.latest(time.Now()), 10))
-			leases[at] = pipe.ZRangeWithScores(ctx, drain.keys.leases(), 0, 0)
+			looks[at] = drains[i].look(ctx, pipe)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 		for at, i := range some {
-			if err := cmp.Or(lengths[at].Err(), due[at].Err(), leases[at].Err()); err != nil {
-				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, err)
-				continue
-			}
-			sights[i].waiting = lengths[at].Val() > 0 || due[at].Val() > 0
-			if head := leases[at].Val(); len(head) > 0 {
-				sights[i].deadline = int64(head[0].Score)
+			if sights[i] = looks[at](); sights[i].err != nil {
+				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, sights[i].err)
 			}
 		}
 	})
 	return sights
 }
 
+// look adds the commands of a look at one bucket to a pipeline, and returns what
+// they saw when it has run.
+func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
+	latest := d.clock.latest(time.Now())
+	lease := pipe.ZRangeWithScores(ctx, d.keys.leases(), 0, 0)
+	see := func(waiting bool, errs ...error) sight {
+		s := sight{waiting: waiting, err: cmp.Or(append(errs, lease.Err())...)}
+		if head := lease.Val(); len(head) > 0 {
+			s.deadline = int64(head[0].Score)
+		}
+		return s
+	}
+	if d.hasFlows() {
+		head := pipe.ZRangeWithScores(ctx, d.keys.due(), 0, 0)
+		offset := pipe.HMGet(ctx, d.keys.pace(), "offset") // of the calendar's clock
+		return func() sight {
+			ahead := int64(0)
+			if values := offset.Val(); len(values) > 0 {
+				text, _ := values[0].(string)
+				ahead, _ = strconv.ParseInt(text, 10, 64) // 0 without one
+			}
+			waiting := len(head.Val()) > 0 && int64(head.Val()[0].Score) <= latest+ahead
+			return see(waiting, head.Err(), offset.Err())
+		}
+	}
+	places := d.keys.places("")
+	lists := pipe.Exists(ctx, places[:len(places)-1]...)
+	due := pipe.ZCount(ctx, d.keys.later(""), "-inf", strconv.FormatInt(latest, 10))
+	return func() sight { return see(lists.Val() > 0 || due.Val() > 0, lists.Err(), due.Err()) }
+}
+
 // sweepWatch is what the sweeper of one bucket remembers.
 type sweepWatch struct {
 	nextAudit time.Time
-	cursor    string
+	auditing  bool      // it goes on where these are; "" where that part is done
+	cursor    string    // of the comparison of jobs and places
+	flows     string    // of the flows
 	lastWork  time.Time // the last sweep or look that Redis answered
 	spare     time.Time // until then no lease is taken back
 	pardon    time.Time // until then a lost lease is no crash
@@ -137,59 +160,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
-	start := time.Now()
-	atMost, crash, cursor := sweepAtMost, 1, ""
-	if latest == 0 || start.Before(w.spare) || d.clock.jumpedSince(start.Add(-d.heartbeatSeen())) {
-		atMost = 0
-	}
-	if start.Before(w.pardon) {
-		crash = 0
-	}
-	if audit {
-		cursor = w.cursor
-		if cursor == "" {
-			cursor = "0"
-		}
-	}
-	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
-		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
-	bound := int64(0)
-	if latest != 0 {
-		bound = latest + sweepSlack.Microseconds()
-	}
-	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), wakeChannel, d.Name, atMost, crash, poisonCrashes,
-		poison.String(), cursor, d.settings.Load().Retry.MaxBackoff.Microseconds(), bound)
-	if err != nil {
-		return fmt.Errorf("bucket %q: %w", d.Name, err)
-	}
-	r := lua.NewReader(reply)
-	now, takenBack, poisoned, repaired, next, missing, unpurged := r.Int(), r.Int(), r.Int(), r.Int(), r.Text(), r.Int(), r.Int()
-	if r.Err() != nil {
-		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
-	}
-	d.clock.observe(start, time.Now(), now)
-	if bound != 0 && now > bound {
-		w.spare = time.Now().Add(d.heartbeatSeen())
-		d.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
-	}
-	if audit {
-		w.cursor = next
-		if next == "0" {
-			w.cursor, w.nextAudit = "", start.Add(auditInterval)
-		}
-		if missing != w.missing {
-			w.missing = missing
-			d.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
-		}
-	}
-	d.store.metrics.countSweep(d.Name, takenBack, poisoned, repaired)
-	if takenBack+poisoned+repaired > 0 {
-		d.log.WarnContext(ctx, "swept", "taken_back", takenBack, "poison", poisoned, "repaired", repaired)
-	}
-	return d.goOnPurging(ctx, w, unpurged)
 }
 
 // goOnPurging removes what a purge whose process has died has left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
@@ -27,16 +28,18 @@ type settlement struct {
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
 func (d *drain) sendSettlements(batch []*settlement) (after func()) {
-	args := make([]any, 0, 2+7*len(batch))
-	args = append(args, wakeChannel, d.Name)
+	var flows flowGroups
+	outcomes := make([]any, 0, 8*len(batch))
 	for _, s := range batch {
-		args = append(args, s.job.ID, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last, s.job.mark)
+		outcomes = append(outcomes, s.job.ID, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last, s.job.mark,
+			flows.number(d.flowOf(s.job.Flow)))
 	}
+	args := slices.Concat([]any{wakeChannel, d.Name, boolArg(d.hasFlows())}, flows.args(), outcomes)
 	ctx := d.life
 	wait := minFaultWait
 	for resent := false; ; resent = true {
 		began := time.Now()
-		r, err := d.store.runConfigured(ctx, d.bucketState, lua.Settle, d.keys.forSettle(), args...)
+		r, err := d.store.runConfigured(ctx, d.bucketState, lua.Settle, d.keys.forSettle(flows.names...), args...)
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)

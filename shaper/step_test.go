@@ -25,11 +25,15 @@ type stepped struct {
 
 func newStepped(t *testing.T, worker Worker) *stepped {
 	t.Helper()
+	return newSteppedBucket(t, worker, testBucket("b", 100))
+}
+
+func newSteppedBucket(t *testing.T, worker Worker, b Bucket) *stepped {
+	t.Helper()
 	s := &stepped{t: t, mini: redistest.Miniredis(t), now: time.Now()}
 	s.mini.SetTime(s.now)
 	s.redis = redis.NewClient(&redis.Options{Addr: s.mini.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
-	b := testBucket("b", 100)
 	var err error
 	if s.client, err = NewClient(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
 		t.Fatal(err)

@@ -11,13 +11,19 @@ type Hold string
 
 // What may hold a job back. Several may at once.
 const (
-	HoldPaused     Hold = "paused"        // its bucket is
-	HoldAhead      Hold = "ahead"         // others leave first
-	HoldPace       Hold = "pace"          // it is next, and waits for its slot
-	HoldTime       Hold = "not-before"    // its time has not come
-	HoldBackoff    Hold = "backoff"       // an attempt failed, and the next has not come
-	HoldInFlight   Hold = "max-in-flight" // as many as may are on their way
-	HoldLastChance Hold = "last-chance"   // it goes alone, and another one does now
+	HoldPaused   Hold = "paused"        // its bucket is
+	HoldAhead    Hold = "ahead"         // others leave first
+	HoldPace     Hold = "pace"          // it is next, and waits for its slot
+	HoldTime     Hold = "not-before"    // its time has not come
+	HoldBackoff  Hold = "backoff"       // an attempt failed, and the next has not come
+	HoldInFlight Hold = "max-in-flight" // as many as may are on their way
+	HoldQuota    Hold = "quota"         // as many as may have left in a window of its bucket or its flow
+
+	HoldFlowPaused   Hold = "flow-paused"        // its flow is
+	HoldFlowPace     Hold = "flow-pace"          // the rate of its flow lets it leave later
+	HoldFlowInFlight Hold = "flow-max-in-flight" // as many of its flow as may are on their way
+
+	HoldLastChance Hold = "last-chance" // it goes alone, and another one does now
 )
 
 // Holds lists all that holds the job back; nothing if it does not wait.
@@ -28,6 +34,9 @@ func (j *JobInfo) Holds() []Hold {
 	}
 	if j.Pause != nil {
 		holds = append(holds, HoldPaused)
+	}
+	if j.flowPaused() {
+		holds = append(holds, HoldFlowPaused)
 	}
 	switch {
 	case j.State == StateQueued && j.Position > 0:
@@ -44,26 +53,44 @@ func (j *JobInfo) Holds() []Hold {
 	if j.MaxInFlight > 0 && j.InFlight >= j.MaxInFlight {
 		holds = append(holds, HoldInFlight)
 	}
+	if f := j.OfFlow; f != nil {
+		if f.MaxInFlight > 0 && f.InFlight >= f.MaxInFlight {
+			holds = append(holds, HoldFlowInFlight)
+		}
+		if !f.RateFrees.IsZero() {
+			holds = append(holds, HoldFlowPace)
+		}
+	}
+	if !j.quotaFrees().IsZero() {
+		holds = append(holds, HoldQuota)
+	}
 	return holds
+}
+
+// quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
+func (j *JobInfo) quotaFrees() time.Time {
+	if j.OfFlow != nil {
+		return later(j.QuotaFrees, j.OfFlow.QuotaFrees)
+	}
+	return j.QuotaFrees
 }
 
 // setAside reports whether claim has set the job aside: a retry has no crashes,
 // as it had an outcome.
 func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= lastChance }
 
+func (j *JobInfo) flowPaused() bool { return j.OfFlow != nil && j.OfFlow.Pause != nil }
+
 // Earliest is the earliest instant at which the job may depart, as far as that
-// can be known; zero while the bucket is paused, and if the job does not wait.
+// can be known; zero while the bucket or the flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil:
+	case j.Pause != nil || j.flowPaused():
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
 	case j.State == StateScheduled || j.State == StateRetrying:
-		if j.NextSlot.After(j.Due) {
-			return j.NextSlot
-		}
-		return j.Due
+		return later(later(j.NextSlot, j.Due), j.quotaFrees())
 	}
 	return time.Time{}
 }
@@ -86,14 +113,29 @@ func (j *JobInfo) Why() string {
 	}
 }
 
+func (p *Pause) why(what string) string {
+	text := fmt.Sprintf("%s is paused since %s by %s", what, p.Since.UTC().Format(time.RFC3339), p.By)
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	return text
+}
+
+// clockText is an instant for people, to the millisecond.
+func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
 func (j *JobInfo) why(hold Hold) string {
 	switch hold {
 	case HoldPaused:
-		text := fmt.Sprintf("bucket %q is paused since %s by %s", j.Bucket, j.Pause.Since.UTC().Format(time.RFC3339), j.Pause.By)
-		if j.Pause.Reason != "" {
-			text += " (" + j.Pause.Reason + ")"
-		}
-		return text
+		return j.Pause.why(fmt.Sprintf("bucket %q", j.Bucket))
+	case HoldFlowPaused:
+		return j.OfFlow.Pause.why(fmt.Sprintf("flow %q", j.Flow))
+	case HoldFlowPace:
+		return fmt.Sprintf("flow %q may send again at %s, at its own pace", j.Flow, clockText(j.OfFlow.RateFrees))
+	case HoldFlowInFlight:
+		return fmt.Sprintf("%d of at most %d of flow %q are in flight: one of them has to end first", j.OfFlow.InFlight, j.OfFlow.MaxInFlight, j.Flow)
+	case HoldQuota:
+		return fmt.Sprintf("as many have left as a quota allows; it is free again at %s", clockText(j.quotaFrees()))
 	case HoldAhead:
 		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
 	case HoldPace:

@@ -49,6 +49,9 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		row("waiting", "%d, the oldest for %s", v.Waiting, v.oldest())
 		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
 		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
+		if v.info.HasFlows {
+			row("flows", "%d, of which %d have something to send", v.info.Flows, v.info.FlowsWait)
+		}
 		row("dead", "%d", v.Dead)
 		row("remembered", "%s, %d forgotten early", count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {

@@ -28,7 +28,6 @@ func (o *ops) controlRoutes() []route {
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
-		// Those of a flow go to …/flow, …/flow/pause, …
 	}
 }
 
@@ -59,6 +58,9 @@ func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", bucket)
 	}
+	if errors.Is(err, shaper.ErrNoFlows) {
+		return newFault(codeNoFlows, "bucket %q is configured without flows", bucket)
+	}
 	f := o.store.of(r, err)
 	if f.Code == codeStoreUnavailable {
 		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: bucket %q may be changed; send the same request again, which is safe", bucket)
@@ -68,21 +70,27 @@ func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 
 // pauseBucket stops departures: POST /v1/buckets/{bucket}/pause.
 func (o *ops) pauseBucket(w http.ResponseWriter, r *http.Request) {
-	reason := ""
-	if r.ContentLength != 0 {
-		f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
-			if name == "reason" {
-				reason, _ = d.text(name, value)
-			} else {
-				d.fail(name, "is not taken here: want reason")
-			}
-		})
-		if f != nil {
-			f.write(w, r)
-			return
-		}
+	reason, f := readReason(w, r)
+	if f != nil {
+		f.write(w, r)
+		return
 	}
 	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error { return c.Pause(ctx, bucket, reason) })
+}
+
+// readReason reads why something is paused, from a body that may be missing.
+func readReason(w http.ResponseWriter, r *http.Request) (reason string, f *fault) {
+	if r.ContentLength == 0 {
+		return "", nil
+	}
+	f = readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+		if name == "reason" {
+			reason, _ = d.text(name, value)
+		} else {
+			d.fail(name, "is not taken here: want reason")
+		}
+	})
+	return reason, f
 }
 
 // resumeBucket lets a bucket run again: POST /v1/buckets/{bucket}/resume.
@@ -121,44 +129,59 @@ func (o *ops) resetBucket(w http.ResponseWriter, r *http.Request) {
 
 // purgeView is what a purge came to.
 type purgeView struct {
-	Bucket string `json:"bucket"`
-	Purged int64  `json:"purged"`
-	Left   int64  `json:"left"` // moved aside, and removed by the sweeper
+	Bucket string  `json:"bucket"`
+	Flow   *string `json:"flow,omitempty"` // only of a purge of one
+	Purged int64   `json:"purged"`
+	Left   int64   `json:"left"` // moved aside, and removed by the sweeper
 }
 
 // purgeBucket drops all jobs that wait: POST /v1/buckets/{bucket}/purge.
 func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
-	bucket, confirm, options := r.PathValue("bucket"), "", shaper.PurgeOptions{}
-	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
-		switch name {
-		case "confirm":
-			confirm, _ = d.text(name, value)
-		case "keep_later":
-			if options.KeepLater = string(value) == "true"; !options.KeepLater && string(value) != "false" {
-				d.fail(name, "want true or false")
-			}
-		default:
-			d.fail(name, "is not taken here: want confirm or keep_later")
-		}
-	})
-	if f == nil && confirm != bucket {
-		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, the bucket's name: a purge drops jobs for good", bucket)}})
-	}
+	bucket := r.PathValue("bucket")
+	options, f := readPurge(w, r, bucket, "the bucket's name")
 	if f != nil {
 		f.write(w, r)
 		return
 	}
+	o.purge(w, r, purgeView{Bucket: bucket}, func(ctx context.Context, c *shaper.Control) (shaper.Purged, error) {
+		return c.Purge(ctx, bucket, options)
+	})
+}
+
+// readPurge reads the body of a purge, which has to confirm what is purged by its name.
+func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (options shaper.PurgeOptions, f *fault) {
+	confirm, given := "", false
+	f = readObject(w, r, func(d *jobDecoder, member string, value []byte) {
+		switch member {
+		case "confirm":
+			confirm, given = d.text(member, value)
+		case "keep_later":
+			if options.KeepLater = string(value) == "true"; !options.KeepLater && string(value) != "false" {
+				d.fail(member, "want true or false")
+			}
+		default:
+			d.fail(member, "is not taken here: want confirm or keep_later")
+		}
+	})
+	if f == nil && (!given || confirm != name) {
+		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, %s: a purge drops jobs for good", name, what)}})
+	}
+	return options, f
+}
+
+// purge has something purged and answers what it came to.
+func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, *shaper.Control) (shaper.Purged, error)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
 	defer cancel()
-	purged, err := o.control(r).Purge(ctx, bucket, options)
-	view := purgeView{Bucket: bucket, Purged: purged.Jobs, Left: purged.Left}
+	purged, err := do(ctx, o.control(r))
+	view.Purged, view.Left = purged.Jobs, purged.Left
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, view)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && purged.Left > 0:
 		writeJSON(w, http.StatusAccepted, view)
 	default:
-		f := o.controlFault(r, bucket, err)
+		f := o.controlFault(r, view.Bucket, err)
 		if purged.Left > 0 {
 			f.Detail += fmt.Sprintf("; %d jobs are dropped, none of the others departs, and the sweeper removes them", purged.Jobs)
 		}
@@ -169,6 +192,11 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 // readObject reads a JSON object, strictly, and calls member with each of its
 // members that is not null.
 func readObject(w http.ResponseWriter, r *http.Request, member func(d *jobDecoder, name string, value []byte)) *fault {
+	return readBodyBy(w, r, func(d *jobDecoder, body []byte) bool { return d.object(body, member) })
+}
+
+// readBodyBy reads a JSON object by a function that reports whether it is one.
+func readBodyBy(w http.ResponseWriter, r *http.Request, read func(d *jobDecoder, body []byte) bool) *fault {
 	if _, f := mediaType(r, typeJSON, typeMergePatch); f != nil {
 		return f
 	}
@@ -180,7 +208,7 @@ func readObject(w http.ResponseWriter, r *http.Request, member func(d *jobDecode
 		return invalid(fieldErrors(err))
 	}
 	var d jobDecoder // for its readers of values
-	if !d.object(body, member) {
+	if !read(&d, body) {
 		return invalid(fieldErrors(bodyFault("want a JSON object")))
 	}
 	if err := errors.Join(d.errs...); err != nil {

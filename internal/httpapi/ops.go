@@ -62,7 +62,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, o.controlRoutes()...)
+	}, append(o.controlRoutes(), o.flowRoutes()...)...)
 }
 
 // bucketView is a bucket in numbers. What the scripts obey is absent as long
@@ -88,10 +88,18 @@ type bucketView struct {
 	OldestAge         float64    `json:"oldest_age_seconds"`
 	LastSlot          *time.Time `json:"last_slot,omitempty"`
 
+	Flows *flowCounts `json:"flows,omitempty"` // only of one with flows
+
 	Pause   *pauseView `json:"pause,omitempty"`   // only of one that is paused
 	Pins    []pinView  `json:"pins"`              // settings that were changed at run time
 	Purged  int64      `json:"purged"`            // jobs that purges have dropped, ever
 	Purging int64      `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+}
+
+// flowCounts are the flows of a bucket in numbers.
+type flowCounts struct {
+	Known   int64 `json:"known"`   // that have jobs, or had some lately
+	Waiting int64 `json:"waiting"` // that have something to send, now or later
 }
 
 func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
@@ -101,6 +109,9 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
 		Pause: pauseViewOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+	}
+	if info.HasFlows {
+		view.Flows = &flowCounts{Known: info.Flows, Waiting: info.FlowsWait}
 	}
 	if info.Configured {
 		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst

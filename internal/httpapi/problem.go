@@ -24,6 +24,7 @@ const (
 	codeUnknownLimit     code = "unknown-limit"
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"
+	codeNoFlows          code = "no-flows"
 	codeTooLarge         code = "too-large"
 	codeMediaType        code = "unsupported-media-type"
 	codeURLNotAllowed    code = "url-not-allowed"
@@ -55,6 +56,7 @@ var kinds = map[code]struct {
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
+	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not one that is taken"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},

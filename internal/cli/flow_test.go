@@ -1,0 +1,66 @@
+package cli_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// flowSite has a bucket with flows that left the configuration, with jobs in two.
+func flowSite(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	b := bucket(t, "tenants")
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	b.Flow = &flow
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Control("test").Resume(t.Context(), "tenants"); err != nil { // writes the conf
+		t.Fatal(err)
+	}
+	key := "tundish:{tenants}:b:tenants:"
+	for i, name := range []string{"acme", "acme", "b"} {
+		id := fmt.Sprint("j", i)
+		s.redis.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 {\"f\":%q}\nx", i, name))
+		s.redis.RPush(t.Context(), key+"q:normal:"+name, id)
+	}
+	s.redis.HSet(t.Context(), key+"count", "seq", 3)
+	s.redis.HSet(t.Context(), key+"flows", "acme", "0 0 - 0 2 0 0", "b", "0 0 - 0 1 0 0")
+	return s
+}
+
+func TestFlowCommands(t *testing.T) {
+	t.Parallel()
+	s := flowSite(t)
+	s.run(t, "dispatcher flow list tenants").want(t, 0, "FLOW  WAITING", "acme  2", "b     1")
+	s.run(t, "dispatcher flow list tenants --limit 1").want(t, 0, "there are more than 1 flows")
+	s.run(t, "dispatcher flow pause tenants acme --reason leak").want(t, 0, "paused: acme")
+	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "waiting    2", "by user", ": leak")
+	s.run(t, "dispatcher flow show tenants acme --json").want(t, 0, `"reason": "leak"`, `"waiting": 2`)
+	s.run(t, "dispatcher flow set tenants acme --rate 5/s --weight 3 --max-in-flight 0 --url https://a.example/ --header X-A:b").
+		want(t, 0, "rate           5/s", "weight         3", "max_in_flight  0", "https://a.example/", "headers        1")
+	s.run(t, "dispatcher flow reset tenants acme rate url --json").want(t, 0, `"weight": 3`)
+	s.run(t, "dispatcher flow list tenants --json").want(t, 0, `"max_in_flight": 0`, `"X-A": "b"`)
+	s.run(t, "dispatcher flow reset tenants acme").want(t, 0, "reset: acme")
+	s.run(t, "dispatcher flow reset tenants acme").want(t, 0, "had no settings of its own: acme")
+	s.run(t, "dispatcher flow resume tenants acme").want(t, 0, "resumed: acme")
+	s.run(t, "dispatcher flow resume tenants acme").want(t, 0, "was not paused: acme")
+	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "turn       ")
+	s.run(t, "dispatcher flow purge tenants acme").want(t, 2, "--yes")
+	s.run(t, "dispatcher flow purge tenants acme --yes --keep-later").want(t, 0, "purged: 2 jobs")
+	s.run(t, "dispatcher flow purge tenants b --yes --json").want(t, 0, `"flow": "b"`, `"purged": 1`)
+	s.run(t, "dispatcher flow list tenants").want(t, 0, "has no flows that have jobs")
+
+	s.run(t, "dispatcher flow set tenants acme").want(t, 2, "nothing is changed: give --rate")
+	s.run(t, "dispatcher flow set tenants acme --rate 0/s").want(t, 2, "--rate", "paused: pause it")
+	s.run(t, "dispatcher flow set tenants acme --weight 1001").want(t, 2, "--weight", "want 1 to 1000")
+	s.run(t, "dispatcher flow set tenants acme --header nothing").want(t, 2, "--header")
+	s.run(t, "dispatcher flow reset tenants acme name").want(t, 2, "is no setting of a flow")
+	s.run(t, "dispatcher flow pause webhooks acme").want(t, 2, "the bucket has no flows")
+	s.run(t, "dispatcher flow list nosuch").want(t, 4, `unknown bucket "nosuch"`)
+	s.run(t, "dispatcher flow show tenants").want(t, 2, "FLOW is missing")
+}

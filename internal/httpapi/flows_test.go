@@ -1,0 +1,135 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// flowStation is the operator's API of a bucket with flows, in which jobs of two of
+// them wait, and of one without.
+func flowStation(t *testing.T) *server {
+	t.Helper()
+	store := redistest.Start(t)
+	all := buckets(t)[:2]
+	all[0].Name, all[1].Name = "flowing", "plain"
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	all[0].Flow, all[1].Limits = &flow, nil
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Logger: logTo(t.Output())}))
+	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
+	pipe, key := connect(t, store.URL()).Pipeline(), "tundish:{flowing}:b:flowing:"
+	for i, name := range []string{"a b", "c", "c"} {
+		id := fmt.Sprint("j", i)
+		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 {\"f\":%q}\nx", i, name))
+		pipe.RPush(t.Context(), key+"q:normal:"+name, id)
+	}
+	pipe.HSet(t.Context(), key+"count", "seq", 3)
+	pipe.HSet(t.Context(), key+"flows", "a b", "0 0 - 0 1 0 0", "c", "0 0 - 0 2 0 0")
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ops
+}
+
+func TestFlowsByAPI(t *testing.T) {
+	t.Parallel()
+	ops := flowStation(t)
+	const flow = "/v1/buckets/flowing/flow"
+	found := map[string]any{}
+	for next, again := "", true; again; again = next != "" {
+		a := ops.do("GET", "/v1/buckets/flowing/flows?limit=1&cursor="+next, "").want(200, "")
+		for _, f := range a.json["flows"].([]any) {
+			f := f.(map[string]any)
+			found[fmt.Sprint(f["flow"])] = f["waiting"]
+		}
+		next, _ = a.json["next"].(string)
+	}
+	if fmt.Sprint(found) != "map[a b:1 c:2]" {
+		t.Errorf("flows %v", found)
+	}
+	a := ops.do("GET", flow+"?flow=a+b", "").want(200, "")
+	a.has("waiting", float64(1))
+	a.lacks("pause")
+	a.lacks("turn")
+	ops.do("GET", flow+"?flow=", "").want(200, "").has("waiting", float64(0)) // "" is a name
+	a = ops.do("GET", "/v1/buckets/flowing", "").want(200, "")
+	if got := fmt.Sprint(a.json["flows"]); got != "map[known:2 waiting:0]" {
+		t.Errorf("flows of the bucket: %s", got)
+	}
+
+	a = ops.do("POST", flow+"/pause?flow=a+b", `{"reason":"a leak"}`).want(200, "")
+	if pause := a.json["pause"].(map[string]any); pause["reason"] != "a leak" || pause["since"] == "" || pause["by"] == "" {
+		t.Errorf("pause %v", pause)
+	}
+	a = ops.do("POST", flow+"/resume?flow=a+b", "").want(200, "")
+	a.lacks("pause")
+	if a.json["turn"] == nil {
+		t.Error("a flow that was resumed is not on the calendar")
+	}
+	wantField(t, ops.do("POST", flow+"/purge?flow=c", `{"confirm":"flowing"}`), "confirm")
+	wantField(t, ops.do("POST", flow+"/purge?flow=", `{}`), "confirm")
+	a = ops.do("POST", flow+"/purge?flow=c", `{"confirm":"c"}`).want(200, "")
+	a.has("purged", float64(2))
+	a.has("flow", "c")
+	ops.do("POST", "/v1/buckets/flowing/purge", `{"confirm":"flowing"}`).want(200, "").has("purged", float64(1))
+
+	for _, path := range []string{flow, flow + "-settings"} {
+		wantField(t, ops.do("GET", path, ""), "flow")
+	}
+	wantField(t, ops.do("GET", "/v1/buckets/flowing/flows?limit=0", ""), "limit")
+	wantField(t, ops.do("GET", "/v1/buckets/flowing/flows?cursor=x", ""), "cursor")
+	wantField(t, ops.do("POST", flow+"/pause?flow="+strings.Repeat("x", shaper.MaxFlowBytes+1), ""), "flow")
+	ops.do("GET", "/v1/buckets/plain/flows", "").want(409, "no-flows")
+	ops.do("POST", "/v1/buckets/plain/flow/pause?flow=x", "").want(409, "no-flows")
+	ops.do("GET", "/v1/buckets/nobody/flow?flow=x", "").want(404, "unknown-bucket")
+}
+
+func TestFlowSettingsByAPI(t *testing.T) {
+	t.Parallel()
+	ops := flowStation(t)
+	const path, flow = "/v1/buckets/flowing/flow-settings?flow=a+b", "/v1/buckets/flowing/flow?flow=a+b"
+	is := func(want string) {
+		t.Helper()
+		a := ops.do("GET", path, "").want(200, "")
+		if got := fmt.Sprint(a.json); got != "map["+want+"]" {
+			t.Errorf("settings %s, want %s", got, want)
+		}
+		if strings.Contains(a.text, "whsec") {
+			t.Errorf("a secret is told: %s", a.text)
+		}
+	}
+	is("")
+	a := ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3,"url":"https://example.com/","headers":{"X-A":"b"},"secrets":["whsec_1","whsec_2"]}`).want(200, "")
+	if strings.Contains(a.text, "whsec") {
+		t.Errorf("a secret is told: %s", a.text)
+	}
+	is("burst:2 headers:map[X-A:b] rate:5/s secrets_count:2 url:https://example.com/ weight:3")
+	ops.do("PATCH", flow, `{"capacity":0,"burst":null,"headers":null}`).want(200, "")
+	is("capacity:0 rate:5/s secrets_count:2 url:https://example.com/ weight:3")
+	ops.do("PUT", path, `{"max_in_flight":4}`).want(200, "") // secrets stay: who can read them to send them again?
+	is("max_in_flight:4 secrets_count:2")
+	ops.do("PATCH", flow, `{"secrets":null}`).want(200, "")
+	is("max_in_flight:4")
+	for range 2 {
+		ops.do("DELETE", path, "").want(200, "")
+		is("")
+	}
+	for body, field := range map[string]string{
+		`{"rate":"0/s"}`: "rate", `{"rate":5}`: "rate", `{"weight":0}`: "weight", `{"weight":"x"}`: "weight", `{"url":"/x"}`: "url",
+		`{"headers":{"X A":"b"}}`: "headers", `{"headers":{"X-A":1}}`: "headers.X-A", `{"secrets":"x"}`: "secrets", `{"secrets":[""]}`: "secrets",
+		`{"paused":1}`: "paused", `{}`: "body", `[]`: "body", `{"burst":1,"burst":2}`: "burst", `{"rate":"1/h","burst":10000}`: "burst",
+	} {
+		wantField(t, ops.do("PATCH", flow, body), field)
+	}
+	is("")
+	wantField(t, ops.do("PUT", "/v1/buckets/flowing/flow-settings", `{"weight":1}`), "flow")
+}

@@ -1,0 +1,86 @@
+-- control_flow.lua: what an operator changes of one flow at run time: pauses or resumes
+-- it, gives it settings of its own over those of all flows, or takes them back. All
+-- processes obey from the next script on. A flow that may go again by the change is put
+-- back on the calendar. May be sent twice.
+--
+-- KEYS[1]  …:conf    hash  what the bucket obeys
+-- KEYS[2]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[4]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[5]  …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[6...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then
+--          …:later:<flow>, a zset
+-- ARGV[1]  channel to wake dispatchers on
+-- ARGV[2]  bucket: what to publish there
+-- ARGV[3]  flow
+-- ARGV[4]  action: pause, resume, set or reset (which leaves a pause)
+-- ARGV[5...]  pause: a note of who and why, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
+--          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
+--          none
+-- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows (else nothing was changed), text
+--          of the settings before ("" none), text after}
+-- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
+--          lines; no expiry: they are obeyed until they are taken back
+-- Needs    Redis 7.0
+
+local conf, pace, flows, flow_settings, due_flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local channel, bucket, name, action = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST, FIRST_PLACE = 5, 5
+local NUMBERS, PAUSED = 6, 7
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', conf, '')
+
+local known = redis.call('HMGET', conf, 'rate_count', 'flows')
+if not known[1] then return { 1 } end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+if known[2] ~= '1' then return { 0, now, 0, '', '' } end
+
+-- The text as a list of its fields: those of the first line, then the other lines.
+local text = redis.call('HGET', flow_settings, name) or ''
+local fields, lines = {}, {}
+for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
+for word in string.gmatch(lines[1], '%S+') do fields[#fields + 1] = word end
+for i = #fields + 1, PAUSED do fields[i] = '-' end
+lines[2] = lines[2] or '-'
+
+if action == 'pause' then
+  -- Paused again, it stays paused since the first time.
+  if not tonumber(fields[PAUSED]) then fields[PAUSED] = string.format('%.0f', now) end
+  lines[2] = ARGV[FIRST]
+elseif action == 'resume' then
+  fields[PAUSED], lines[2] = '-', '-'
+elseif action == 'reset' then
+  for i = 1, NUMBERS do fields[i] = '-' end
+  for i = #lines, 3, -1 do lines[i] = nil end
+else
+  for i = FIRST, #ARGV do
+    local n, value = i - FIRST + 1, ARGV[i]
+    local line = n - NUMBERS + 2
+    if n > NUMBERS and not lines[line] then lines[line] = '-' end
+    if value ~= '' and n <= NUMBERS then
+      fields[n] = value
+    elseif value ~= '' then
+      lines[line] = value
+    end
+  end
+end
+
+local says_something = false
+lines[1] = table.concat(fields, ' ')
+for word in string.gmatch(lines[1], '%S+') do says_something = says_something or word ~= '-' end
+for i = 3, #lines do says_something = says_something or lines[i] ~= '-' end
+local after = says_something and table.concat(lines, '\n') or ''
+if says_something then
+  redis.call('HSET', flow_settings, name, after)
+else
+  redis.call('HDEL', flow_settings, name)
+end
+
+-- What waits may go, or sooner than before.
+local f = flow.load(conf, flows, flow_settings, { name })[1]
+local calendar = flow.calendar(due_flows, pace)
+flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
+if calendar.sooner or action == 'resume' then redis.call('PUBLISH', channel, bucket) end
+return { 0, now, 1, text, after }

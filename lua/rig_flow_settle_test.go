@@ -1,0 +1,216 @@
+package lua_test
+
+import (
+	"slices"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// placesOf are keys of a script, then those of what a purge has moved aside, if it
+// wants them, then the five places of each flow.
+func (r *rig) placesOf(fixed []string, purged bool, flows ...string) []string {
+	lists := []string{"critical:", "high:", "normal:", "low:"}
+	if purged {
+		for _, list := range lists {
+			fixed = append(fixed, r.key("purged:"+list))
+		}
+		fixed = append(fixed, r.key("purged_later:"))
+	}
+	for _, flow := range flows {
+		for _, list := range lists {
+			fixed = append(fixed, r.key("q:"+list+flow))
+		}
+		fixed = append(fixed, r.key("later:"+flow))
+	}
+	return fixed
+}
+
+// withFlows is 1 if the bucket is configured with flows, else 0.
+func (r *rig) withFlows() int {
+	r.t.Helper()
+	flows, err := r.c.HMGet(r.ctx, r.key("conf"), "flows").Result()
+	r.ok(err)
+	if flows[0] == "1" {
+		return 1
+	}
+	return 0
+}
+
+// flowOf is the flow of a job, as the caller of a script has to know it.
+func (r *rig) flowOf(id string) string {
+	r.t.Helper()
+	if r.withFlows() == 0 {
+		return ""
+	}
+	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), 1<<20, id))
+	flow := in.Text()
+	r.ok(in.Err())
+	return flow
+}
+
+// flowsOf numbers the flows of jobs: which there are, and for each job which it is
+// of, counted from 1.
+func (r *rig) flowsOf(ids ...string) (flows []string, numbers []int) {
+	r.t.Helper()
+	for _, id := range ids {
+		flow := r.flowOf(id)
+		if !slices.Contains(flows, flow) {
+			flows = append(flows, flow)
+		}
+		numbers = append(numbers, slices.Index(flows, flow)+1)
+	}
+	if len(flows) == 0 {
+		flows = []string{""}
+	}
+	return flows, numbers
+}
+
+func texts(args []any, texts []string) []any {
+	for _, text := range texts {
+		args = append(args, text)
+	}
+	return args
+}
+
+func (r *rig) settle(outcomes ...outcome) []int64 {
+	r.t.Helper()
+	ids := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		ids[i] = o.id
+	}
+	flows, numbers := r.flowsOf(ids...)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows()}, flows)
+	for i, o := range outcomes {
+		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark, numbers[i])
+	}
+	in := r.reader(lua.Settle, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+		"flows", "flow_settings", "due:"), false, flows...), args...)
+	settled := make([]int64, len(outcomes))
+	for i := range settled {
+		settled[i] = in.Int()
+	}
+	r.ok(in.Err())
+	return settled
+}
+
+// sweep is a run of sweep.lua and of take_back.lua for what it named; the zero value
+// takes leases back, counts them as crashes and compares nothing.
+type sweep struct {
+	none       bool // take nothing back
+	pardon     bool
+	cursor     string
+	flowCursor string
+	retry      int64 // longest wait of a retry; 0 means an hour
+	bound      int64
+}
+
+type swept struct {
+	now, takenBack, poison, repaired int64
+	cursor, flowCursor               string
+	missing, unpurged                int64
+}
+
+// found is the answer of sweep.lua alone.
+type found struct {
+	swept
+	ids   []string // leases that ran out, then retries
+	flows []string
+}
+
+func (r *rig) find(s sweep) found {
+	r.t.Helper()
+	atMost := 200
+	if s.none {
+		atMost = 0
+	}
+	in := lua.NewReader(r.run(lua.Sweep, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+		"claims", "flows", "flow_settings", "due:"), true, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound))
+	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
+	for range in.Int() + in.Int() {
+		f.ids = append(f.ids, in.Text())
+	}
+	for in.Left() > 0 {
+		f.flows = append(f.flows, in.Text())
+	}
+	r.ok(in.Err())
+	return f
+}
+
+// takeBack runs take_back.lua for jobs and, with flows, for further ones.
+func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired, missing int64) {
+	r.t.Helper()
+	crash := 1
+	if s.pardon {
+		crash = 0
+	}
+	if s.retry == 0 {
+		s.retry = 3600 * second
+	}
+	flows, numbers := r.flowsOf(ids...)
+	if len(ids) == 0 && len(more) > 0 {
+		flows = nil
+	}
+	for _, flow := range more {
+		if !slices.Contains(flows, flow) {
+			flows = append(flows, flow)
+		}
+	}
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), crash, lastChance + 1, `{"cause":"poison"}`, s.retry, s.bound}, flows)
+	for i, id := range ids {
+		args = append(args, id, numbers[i])
+	}
+	in := lua.NewReader(r.run(lua.TakeBack, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
+		"flows", "flow_settings", "due:"), true, flows...), args...))
+	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
+	r.ok(in.Err())
+	return takenBack, poison, repaired, missing
+}
+
+func (r *rig) sweep(s sweep) swept {
+	r.t.Helper()
+	f := r.find(s)
+	out := f.swept
+	if len(f.ids)+len(f.flows) > 0 {
+		var repaired, missing int64
+		out.takenBack, out.poison, repaired, missing = r.takeBack(s, f.ids, f.flows)
+		out.repaired += repaired
+		out.missing += missing
+	}
+	return out
+}
+
+func (r *rig) cancel(id, state string) int64 {
+	r.t.Helper()
+	flow := r.flowOf(id)
+	reply := r.run(lua.Cancel, r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_until",
+		"flows", "flow_settings"), false, flow), id, state, r.withFlows(), flow)
+	code, ok := reply.(int64)
+	if !ok {
+		r.t.Fatalf("cancel answered %v", reply)
+	}
+	return code
+}
+
+func (r *rig) redrive(ids ...string) []int64 {
+	r.t.Helper()
+	flows, numbers := r.flowsOf(ids...)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows()}, flows)
+	for i, id := range ids {
+		args = append(args, id, numbers[i])
+	}
+	in := r.reader(lua.Redrive, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "dead", "flows", "flow_settings", "due:"),
+		false, flows...), args...)
+	codes := make([]int64, len(ids))
+	for i := range codes {
+		codes[i] = in.Int()
+	}
+	r.ok(in.Err())
+	return codes
+}
+
+// jobFlow is what inspect_job.lua says of a job's flow.
+type jobFlow struct {
+	paused                       int64
+	note                         string
+	inFlight, most, ready, quota int64
+}

@@ -1,0 +1,155 @@
+-- take_back.lua: the second half of a sweep: takes back jobs whose lease ran out, to the
+-- head of their list in the order in which they were admitted; one that crashed its worker
+-- too often becomes a dead letter "poison". It puts retries that are in no place back into
+-- later, and flows that have something to send on the calendar. Whatever sweep.lua saw is
+-- looked at again. May be sent twice.
+--
+-- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
+-- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[5]  …:count   hash  jobs that came as scheduled
+-- KEYS[6]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[7]  …:dead    zset  id -> time of death
+-- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[9]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[10] …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[11...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+--          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
+--          most important first, then …:later:<flow>, a zset
+-- ARGV[1]  channel to wake dispatchers on
+-- ARGV[2]  bucket: what to publish there
+-- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  1 if a lost lease counts as a crash, 0 after an outage of Redis
+-- ARGV[5]  consecutive crashes that make a job poison
+-- ARGV[6]  last response of a poison job (JSON)
+-- ARGV[7]  longest wait of a retry, microseconds: one further ahead is cut to it (or to a second: claim
+--          sets jobs aside for less)
+-- ARGV[8]  latest time that it can be, microseconds: if it is later, no lease is taken back; 0 unknown
+-- ARGV[9...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+--          of, counted from 1
+-- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}
+-- Stores   nothing new
+-- Needs    Redis 7.0
+
+local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, dead, flows, flow_settings, due_flows = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3] == '1'
+local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
+local PURGED, FIRST_FLOW, WIDTH = 10, 8, 2
+local FIRST_PLACE = PURGED + flow.PLACES
+local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
+local purged_later = KEYS[FIRST_PLACE]
+local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
+local first_arg = FIRST_FLOW + flow_count
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', leases, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local function text(n) return string.format('%.0f', n) end
+local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
+
+local names, loaded, calendar = {}, nil, nil
+for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
+if has_flows then loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace) end
+
+local taken_back, poison, repaired, missing = 0, 0, 0, 0
+local lost_jobs, unplaced = {}, {}
+for i = first_arg + 1, #ARGV, WIDTH do
+  local id, n = ARGV[i], tonumber(ARGV[i + 1])
+  local stored = redis.call('HGET', meta, id)
+  local state = stored and string.sub(stored, 1, 1)
+  local deadline = state == '3' and tonumber(redis.call('ZSCORE', leases, id))
+  if deadline and deadline <= now and (bound == 0 or now <= bound) then
+    local job = redis.call('HGET', body, id)
+    if job and (not has_flows or flow.of(job) == names[n]) then
+      local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
+      lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
+        list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
+    end
+  elseif state == '4' then
+    local due = tonumber(redis.call('ZSCORE', KEYS[before(n) + flow.PLACES], id))
+    if (not due and not redis.call('ZSCORE', purged_later, id)) or (due and due > now + longest_retry) then
+      local job = not has_flows or redis.call('HGET', body, id)
+      if job == true or job and flow.of(job) == names[n] then
+        unplaced[#unplaced + 1] = { id = id, n = n, due = due and now + longest_retry or now }
+      end
+    end
+  end
+end
+-- The last one admitted first, so that the oldest is at the head in the end. Among
+-- equals (jobs that came as scheduled have no number), that is whose lease ran out first.
+table.sort(lost_jobs, function(a, b)
+  if a.seq ~= b.seq then return a.seq > b.seq end
+  if a.deadline ~= b.deadline then return a.deadline > b.deadline end
+  return a.id > b.id
+end)
+
+local were_empty = {}
+for _, lost_job in ipairs(lost_jobs) do
+  local n = lost_job.n
+  if loaded and were_empty[n] == nil then
+    were_empty[n] = redis.call('EXISTS', KEYS[before(n) + 1], KEYS[before(n) + 2], KEYS[before(n) + 3], KEYS[before(n) + 4]) == 0
+  end
+end
+
+-- Everything is decided. From here on there are only writes, and a look at what waits now.
+local handled, soonest = {}, {}
+for _, lost_job in ipairs(lost_jobs) do
+  local id = lost_job.id
+  if not handled[id] then
+    handled[id] = true
+    local _, epoch, attempts, lost, crashes, claim, last = string.match(lost_job.meta, META)
+    local code = '1'
+    local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
+    crashes = tonumber(crashes) + counts_as_crash
+    redis.call('ZREM', leases, id)
+    local f = loaded and loaded[lost_job.n]
+    if f then f.state.in_flight = f.state.in_flight - 1 end
+    if crashes >= poison_at then
+      code, last = '5', poison_last
+      poison = poison + 1
+      redis.call('ZADD', dead, text(now), id)
+      if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
+      if f and scheduled then
+        f.state.scheduled = f.state.scheduled - 1
+      elseif f then
+        f.state.unfinished = f.state.unfinished - 1
+      end
+    else
+      taken_back = taken_back + 1
+      redis.call('LPUSH', KEYS[before(lost_job.n) + lost_job.list], id)
+      if were_empty[lost_job.n] then soonest[lost_job.n] = now end
+    end
+    redis.call('HSET', meta, id,
+      string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last)
+  end
+end
+for _, job in ipairs(unplaced) do
+  redis.call('ZADD', KEYS[before(job.n) + flow.PLACES], text(job.due), job.id)
+  soonest[job.n] = math.min(soonest[job.n] or job.due, job.due)
+  repaired = repaired + 1
+end
+
+if loaded then
+  local purging = redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], purged_later) > 0
+  local purged_flow = purging and redis.call('HGET', count, 'purge_flow')
+  for n, f in ipairs(loaded) do
+    local state = f.state
+    local excess = state.unfinished + state.scheduled - state.in_flight
+    -- Counters that tell of more than there is, which keep the flow for ever and fill it: keys were deleted by hand.
+    if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then
+      missing = missing + excess
+      local plain = math.min(excess, state.unfinished)
+      state.unfinished, state.scheduled = state.unfinished - plain, state.scheduled - (excess - plain)
+    end
+    flow.save(flows, f, now)
+    flow.recall(calendar, f, KEYS, before(n), now, soonest[n])
+  end
+end
+-- Also where others wait in the list: the lease may have held the last place in flight.
+if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
+return { taken_back, poison, repaired, missing }

@@ -1,0 +1,155 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Sizes of one chunk of a purge: a script of about a millisecond.
+const (
+	purgeBatch = 200
+	purgeBytes = 1 << 20
+	purgeTries = 3   // of a chunk whose reply is lost
+	flowScan   = 500 // flows that are looked at in one round trip
+)
+
+// PurgeOptions say what a purge leaves.
+type PurgeOptions struct {
+	KeepLater bool // delayed jobs and retries that wait for their time
+}
+
+// Purged is what a purge came to.
+type Purged struct {
+	Jobs int64 // that were dropped
+	Left int64 // entries that are moved aside and not removed yet, 0 when the purge is done
+}
+
+// Purge drops all jobs of a bucket that wait now, for good. None of them departs
+// from the first round trip on; jobs in flight are left, and those that come
+// later are not touched. They are removed 200 at a time, a round trip each, and
+// hold their places in the bucket until then. Purged jobs are remembered as
+// cancelled, as long as any settled job is.
+//
+// When ctx ends before all is removed, or this process does, the sweeper of a
+// dispatcher removes the rest; the answer, with the error, then says how far it
+// came. When another purge of the bucket is under way it is finished first.
+//
+// Of a bucket with flows it purges one flow after the other, a round trip each at
+// least: every one at once, but not all of them at the same instant. The sweeper finishes
+// the flow that was under way, and the others keep their jobs: purge again then.
+func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+	flows, err := c.hasFlows(ctx, bucket)
+	if err != nil {
+		return Purged{}, err
+	}
+	var sum Purged
+	if flows {
+		sum, err = c.purgeFlows(ctx, bucket, options)
+	} else {
+		sum, err = c.purge(ctx, bucket, false, "", options)
+	}
+	if err == nil {
+		c.note(ctx, bucket, actionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+	}
+	return sum, err
+}
+
+// PurgeFlow drops all jobs of a flow that wait now, as [Control.Purge] does those of
+// a bucket.
+func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options PurgeOptions) (Purged, error) {
+	if err := c.wantFlows(ctx, bucket, flow); err != nil {
+		return Purged{}, err
+	}
+	sum, err := c.purge(ctx, bucket, true, flow, options)
+	if err == nil {
+		c.note(ctx, bucket, actionPurge, "flow", flow, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+	}
+	return sum, err
+}
+
+// purgeFlows purges every flow of a bucket that has something that waits.
+func (c *Control) purgeFlows(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+	var sum Purged
+	for cursor := uint64(0); ; {
+		names, next, err := c.scanFlows(ctx, bucket, cursor)
+		if err != nil {
+			return sum, err
+		}
+		for _, flow := range names {
+			one, err := c.purge(ctx, bucket, true, flow, options)
+			if sum.Jobs, sum.Left = sum.Jobs+one.Jobs, one.Left; err != nil {
+				return sum, err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return sum, nil
+		}
+	}
+}
+
+// scanFlows returns some of a bucket's flows that have something that waits.
+func (c *Control) scanFlows(ctx context.Context, bucket string, cursor uint64) (names []string, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	states, next, err := c.store.redis.HScan(ctx, bucketKeys(bucket).flows(), cursor, "", flowScan).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
+	}
+	for i := 0; i+1 < len(states); i += 2 {
+		if parseFlowState(states[i+1]).waiting() > 0 {
+			names = append(names, states[i])
+		}
+	}
+	return names, next, nil
+}
+
+// purge purges one flow; without flows, the bucket.
+func (c *Control) purge(ctx context.Context, bucket string, flows bool, flow string, options PurgeOptions) (Purged, error) {
+	var sum Purged
+	keysOf := func(k keys) []string { return k.forPurge(flow) }
+	id := shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	for lost := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
+		}
+		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, boolArg(flows), flow)
+		if err != nil {
+			if lost++; lostReply(err) && lost < purgeTries {
+				continue // safe: by its id it is the same purge
+			}
+			return sum, fmt.Errorf("purge: %w", err)
+		}
+		lost = 0
+		own := r.Int() == 1
+		_, done, left := r.Int(), r.Int(), r.Int()
+		if r.Err() != nil {
+			return sum, fmt.Errorf("bucket %q: script purge: %w", bucket, r.Err())
+		}
+		if !own {
+			continue // another one's: ours begins when it is done
+		}
+		if sum = (Purged{done, left}); left == 0 {
+			return sum, nil
+		}
+	}
+}
+
+// finishPurge removes what a purge has left lying, for at most a while, and
+// returns how many entries are left.
+func (s *store) finishPurge(ctx context.Context, b *bucketState, while time.Duration) (left int64, err error) {
+	for began := time.Now(); ; {
+		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(""), "", 0, purgeBatch, purgeBytes,
+			boolArg(b.hasFlows()), "")
+		if err != nil {
+			return 0, err
+		}
+		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
+		if r.Err() != nil || left == 0 || time.Since(began) > while {
+			return left, r.Err()
+		}
+	}
+}

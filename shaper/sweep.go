@@ -1,0 +1,166 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// mending is how a sweep takes back what it found.
+type mending struct {
+	crash int   // 1 if a lost lease counts as a crash
+	bound int64 // the latest time that it can be, microseconds; 0 unknown
+}
+
+// mended is what a sweep has mended.
+type mended struct{ takenBack, poisoned, repaired, missing int64 }
+
+// sweep has Redis look for what was lost, and take it back. These are two scripts: the
+// first cannot know in which flow's places the jobs belong that it finds, and a
+// script touches declared keys only.
+func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
+	start := time.Now()
+	how := mending{crash: 1}
+	atMost := sweepAtMost
+	if latest == 0 || start.Before(w.spare) || d.clock.jumpedSince(start.Add(-d.heartbeatSeen())) {
+		atMost = 0
+	}
+	if start.Before(w.pardon) {
+		how.crash = 0
+	}
+	if latest != 0 {
+		how.bound = latest + sweepSlack.Microseconds()
+	}
+	cursor, flows := "", ""
+	if audit {
+		w.begin(d.hasFlows())
+		cursor, flows = w.cursor, w.flows
+	}
+	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), boolArg(d.hasFlows()), atMost, cursor, flows, how.bound)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", d.Name, err)
+	}
+	r := lua.NewReader(reply)
+	now := r.Int()
+	sum := mended{repaired: r.Int()}
+	cursor, flows = r.Text(), r.Text()
+	missing, unpurged, lost, retries := r.Int(), r.Int(), r.Int(), r.Int()
+	expired, waiting, astray := readTexts(r, lost), readTexts(r, retries), readTexts(r, int64(r.Left()))
+	if r.Err() != nil {
+		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
+	}
+	d.clock.observe(start, time.Now(), now)
+	if how.bound != 0 && now > how.bound {
+		w.spare = time.Now().Add(d.heartbeatSeen())
+		d.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
+	}
+	// Those that ran out on their own: their order at the head is made in one call.
+	err = d.takeBack(ctx, how, expired, nil, &sum)
+	if err == nil {
+		err = d.takeBack(ctx, how, waiting, astray, &sum)
+	}
+	d.store.metrics.countSweep(d.Name, sum.takenBack, sum.poisoned, sum.repaired)
+	if sum.takenBack+sum.poisoned+sum.repaired > 0 {
+		d.log.WarnContext(ctx, "swept", "taken_back", sum.takenBack, "poison", sum.poisoned, "repaired", sum.repaired)
+	}
+	if err != nil {
+		return err
+	}
+	if audit {
+		w.advance(cursor, flows, start)
+		if missing += sum.missing; missing != w.missing {
+			w.missing = missing
+			d.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
+		}
+	}
+	return d.goOnPurging(ctx, w, unpurged)
+}
+
+// begin begins an audit, unless one is under way.
+func (w *sweepWatch) begin(hasFlows bool) {
+	if w.auditing {
+		return
+	}
+	w.auditing, w.cursor, w.flows = true, "0", ""
+	if hasFlows {
+		w.flows = "0"
+	}
+}
+
+// advance notes how far an audit came.
+func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
+	if w.cursor = cursor; cursor == "0" {
+		w.cursor = ""
+	}
+	if w.flows = flows; flows == "0" {
+		w.flows = ""
+	}
+	if w.cursor == "" && w.flows == "" {
+		w.auditing, w.nextAudit = false, start.Add(auditInterval)
+	}
+}
+
+func readTexts(r *lua.Reader, n int64) []string {
+	var texts []string
+	for range min(n, int64(r.Left())) {
+		texts = append(texts, r.Text())
+	}
+	return texts
+}
+
+// takeBack has jobs and flows mended that a sweep has found.
+func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
+	names, err := d.store.flowsOf(ctx, d.bucketState, ids...)
+	if err != nil {
+		return err
+	}
+	var flows flowGroups
+	var jobs []any
+	send := func() error {
+		if len(flows.names) == 0 {
+			return nil
+		}
+		err := d.sendTakeBack(ctx, how, &flows, jobs, sum)
+		flows, jobs = flowGroups{}, nil
+		return err
+	}
+	for i, id := range ids {
+		jobs = append(jobs, id, flows.number(names[i]))
+		if len(flows.names) == maxFlowGroups || len(jobs) == 2*sweepAtMost {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, flow := range astray {
+		if flows.number(flow); len(flows.names) == maxFlowGroups {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	return send()
+}
+
+func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *flowGroups, jobs []any, sum *mended) error {
+	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
+		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
+	args := slices.Concat([]any{wakeChannel, d.Name, boolArg(d.hasFlows()), how.crash, poisonCrashes, poison.String(),
+		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound}, flows.args(), jobs)
+	reply, err := d.store.run(ctx, lua.TakeBack, d.keys.forTakeBack(flows.names...), args...)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", d.Name, err)
+	}
+	r := lua.NewReader(reply)
+	sum.takenBack += r.Int()
+	sum.poisoned += r.Int()
+	sum.repaired += r.Int()
+	sum.missing += r.Int()
+	if r.Err() != nil {
+		return fmt.Errorf("bucket %q: script take_back: %w", d.Name, r.Err())
+	}
+	return nil
+}
