@@ -152,11 +152,12 @@ local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
 -- twice as many as the time before where cancelled jobs lie between.
 local slots = (latest + back - math.max(slot, earliest)) * rate_count / rate_per
 local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
+if math.max(slot + whole - back, earliest, quota.ready(quotas, now + MAX_HORIZON)) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
 local named, heap = {}, {}
 
-local at_once_each = has_flows and math.max(math.floor(at_once / math.max((#ARGV - FIRST_FLOW) / 2, 1)), 1)
+local at_once_each = has_flows and math.ceil(at_once / math.max((#ARGV - FIRST_FLOW) / 2, 1))
 
 -- A flow by its settings and state, and when it may depart next.
 local function open_flow(name, turn, s, state_text, windows, base)
@@ -210,7 +211,7 @@ else
   heap[1] = named[1]
 end
 turns.order(heap)
-pending.read_heads(reader, heap)
+if at_once > 0 then pending.read_heads(reader, heap) end
 
 local taken, metas, deadlines, log, deaths = 0, {}, {}, {}, {}
 local aside_count, expired, unscheduled = 0, 0, 0

@@ -24,13 +24,17 @@ local function open_list(key, class, at_once)
 end
 
 -- The places of a flow that are those keys after the base-th. at_once says how many
--- jobs are read at first: bodies may be large.
+-- jobs are read at first: bodies may be large. 0 says that none will be handed out:
+-- then it is only known whether there are some.
 function pending.open(base, at_once)
   local critical, high, normal, low, later = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4], KEYS[base + 5]
   local lists = {}
   -- Most flows have jobs of one priority and none in later: that is two commands.
   local rest = redis.call('EXISTS', critical, high, low, later)
-  if rest > 0 then
+  if at_once == 0 then
+    if redis.call('EXISTS', critical, high, normal, low) > 0 then lists[1] = { ids = {}, at = 1, popped = 0, entries = {} } end
+    at_once = 1
+  elseif rest > 0 then
     lists[1], lists[2], lists[3], lists[4] = open_list(critical, 1, at_once), open_list(high, 2, at_once),
       open_list(normal, 3, at_once), open_list(low, 4, at_once)
     for i = 4, 1, -1 do
