@@ -69,7 +69,7 @@ if (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= flows_known then return { 3 } end
 local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
 local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
-local interval, paused = rate_per / rate_count, settings[9]
+local interval, paused, has_flows = rate_per / rate_count, settings[9], flows_known == '1'
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
 local bounds = { capacity }
@@ -108,13 +108,13 @@ local last = redis.call('HMGET', pace, 'slot', 'offset')
 
 -- See places.lua.
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.max(tonumber(last[1] or now) + interval, now),
-  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = flows_known == '1',
+  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows,
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled }
 local parts = {}
 for n = 1, flow_count do
-  parts[n] = { name = ARGV[FIRST_ARG + n], at = first_place + (n - 1) * flow.PLACES, pushed = {}, delayed = {} }
+  parts[n] = { name = ARGV[FIRST_ARG + n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
 end
-if bucket.has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
+if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
 
 local states, used = {}, {}
 local bodies = {}
@@ -151,11 +151,11 @@ local function write()
         turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), part.name
         earliest = math.min(earliest or turn, turn)
       end
-      if bucket.has_flows then texts[#texts + 1], texts[#texts + 2] = part.name, flow.write(part.state) end
+      if has_flows then texts[#texts + 1], texts[#texts + 2] = part.name, flow.write(part.state) end
     end
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
-  if bucket.has_flows then redis.call('HSET', flows, unpack(texts)) end
+  if has_flows then redis.call('HSET', flows, unpack(texts)) end
   if earliest then
     local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')
     wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
@@ -170,7 +170,7 @@ end
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
   if not alike or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
-  if places.refusal(bucket, parts[1], job_count) then return false end
+  if has_flows and places.refusal(bucket, parts[1], job_count) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
@@ -202,7 +202,7 @@ if all_in() then
   end
   seq = seq + job_count
   part.pushed[priority] = ids
-  places.count(bucket, part, job_count, 0)
+  if has_flows then places.count(bucket, part, job_count, 0) end
   local ahead = places.above(part, priority) + write()
   reply[4], reply[5] = ahead, math.floor(places.eta(bucket, part, ahead))
   reply[6], reply[7] = places.step(bucket, part)
@@ -297,7 +297,7 @@ local function admit(j, part, priority, due_at)
     -- Capital letters mark jobs that count against scheduled_capacity.
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
-    places.count(bucket, part, 0, 1)
+    if has_flows then places.count(bucket, part, 0, 1) end
     part.delayed[#part.delayed + 1] = string.format('%.0f', due_at)
     part.delayed[#part.delayed + 1] = id
     part.first_due = math.min(part.first_due or due_at, due_at)
@@ -308,7 +308,7 @@ local function admit(j, part, priority, due_at)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
-    places.count(bucket, part, 1, 0)
+    if has_flows then places.count(bucket, part, 1, 0) end
     pushed[#pushed + 1] = id
     part.pushed[priority], part.lengths[priority] = pushed, part.lengths[priority] + 1
   end
@@ -352,7 +352,7 @@ for j = 1, job_count do
       if string.sub(due, 1, 1) == '+' then due_at = now + due_at end
       if due_at <= now then due_at = nil end
     end
-    local full = places.refusal(bucket, part, due_at and 0 or 1)
+    local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1)
     if due_at then
       if scheduled >= scheduled_capacity then full = 8 end
     elseif bucket.unfinished >= bound then

@@ -64,17 +64,16 @@ function places.step(bucket, part)
   return bucket.rate_count, per
 end
 
--- Why a flow does not take a job more, or so many that come at once: a code, or nil.
+-- Why a flow, if the bucket has flows, does not take a job more, or so many that come at once:
+-- a code, or nil.
 function places.refusal(bucket, part, at_once)
-  if not bucket.has_flows then return nil end
   local bound = part.obeys.capacity
   if at_once > 0 and bound > 0 and part.state.unfinished + at_once > bound then return places.FLOW_FULL end
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
 end
 
--- Counts jobs that get in.
+-- Counts jobs that get into a flow, if the bucket has flows.
 function places.count(bucket, part, at_once, for_later)
-  if not bucket.has_flows then return end
   if not part.known then bucket.there = bucket.there + 1 end
   part.known = true
   part.state.unfinished, part.state.scheduled = part.state.unfinished + at_once, part.state.scheduled + for_later
@@ -90,11 +89,14 @@ end
 
 -- How many wait that are as important or more, those of the batch included.
 function places.ahead(part, priority)
-  local lengths, n = part.lengths or {}, 0
-  part.lengths = lengths
+  local lengths, n = part.lengths, 0
   for i = 1, priority do
-    lengths[i] = lengths[i] or redis.call('LLEN', KEYS[part.at + i])
-    n = n + lengths[i]
+    local length = lengths[i]
+    if not length then
+      length = redis.call('LLEN', KEYS[part.at + i])
+      lengths[i] = length
+    end
+    n = n + length
   end
   return n
 end

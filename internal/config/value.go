@@ -37,6 +37,9 @@ func convert(want reflect.Type, v any) (any, error) {
 		if _, list := v.([]any); list {
 			return nil, errors.New("several rates are not supported in this version yet")
 		}
+		if text == "" && isText {
+			return admission.Rate{}, nil // as if the key were not there
+		}
 		if !isText {
 			return nil, errors.New(`want a number and a period, such as "50/s" or "100/15m"`)
 		}
@@ -119,11 +122,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseRate takes no text for no rate, as if the key were not there.
 func parseRate(text string) (admission.Rate, error) {
-	if text == "" {
-		return admission.Rate{}, nil
-	}
 	rate, err := admission.ParseRate(text)
 	if err != nil {
 		_, reason, _ := strings.Cut(err.Error(), `": `)
