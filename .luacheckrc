@@ -12,5 +12,7 @@ for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge"
   "flows_of", "control_flow" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "pending", "quota", "turns" } }
 end
-files["lua/allow.lua"] = { read_globals = { "limits" } }
+local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
+files["lua/allow.lua"] = rule
+files["lua/ask.lua"] = rule
 files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "places" } }

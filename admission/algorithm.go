@@ -32,12 +32,12 @@ const TokenBucket Algorithm = "token_bucket"
 // was admitted, so that its memory is bounded by the limit and never by the
 // traffic: a refusal stores nothing. What does not count any more is removed with
 // every 16th request, or every sixteenth part of the limit, and may be there
-// until then. A log that is full with requests of cost 1 takes 2.7 kB of Redis
-// memory for a limit of 100, and 1.3 MB for 10,000, the largest one that it may
+// until then. A log that is full with requests of cost 1 takes 4.2 kB of Redis
+// memory for a limit of 100, and 1.5 MB for 10,000, the largest one that it may
 // have. Jobs of one batch, and a request with a cost above 1, are one member. A
-// decision takes two reads of O(log n), and two writes if it admits; one that is
-// refused for a cost above 1 takes O(log n) reads of that kind to say when to
-// come back.
+// decision takes two reads of O(log n), and if it admits a write, or two, if it is
+// the first in a tenth of a second; one that is refused for a cost above 1 takes
+// O(log n) reads of that kind to say when to come back.
 //
 // Do not use it for large limits, or for many keys with limits beyond some
 // hundreds: SlidingWindowCounter costs the same for any limit. And do not use

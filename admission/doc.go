@@ -26,5 +26,6 @@
 // A clock that steps back mints nothing: a step of up to a second is waited
 // out, and after a larger one what was spent counts from now on. Another
 // algorithm is a table of functions in lua/limits.lua, a constant of type
-// [Algorithm] and a case in its method rule.
+// [Algorithm] and a case in its method rule; if one question at a time shall cost
+// as little as it can, also a piece of lua/ask.lua.
 package admission

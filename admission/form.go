@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // form is a limit made ready to be asked: as it is for one tier, checked, with
@@ -15,7 +17,9 @@ type form struct {
 	Limit
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
-	args   [4]any
+	args   [3]any // a, b and full of the rule
+	allow  *lua.Script
+	ask    *lua.Script
 	prefix string // of the keys of its states
 	quota  int64
 	window time.Duration
@@ -24,7 +28,8 @@ type form struct {
 func newForm(limit Limit, tier, rev string) *form {
 	f := &form{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
 	p := f.Params()
-	f.args = [4]any{string(p.Algorithm), p.A, p.B, p.Full}
+	f.args = [3]any{p.A, p.B, p.Full}
+	f.allow, f.ask = lua.AllowBy(string(p.Algorithm)), lua.AskBy(string(p.Algorithm))
 	f.quota, f.window = f.Policy()
 	return f
 }

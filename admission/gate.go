@@ -196,9 +196,9 @@ func (g *gate) lead(ctx context.Context, q *question) error {
 // the callers: one who gives up does not undo what is on its way.
 func (g *gate) send(ctx context.Context, batch []*question, until time.Time, self *question) {
 	ctx = g.limiter.within(ctx, until)
-	r := newRound(batch)
+	r := g.newRound(batch)
 	defer r.release()
-	err := r.exchange(ctx, g)
+	err := r.exchange(ctx)
 	apart := isolated(err) && len(r.keys) > 1
 	if apart {
 		g.askApart(ctx, batch)
@@ -266,8 +266,8 @@ func (g *gate) askApart(ctx context.Context, batch []*question) {
 		byKey[q.key] = append(byKey[q.key], q)
 	}
 	for _, questions := range byKey {
-		r := newRound(questions)
-		r.decode(r.exchange(ctx, g))
+		r := g.newRound(questions)
+		r.decode(r.exchange(ctx))
 		r.release()
 	}
 }

@@ -248,9 +248,9 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	r := newRound(batch)
+	r := of.newRound(batch)
 	defer r.release()
-	err := r.exchange(ctx, of)
+	err := r.exchange(ctx)
 	r.decode(err)
 	for _, q := range batch {
 		l.locals.reported(q.key, q.report, q.err == nil)

@@ -7,16 +7,17 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/tundish-io/tundish/lua"
 )
 
-// Statuses of lua/allow.lua.
+// Statuses of lua/allow.lua, also made of what lua/ask.lua answers.
 const (
 	statusDecided = iota
 	statusStale
 	statusUnconfigured
 )
+
+// aloneNumbers is how many lua/ask.lua answers, if it is not two or none.
+const aloneNumbers = 5
 
 // errStale says that the limit was changed since its conf was read.
 var errStale = errors.New("admission: the limit was changed")
@@ -25,10 +26,13 @@ var errStale = errors.New("admission: the limit was changed")
 // understand.
 var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
 
-// round is a batch of questions as one run of lua/allow.lua. Questions that are
-// the same travel as one.
+// round is a batch of questions as one run of lua/allow.lua, in which questions
+// that are the same travel as one; or of lua/ask.lua, if there is one question
+// alone.
 type round struct {
+	gate    *gate
 	batch   []*question
+	alone   *question
 	keys    []string
 	forms   []*form
 	of      []int // form of each state
@@ -51,9 +55,13 @@ type group struct {
 
 var rounds = sync.Pool{New: func() any { return &round{states: map[string]int{}} }}
 
-func newRound(batch []*question) *round {
+func (g *gate) newRound(batch []*question) *round {
 	r := rounds.Get().(*round)
-	r.batch = batch
+	r.gate, r.batch = g, batch
+	if q := batch[0]; len(batch) == 1 && q.cost > 0 && q.report == 0 && q.extra == 0 {
+		r.alone = q
+		return r
+	}
 	for _, q := range batch {
 		state := r.state(q)
 		if q.report > 0 {
@@ -116,6 +124,11 @@ func (r *round) state(q *question) int {
 }
 
 func (r *round) release() {
+	if r.alone != nil {
+		r.gate, r.batch, r.alone, r.numbers = nil, nil, nil, nil
+		rounds.Put(r)
+		return
+	}
 	for i := range r.groups {
 		clear(r.groups[i].questions)
 	}
@@ -128,37 +141,49 @@ func (r *round) release() {
 }
 
 // exchange runs the script. An error is one of all questions.
-func (r *round) exchange(ctx context.Context, g *gate) error {
-	keys := make([]string, 0, 1+len(r.keys))
-	keys = append(append(keys, g.conf), r.keys...)
-	args := append(r.args[:0], r.batch[0].rev, g.limiter.now)
-	if len(r.groups) == 1 && r.groups[0].times == 1 {
-		args = append(append(append(args, 0), r.forms[0].args[:]...), r.groups[0].cost)
-	} else {
-		args = r.long(append(args, len(r.forms)))
-	}
-	r.args = args
-	err := g.limiter.breaker.Run(func() (err error) {
-		r.numbers, err = lua.AllowBy(string(r.forms[0].Algorithm)).Numbers(ctx, g.limiter.redis, keys, args...)
-		return err
-	})
-	if err != nil {
+func (r *round) exchange(ctx context.Context) error {
+	if err := r.gate.limiter.breaker.Run(func() error { return r.run(ctx) }); err != nil {
 		return err
 	}
-	if len(r.numbers) == 0 {
+	status := int64(statusDecided)
+	switch {
+	case r.alone == nil && len(r.numbers) == 0:
 		return errReply
+	case r.alone == nil:
+		status = r.numbers[0]
+	case len(r.numbers) == 0:
+		status = statusStale
+	case len(r.numbers) == aloneNumbers && r.numbers[aloneNumbers-1] == 1:
+		status = statusUnconfigured
 	}
-	switch r.numbers[0] {
+	switch status {
 	case statusStale:
 		return errStale
 	case statusUnconfigured:
-		g.unconfigured(r.batch[0].rev)
+		r.gate.unconfigured(r.batch[0].rev)
 	}
 	return nil
 }
 
-// long appends what the script wants to know of any number of questions.
-func (r *round) long(args []any) []any {
+func (r *round) run(ctx context.Context) (err error) {
+	limiter, script := r.gate.limiter, r.batch[0].allow
+	var keys []string
+	if q := r.alone; q != nil {
+		script = q.ask
+		keys, r.args = append(keys, q.key), append(append(r.args[:0], q.args[:]...), q.cost)
+		if q.rev != "" || limiter.now != "" {
+			keys, r.args = append(keys, r.gate.conf), append(r.args, q.rev, limiter.now)
+		}
+	} else {
+		keys = append(append(make([]string, 0, 1+len(r.keys)), r.gate.conf), r.keys...)
+		r.args = r.lines(append(r.args[:0], r.batch[0].rev, limiter.now, len(r.forms)))
+	}
+	r.numbers, err = script.Numbers(ctx, limiter.redis, keys, r.args...)
+	return err
+}
+
+// lines appends the settings, the states and the questions.
+func (r *round) lines(args []any) []any {
 	for _, f := range r.forms {
 		args = append(args, f.args[:]...)
 	}
@@ -180,6 +205,13 @@ func (r *round) decode(err error) {
 	if err != nil {
 		for _, q := range r.batch {
 			q.err = err
+		}
+		return
+	}
+	if q := r.alone; q != nil {
+		q.remaining, q.reset = r.numbers[0], r.numbers[1]
+		if len(r.numbers) == aloneNumbers {
+			q.verdict, q.wait = r.numbers[2], r.numbers[3]
 		}
 		return
 	}
@@ -211,6 +243,12 @@ func (r *round) decode(err error) {
 
 // check reports whether the reply is as long as the questions want it.
 func (r *round) check() error {
+	if r.alone != nil {
+		if n := len(r.numbers); n != 2 && n != aloneNumbers {
+			return fmt.Errorf("%w: %v", errReply, r.numbers)
+		}
+		return nil
+	}
 	in := r.numbers[1:]
 	for i := range r.groups {
 		line := &r.groups[i]
@@ -238,6 +276,9 @@ func (r *round) check() error {
 // isolated reports whether an error may be of one key of several: Redis gave an
 // answer, before anything was written, that does not concern all.
 func isolated(err error) bool {
+	if err == nil || Unavailable(err) {
+		return false
+	}
 	var answer redis.Error
-	return err != nil && !Unavailable(err) && errors.As(err, &answer)
+	return errors.As(err, &answer)
 }

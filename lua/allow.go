@@ -5,25 +5,44 @@ import (
 	"strings"
 )
 
-// AllowBy is the script allow for one rule of limits.lua. Of that it has what is
-// before the first rule and the rule itself: making all functions of all rules
-// anew for each run took a fifth of it.
-func AllowBy(rule string) *Script { return allowBy[rule] }
+// AllowBy is the script allow for one rule of limits.lua; nil for what is no rule.
+// Of limits.lua it has that rule and what they share: making all functions of all
+// rules anew for each run took a fifth of it.
+func AllowBy(rule string) *Script { return byRule[rule].allow }
 
-var allowBy = func() map[string]*Script {
-	scripts := map[string]*Script{}
-	begins := regexp.MustCompile(`(?m)^--- ([\w ]+)$`).FindAllStringSubmatchIndex(limitsText, -1)
-	head := limitsText[:begins[0][0]]
-	for i, at := range begins {
-		end := len(limitsText)
-		if i+1 < len(begins) {
-			end = begins[i+1][0]
+// AskBy is the script ask for one rule of limits.lua; nil for what is no rule.
+func AskBy(rule string) *Script { return byRule[rule].ask }
+
+var byRule = func() map[string]struct{ allow, ask *Script } {
+	rules, asks := sections(limitsText), sections(askText)
+	scripts := map[string]struct{ allow, ask *Script }{}
+	for names, rule := range rules {
+		if names == "" || names == "shared" {
+			continue
 		}
-		section := limitsText[at[0]:end]
-		script := newScript("allow", head+section+allowText)
-		for _, name := range strings.Fields(limitsText[at[2]:at[3]]) {
-			scripts[name] = script
+		// The block that a text is put into has the rule's functions as locals, and
+		// no table of them.
+		block, _, _ := strings.Cut(rule, "\n  limits.")
+		block = rules["shared"] + block + "\n"
+		of := struct{ allow, ask *Script }{
+			allow: newScript("allow", rules[""]+block+allowText+"end\n"),
+			ask:   newScript("ask", rules[""]+asks[""]+asks[names]+block+asks["every rule"]+"end\n"),
+		}
+		for _, name := range strings.Fields(names) {
+			scripts[name] = of
 		}
 	}
 	return scripts
 }()
+
+// sections are the parts of a text that begin with a line of three dashes and
+// their names. The first one has none.
+func sections(text string) map[string]string {
+	parts, names, from := map[string]string{}, "", 0
+	for _, at := range regexp.MustCompile(`(?m)^--- ([\w ]+)$`).FindAllStringSubmatchIndex(text, -1) {
+		parts[names] = text[from:at[0]]
+		names, from = text[at[2]:at[3]], at[0]
+	}
+	parts[names] = text[from:]
+	return parts
+}

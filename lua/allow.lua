@@ -1,5 +1,6 @@
 -- allow.lua: asks one limit, outside any bucket, many questions at once. Decides
--- them in order, as if each were asked alone, and spends what it allows.
+-- them in order, as if each were asked alone, and spends what it allows. lua.go
+-- puts it into a rule of limits.lua: all questions are of one algorithm.
 -- Not safe to send twice in the strict sense: a resend after a lost reply spends
 -- once more, which errs on the side of refusing.
 --
@@ -8,19 +9,17 @@
 --             asked about: a zset for sliding_window_log, else a string
 -- ARGV[1]     limits_rev of the conf that the caller knows, "" to decide in any case
 -- ARGV[2]     now: microseconds for tests, "" to ask the server
--- ARGV[3]     how many rules follow; more than one where tiers of the limit differ; 0 for the short form
--- ARGV[4...]  each rule:
---               algorithm: a rule of limits.lua
+-- ARGV[3]     how many settings follow; more than one where tiers of the limit differ
+-- ARGV[4...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
 --               b: microseconds, 1 or more: of a refill, a piece or a window
 --               full: micro-tokens of a full bucket, or requests in a window
---             each state: the number of its rule, from 1
+--             each state: the number of its setting, from 1
 --             each question:
 --               number of its state, from 1
 --               cost: requests, 1 or more
 --               times: how many ask the same, 1 or more; 0 takes what is there, up to the cost
---             in the short form, for one question of one state: a rule, and the cost
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
 --            {allowed, remaining, reset × allowed}: how many of the times were allowed, and the reset after each;
@@ -29,8 +28,8 @@
 -- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used
 -- Needs    Redis 7.0
 
-local conf, first_state, known_rev, now, rule_count = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
-local FIRST_STATE, FIRST_RULE = 2, 4
+local conf, known_rev, now, setting_count = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local FIRST_STATE, FIRST_SETTING = 2, 4
 
 local status = 0
 if known_rev ~= '' then
@@ -49,67 +48,49 @@ else
   now = tonumber(now)
 end
 
--- One question, the usual case, needs none of the tables below. Adding 0 makes a
--- number of a text without a call.
-if rule_count == '0' then
-  local rule, cost = limits[ARGV[FIRST_RULE]], ARGV[FIRST_RULE + 4] + 0
-  local state = rule.read(first_state, now, ARGV[FIRST_RULE + 1] + 0, ARGV[FIRST_RULE + 2] + 0, ARGV[FIRST_RULE + 3] + 0)
-  local verdict, wait = rule.check(state, cost)
-  if verdict == 0 then
-    rule.take(state, cost)
-    local remaining, reset = rule.answer(state)
-    rule.write(first_state, state, reset)
-    return { status, 1, remaining, reset }
-  end
-  local remaining, reset = rule.answer(state)
-  if state.stepped then rule.write(first_state, state, reset) end
-  return { status, 0, remaining, verdict, wait, reset }
-end
-
 -- All states are read before any is written: one that cannot be read spends nothing of the others.
-local rules, states, spent = {}, {}, {}
-local at = FIRST_RULE + 4 * tonumber(rule_count)
+local states, spent = {}, {}
+local at = FIRST_SETTING + 3 * tonumber(setting_count)
 for i = FIRST_STATE, #KEYS do
-  local r = FIRST_RULE + 4 * (tonumber(ARGV[at]) - 1)
-  local rule = limits[ARGV[r]]
-  rules[i] = rule
-  states[i] = rule.read(KEYS[i], now, tonumber(ARGV[r + 1]), tonumber(ARGV[r + 2]), tonumber(ARGV[r + 3]))
+  local r = FIRST_SETTING + 3 * (tonumber(ARGV[at]) - 1)
+  states[i] = read(KEYS[i], now, tonumber(ARGV[r]), tonumber(ARGV[r + 1]), tonumber(ARGV[r + 2]))
   at = at + 1
 end
 
 local reply, n = { status }, 1
 for q = at, #ARGV, 3 do
   local i, cost, times = tonumber(ARGV[q]) + 1, tonumber(ARGV[q + 1]), tonumber(ARGV[q + 2])
-  local rule, state = rules[i], states[i]
+  local state = states[i]
   if times == 0 then
-    local taken = math.min(cost, (rule.answer(state)))
-    if taken > 0 then rule.take(state, taken) end
+    local taken = math.min(cost, (answer(state)))
+    if taken > 0 then take(state, taken) end
     if taken > 0 or state.stepped then spent[i] = true end
-    local remaining, reset = rule.answer(state)
+    local remaining, reset = answer(state)
     reply[n + 1], reply[n + 2], reply[n + 3] = taken, remaining, reset
     n = n + 3
   else
     local head, allowed, remaining = n, 0, nil
     n = n + 2
-    local verdict, wait = rule.check(state, cost)
-    while verdict == 0 and allowed < times do
-      rule.take(state, cost)
-      allowed = allowed + 1
-      n = n + 1
-      remaining, reply[n] = rule.answer(state)
-      if allowed < times then verdict, wait = rule.check(state, cost) end
+    local verdict, wait = check(state, cost)
+    if verdict == 0 then
+      repeat
+        take(state, cost)
+        allowed, n = allowed + 1, n + 1
+        remaining, reply[n] = answer(state)
+      until allowed == times or remaining < cost
+      if allowed < times then verdict, wait = check(state, cost) end
     end
     if allowed > 0 or state.stepped then spent[i] = true end
     if allowed < times then
       n = n + 3
       reply[n - 2], reply[n - 1] = verdict, wait
-      remaining, reply[n] = rule.answer(state)
+      remaining, reply[n] = answer(state)
     end
     reply[head + 1], reply[head + 2] = allowed, remaining
   end
 end
 
 for i = FIRST_STATE, #KEYS do
-  if spent[i] then rules[i].write(KEYS[i], states[i]) end
+  if spent[i] then write(KEYS[i], states[i]) end
 end
 return reply

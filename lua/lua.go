@@ -30,6 +30,9 @@ var placesText string
 //go:embed allow.lua
 var allowText string
 
+//go:embed ask.lua
+var askText string
+
 //go:embed enqueue.lua
 var enqueueText string
 
@@ -86,7 +89,6 @@ var inspectBucketText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Allow         = newScript("allow", limitsText+allowText)
 	Enqueue       = newScript("enqueue", flowText+limitsText+placesText+enqueueText)
 	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
 	Reserve       = newScript("reserve", reserveText)
@@ -107,17 +109,19 @@ var (
 	Instances     = newScript("instances", instancesText)
 )
 
-// All lists the scripts in alphabetical order.
+// All lists the scripts in alphabetical order. Of allow and ask, which run within
+// a rule, there is the text alone.
 func All() []*Script {
 	return []*Script{
-		Allow, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
+		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
 		Instances, Pin, Purge, Redrive, Reserve, Settle, Sweep, TakeBack,
 	}
 }
 
 // Script is the text of a script and its digest.
 type Script struct {
-	name, text, sha string
+	name      string
+	text, sha any // strings: as arguments of a command they are not made objects each time
 }
 
 func newScript(name, text string) *Script {
@@ -128,7 +132,7 @@ func newScript(name, text string) *Script {
 func (s *Script) Name() string { return s.name }
 
 // SHA is the digest by which Redis knows the script.
-func (s *Script) SHA() string { return s.sha }
+func (s *Script) SHA() string { return s.sha.(string) }
 
 // Client is what running a script takes of a go-redis client.
 type Client interface {
@@ -147,7 +151,7 @@ func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys 
 	start := time.Now()
 	cmd := s.command(ctx, "evalsha", s.sha, keys, args)
 	err := client.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if notLoaded(err) {
 		cmd = s.command(ctx, "eval", s.text, keys, args)
 		err = client.Process(ctx, cmd)
 	}
@@ -160,11 +164,15 @@ func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys 
 	return cmd.Val(), nil
 }
 
-func (s *Script) command(ctx context.Context, verb, script string, keys []string, args []any) *once {
+// notLoaded reports whether the server does not know a script. Most often there is
+// no error, and looking for its kind would make an object.
+func notLoaded(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+func (s *Script) command(ctx context.Context, verb string, script any, keys []string, args []any) *once {
 	return &once{redis.NewCmd(ctx, words(verb, script, keys, args)...)}
 }
 
-func words(verb, script string, keys []string, args []any) []any {
+func words(verb string, script any, keys []string, args []any) []any {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, verb, script, len(keys))
 	for _, key := range keys {

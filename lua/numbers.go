@@ -12,7 +12,7 @@ import (
 func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args ...any) ([]int64, error) {
 	cmd := s.numbers(ctx, "evalsha", s.sha, keys, args)
 	err := client.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if notLoaded(err) {
 		cmd = s.numbers(ctx, "eval", s.text, keys, args)
 		err = client.Process(ctx, cmd)
 	}
@@ -22,12 +22,12 @@ func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args
 	return cmd.Val(), nil
 }
 
-func (s *Script) numbers(ctx context.Context, verb, script string, keys []string, args []any) *onceNumbers {
-	return &onceNumbers{redis.NewIntSliceCmd(ctx, words(verb, script, keys, args)...)}
+func (s *Script) numbers(ctx context.Context, verb string, script any, keys []string, args []any) *onceNumbers {
+	return &onceNumbers{*redis.NewIntSliceCmd(ctx, words(verb, script, keys, args)...)}
 }
 
 // onceNumbers is [once] for a reply of integers.
-type onceNumbers struct{ *redis.IntSliceCmd }
+type onceNumbers struct{ redis.IntSliceCmd }
 
 // NoRetry tells go-redis, also its cluster client.
 func (*onceNumbers) NoRetry() bool { return true }

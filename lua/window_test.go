@@ -268,14 +268,16 @@ func TestEveryStateExpires(t *testing.T) {
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		l := a.window(5, 60*second)
 		l.key = "l"
-		key := r.key("limit:l")
+		key, first := r.key("limit:l"), r.now()
 		for range 2 {
 			began := r.now()
 			got := r.allow(l, 2, began)
 			ttl, err := r.c.PTTL(r.ctx, key).Result()
 			r.ok(err)
-			passed := (r.now() - began) / 1000
-			if over := ttl.Milliseconds() - got.reset/1000; got.verdict != allowed || over < 900-passed || over > 1001 {
+			after := r.now()
+			// The first write may have set it for both, and as late as it took.
+			passed, late := (after-began)/1000, (after-first)/1000
+			if over := ttl.Milliseconds() - got.reset/1000; got.verdict != allowed || over < 900-passed || over > 1001+late {
 				t.Errorf("TTL %s, after %d ms, %+v", ttl, passed, got)
 			}
 		}
@@ -347,7 +349,7 @@ func TestLargeCounts(t *testing.T) {
 				rule.take(start-int64(i)*l.b, n)
 			}
 			now := start + rapid.Int64Range(0, l.b-1).Draw(rt, "now")
-			r.ok(r.c.Set(r.ctx, r.key("limit:"+l.key), fmt.Sprintf("w%d:%d:%s", start, l.b, strings.Join(counts, ":")), 0).Err())
+			r.ok(r.c.Set(r.ctx, r.key("limit:"+l.key), fmt.Sprintf("w%d:%d:%s", l.b, start, strings.Join(counts, ":")), 0).Err())
 			n := rapid.Int64Range(1, 1_000_000).Draw(rt, "cost")
 			want := rule.free(now)
 			got := r.allow(l, n, now)
