@@ -98,6 +98,10 @@ func (s *store) reconfigure(buckets []Bucket) error {
 		if err != nil {
 			return err
 		}
+		// Outcomes of jobs that are in flight would look for their places where there are none.
+		if state, ok := s.buckets[b.Name]; ok && state.hasFlows() != (b.Flow != nil) {
+			return fmt.Errorf("bucket %q: flow: a bucket is given flows, or none, by a restart only", b.Name)
+		}
 		checked = append(checked, b)
 	}
 	for _, b := range checked {
