@@ -124,12 +124,12 @@ if not has_flows then
 end
 
 -- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
--- on the calendar or is held back.
+-- on the calendar or is held back; and without leases nothing of it is in flight.
 local next_flow_cursor = ''
 if flow_cursor ~= '' then
   local scan = redis.call('HSCAN', flows, flow_cursor, 'COUNT', CHUNK)
   next_flow_cursor = scan[1]
-  local names, idle = {}, {}
+  local names, idle, none_leased = {}, {}, redis.call('ZCARD', leases) == 0
   for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
   for from = 1, #names, CHUNK do
     local some = { unpack(names, from, math.min(from + CHUNK - 1, #names)) }
@@ -138,8 +138,8 @@ if flow_cursor ~= '' then
       local jobs = f.state.unfinished + f.state.scheduled
       if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
         idle[#idle + 1] = f.name
-      elseif jobs > f.state.in_flight and not turns[n] and not flow.is_held(f)
-        and (unpurged == 0 or f.name ~= purge[2]) then
+      elseif (none_leased and f.state.in_flight > 0) or (jobs > f.state.in_flight and not turns[n] and not flow.is_held(f)
+        and (unpurged == 0 or f.name ~= purge[2])) then
         astray[#astray + 1] = f.name
       end
     end

@@ -137,8 +137,10 @@ end
 if loaded then
   local purging = redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], purged_later) > 0
   local purged_flow = purging and redis.call('HGET', count, 'purge_flow')
+  local none_leased = redis.call('ZCARD', leases) == 0
   for n, f in ipairs(loaded) do
     local state = f.state
+    if none_leased then state.in_flight = 0 end
     local excess = state.unfinished + state.scheduled - state.in_flight
     -- Counters that tell of more than there is, which keep the flow for ever and fill it: keys were deleted by hand.
     if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then

@@ -98,7 +98,8 @@ func (s *store) reconfigure(buckets []Bucket) error {
 		if err != nil {
 			return err
 		}
-		if state, ok := s.buckets[b.Name]; ok && (state.settings.Load().Flow == nil) != (b.Flow == nil) {
+		// Outcomes of jobs that are in flight would look for their places where there are none.
+		if state, ok := s.buckets[b.Name]; ok && state.hasFlows() != (b.Flow != nil) {
 			return fmt.Errorf("bucket %q: flow: whether there are flows cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		checked = append(checked, b)
