@@ -48,7 +48,8 @@
 -- ARGV[10] has_flows: 1 if the bucket has flows, 0 if there is only the flow ""
 -- ARGV[11...]  with flows, for each: its name, its turn as reserve.lua said it
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
---          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body}
+--          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
+--          flows the flow and what its settings say that is not for scripts}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters
@@ -81,15 +82,16 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local in_flight = redis.call('ZCARD', leases)
 local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per }
-local NEXT, EXPIRED, LONE, HEAD, JOB = 3, 5, 6, 8, 6
+local NEXT, EXPIRED, LONE, HEAD, JOB = 3, 5, 6, 8, has_flows and 8 or 6
 local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0))
 local function text(n) return string.format('%.0f', n) end
 
-local function add(id, slot, epoch, number, attempts, stored, alone)
+local function add(id, slot, epoch, number, attempts, stored, alone, name, own)
   local n = #reply
   if alone then reply[LONE] = (n - HEAD) / JOB + 1 end
   reply[n + 1], reply[n + 2], reply[n + 3] = id, slot, epoch
   reply[n + 4], reply[n + 5], reply[n + 6] = number, attempts, stored
+  if has_flows then reply[n + 7], reply[n + 8] = name, own and string.match(own, '\n(.*)$') or '' end
 end
 
 -- The same claim again: the same answer, less what was taken back meanwhile.
@@ -101,8 +103,9 @@ if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
     if stored and job then
       local state, now_epoch, attempts, lost, _, owner = string.match(stored, META)
       if state == IN_FLIGHT and now_epoch == epoch and owner == claim then
+        local name = has_flows and flow.of(job)
         add(id, tonumber(slot), tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts), job,
-          pending.on_last_chance(reader, stored))
+          pending.on_last_chance(reader, stored), name, name and redis.call('HGET', flow_settings, name))
       end
     end
   end
@@ -164,7 +167,7 @@ local function open_flow(name, turn, s, state_text, windows, base)
   local state = flow.read(state_text)
   local f = { name = name, at = turn - offset, settings = s, state = state, had_text = state_text }
   f.quotas = quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-  f.places = pending.open(base, at_once_each)
+  f.places = pending.open(base, at_once_each, name)
   if s.rate_count > 0 then
     f.rate = text(s.rate_count) .. '/' .. text(s.rate_per)
     f.whole = math.floor(s.rate_per / s.rate_count)
@@ -202,7 +205,7 @@ if has_flows then
   for i, name in ipairs(names) do
     local f = open_flow(name, tonumber(ARGV[FIRST_FLOW + 2 * i]), own[i] and flow.settings(own[i], of_all) or common, states[i], windows,
       FIRST_PLACE + (i - 1) * (flow.PLACES + 1))
-    named[i] = f
+    named[i], f.own = f, own[i]
     f.at = math.max(f.at, flow_ready(f))
     if not is_held(f) then heap[#heap + 1] = f end
   end
@@ -234,7 +237,7 @@ local function take(f, id, job, stored, at, alone)
   set_meta(id, IN_FLIGHT, epoch, attempts, lost, crashes, claim, last)
   deadlines[#deadlines + 1], deadlines[#deadlines + 2] = text(at + lease), id
   log[#log + 1] = string.format('%s %.0f %.0f;', id, at, epoch)
-  add(id, at, epoch, attempts + lost + 1, attempts, job, alone)
+  add(id, at, epoch, attempts + lost + 1, attempts, job, alone, f.name, f.own)
   quota.add(quotas, at)
   if not f.name then return end
   local state, s = f.state, f.settings

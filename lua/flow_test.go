@@ -279,3 +279,24 @@ func TestExpiry(t *testing.T) {
 		}
 	})
 }
+
+// The id of a cancelled job lies in its list until it is popped. In another flow it
+// may be that of another job meanwhile, which is claimed there.
+func TestCancelledIDInAnotherFlow(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{rateCount: 1000, dedupe: -1}, flowSettings{})
+		r.putIn("a", 3, 0, "x", "a1")
+		r.cancel("x", "")
+		r.putIn("b", 3, 0, "b1", "x")
+		r.claimFlows(ask{}, reserved{})
+		r.pass(second)
+		c := r.drain(ask{})
+		if c.ids() != "a1 b1 x" || c.jobs[2].flow != "b" {
+			t.Errorf("claimed %q: %+v", c.ids(), c.jobs)
+		}
+		if r.counts("a") != "1 0 1" || r.counts("b") != "2 0 2" {
+			t.Errorf("a %s, b %s", r.counts("a"), r.counts("b"))
+		}
+	})
+}

@@ -25,8 +25,9 @@ end
 
 -- The places of a flow that are those keys after the base-th. at_once says how many
 -- jobs are read at first: bodies may be large. 0 says that none will be handed out:
--- then it is only known whether there are some.
-function pending.open(base, at_once)
+-- then it is only known whether there are some. name is that of the flow, nil in a
+-- bucket without.
+function pending.open(base, at_once, name)
   local critical, high, normal, low, later = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4], KEYS[base + 5]
   local lists = {}
   -- Most flows have jobs of one priority and none in later: that is two commands.
@@ -45,7 +46,7 @@ function pending.open(base, at_once)
     if #list.ids > 0 then lists[1] = list end
   end
   return { lists = lists, later = later, due = {}, due_at = 1, due_before = 0, due_more = rest > 0, at_once = at_once,
-    gone = {}, aside = {}, has_later = rest > 0 }
+    name = name, gone = {}, aside = {}, has_later = rest > 0 }
 end
 
 function pending.on_last_chance(reader, stored)
@@ -83,8 +84,13 @@ end
 
 -- Whether the list is where the job of an entry waits. One that came with a delay
 -- is in later until it is claimed for the first time.
-local function in_list(reader, entry)
+local function in_list(reader, places, entry)
   if reader.handled[entry.id] or not (entry.body or entry.alone) then return false end
+  -- The id of a cancelled job may be that of a job in another flow by now.
+  if entry.body and places.name then
+    local name = flow.of(entry.body)
+    if name ~= '' and name ~= places.name then return false end
+  end
   if entry.meta then return string.sub(entry.meta, 1, 1) == '1' end
   return not entry.delayed and entry.came > 0
 end
@@ -132,11 +138,11 @@ end
 
 -- The next of a list that is still a waiting job, or nil. Others are leftovers of
 -- cancelled jobs; they are popped without a slot.
-local function peek(reader, list)
+local function peek(reader, places, list)
   while true do
     local entry = list.entries[list.at]
     if entry then
-      if in_list(reader, entry) then return entry end
+      if in_list(reader, places, entry) then return entry end
       list.at, list.popped = list.at + 1, list.popped + 1
       reader.looked_at = reader.looked_at + 1
     elseif reader.looked_at >= pending.MAX_LOOKED_AT then
@@ -158,7 +164,7 @@ end
 function pending.peek(reader, places)
   local first, of, earliest
   for _, list in ipairs(places.lists) do
-    local entry = peek(reader, list)
+    local entry = peek(reader, places, list)
     local counts_as = entry and entry.came + (list.class - 1) * reader.aging
     if entry and (not first or counts_as < earliest) then first, of, earliest = entry, list, counts_as end
   end

@@ -296,6 +296,7 @@ type lease struct {
 	id                            string
 	slot, epoch, number, attempts int64
 	claim, mark                   string
+	flow, own                     string // with flows only
 }
 
 type claimed struct {
@@ -350,6 +351,9 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	for in.Left() > 0 {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: claim}
 		body := in.Text()
+		if r.withFlows() == 1 {
+			job.flow, job.own = in.Text(), in.Text()
+		}
 		parts := strings.SplitN(body, " ", 4)
 		if len(parts) != 4 || len(parts[2]) < 14 {
 			r.t.Fatalf("claim: the body of %s is %q", job.id, body)

@@ -26,6 +26,11 @@ type leased struct {
 // readLease reads one job of a claim's answer.
 func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	id, slot, epoch, number, attempts, body := r.Text(), r.Int(), r.Int(), r.Int(), r.Int(), r.Text()
+	var flow, own string
+	hasFlows := d.hasFlows()
+	if hasFlows {
+		flow, own = r.Text(), r.Text()
+	}
 	if r.Err() != nil {
 		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
 	}
@@ -33,6 +38,10 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if err != nil {
 		job.mark = unknownMark
 	}
+	if hasFlows {
+		job.Flow = flow // also of a body that nobody can read
+	}
+	_ = own
 	l := &leased{
 		unreadable: err,
 		Attempt: Attempt{

@@ -178,7 +178,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return 0, err
 	}
 	names, turns := []string{""}, []any(nil)
-	hasFlows := d.settings.Load().Flow != nil
+	hasFlows := d.hasFlows()
 	if hasFlows {
 		var next int64
 		var err error
