@@ -75,7 +75,9 @@ if n > 0 then
   for i, id in ipairs(ids) do
     local job = jobs[i]
     local waits = not metas[i] or WAITS[string.sub(metas[i], 1, 1)]
-    if job and waits and not handled[id] then
+    -- In the list, an id that is also in later is what a job cancelled before has left there.
+    local left_over = i <= of_list and redis.call('ZSCORE', later, id)
+    if job and waits and not left_over and not handled[id] then
       local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.)(%d+)')
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
