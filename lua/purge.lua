@@ -91,8 +91,10 @@ if n > 0 then
   for i, id in ipairs(ids) do
     local job = jobs[i]
     local waits = not metas[i] or WAITS[string.sub(metas[i], 1, 1)]
-    -- The id of a job that was cancelled may be that of another flow's job by now.
-    if job and waits and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
+    -- In the list, an id that is also in later is what a job cancelled before has left there; and
+    -- its id may be that of another flow's job by now.
+    local left_over = from[i] < LATER and redis.call('ZSCORE', KEYS[PLACES + LATER], id)
+    if job and waits and not left_over and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
       local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.).(%d+)')
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true

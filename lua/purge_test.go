@@ -86,6 +86,37 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// An id that a cancelled job has left in the list is not the job for later that
+// has it now.
+func TestPurgeKeepsLaterUnderAnIDUsedAgain(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 10_000, dedupe: -1})
+		r.put("retried")
+		r.cancel("retried", "") // its id stays in the list
+		r.putAt("+1", "retried")
+		r.pass(2)
+		flying := r.claim(ask{want: 1}).jobs
+		r.put("a", "b")
+		r.cancel("a", "")
+		r.putAt("+60000000", "a")
+		for _, lease := range flying {
+			r.settle(outcome{lease: lease, result: retry, delay: 60 * second})
+		}
+		if p := r.purgeAll(purge{id: "p", keepLater: true, atMost: 1}); p.done != 1 {
+			t.Errorf("purged %+v, want b alone", p)
+		}
+		r.wantStates(map[string]int64{"a": isScheduled, "retried": isRetrying})
+		if s := r.sweep(sweep{cursor: "0"}); s.repaired != 0 || s.missing != 0 {
+			t.Errorf("swept %+v", s)
+		}
+		r.pass(61 * second)
+		if c := r.claim(ask{}); len(c.jobs) != 2 {
+			t.Errorf("claimed %q", c.ids())
+		}
+	})
+}
+
 // An id that was cancelled and used again is that of another job: the purge
 // takes the one that was there when it began, not one that comes afterwards.
 func TestPurgeAndIDsUsedAgain(t *testing.T) {

@@ -118,9 +118,11 @@ func newPlan(t *testing.T, redisURL, bucket string) plan {
 	p.env = writeConfig(t, fmt.Sprintf(`
 [redis]
 url = %q
+timeout = "10s"
 embedded_listen = %q
 [producer]
 listen = %q
+store_timeout = "10s"
 [dispatcher]
 listen = %q
 shutdown_timeout = "2s"

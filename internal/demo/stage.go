@@ -31,7 +31,10 @@ const (
 	lineEvery  = 2 * time.Second
 	drainCheck = 50 * time.Millisecond
 	drainSpare = 3 * time.Second // beyond twice what it should take to drain
-	lookTime   = 2 * time.Second
+	lookTime   = 10 * time.Second
+
+	// The store is in this process: it is slow where all of the machine is.
+	storeTime = 10 * time.Second
 )
 
 // stage is everything that takes part in a run.
@@ -84,7 +87,7 @@ func newStage(ctx context.Context, opts Options) (s *stage, err error) {
 		return nil, err
 	}
 	buckets := []shaper.Bucket{s.bucket}
-	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets}); err != nil {
+	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
 		return nil, err
 	}
 	url, err := s.listen(ctx)
@@ -108,7 +111,7 @@ func (s *stage) close() {
 }
 
 func (s *stage) connect(url string) (redis.UniversalClient, error) {
-	connection, err := admission.Connect(url, admission.ConnectOptions{})
+	connection, err := admission.Connect(url, admission.ConnectOptions{Timeout: storeTime})
 	if err != nil {
 		return nil, err
 	}
