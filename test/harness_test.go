@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -250,13 +251,26 @@ func await(t *testing.T, limit time.Duration, what string, ok func() bool) {
 // was answered.
 func (s *system) post(prefix string, count int) {
 	s.t.Helper()
-	const batch = 200
-	for first := 0; first < count; first += batch {
-		var lines bytes.Buffer
-		for i := first; i < min(first+batch, count); i++ {
-			fmt.Fprintf(&lines, `{"id":"%s-%d","payload":{"n":%d}}`+"\n", prefix, i, i)
-		}
-		status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs/batch", "application/x-ndjson", &lines)
+	s.postAs(prefix, count, "")
+}
+
+// postAs is post of jobs with more fields: JSON, each after a comma.
+func (s *system) postAs(prefix string, count int, fields string) {
+	s.t.Helper()
+	lines := make([]string, count)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"id":"%s-%d","payload":{"n":%d}%s}`, prefix, i, i, fields)
+	}
+	s.postLines(lines)
+}
+
+// postLines enqueues jobs, each JSON, in their order.
+func (s *system) postLines(lines []string) {
+	s.t.Helper()
+	const size = 200
+	for batch := range slices.Chunk(lines, size) {
+		status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs/batch", "application/x-ndjson",
+			strings.NewReader(strings.Join(batch, "\n")+"\n"))
 		if status != http.StatusOK {
 			s.t.Fatalf("batch: %d %s", status, answer)
 		}

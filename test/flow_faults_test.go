@@ -1,0 +1,160 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// TestFlowsWhenADispatcherDies: kill -9 of one of two dispatchers loses nothing, doubles only
+// what was in flight, makes no burst in any flow, and no flow stays held back.
+func TestFlowsWhenADispatcherDies(t *testing.T) {
+	const rate, flowRate, bound, each = 200, 20, 5, 100
+	flows := flowNames(8)
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		b := &busyFlows{hold: 200 * time.Millisecond}
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, lease: 3 * time.Second,
+			bucket: flowTable(fmt.Sprintf(`rate = "%d/s"`, flowRate), fmt.Sprintf("max_in_flight = %d", bound)),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				a.respond(w, r, id, attempt)
+				b.respond(w, r, id, attempt)
+			},
+		})
+		s.postFlows(flows, each)
+		await(t, 20*time.Second, "half of the jobs have arrived", func() bool {
+			return s.history.Check().Delivered >= len(flows)*each/2
+		})
+		s.dispatchers[0].kill()
+		leases, err := s.inspector.ZRange(t.Context(), s.key("leases"), 0, -1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		inFlight := make(map[string]bool, len(leases))
+		for _, id := range leases {
+			inFlight[id] = true
+		}
+		s.awaitDelivered(40 * time.Second)
+		arrived := time.Now()
+		s.awaitIdleFlows(20 * time.Second)
+		r := s.history.Check()
+		report(t, rate, r)
+		t.Logf("%d jobs were in flight at the kill, %d came twice, all had arrived %s after it, the flows were idle %s later; most of a flow in 1s %d",
+			len(leases), len(r.Duplicated), arrived.Sub(killed).Round(time.Millisecond), time.Since(arrived).Round(time.Millisecond),
+			a.mostOfEach(flows, time.Second))
+		if err := r.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, flow := range flows {
+			if n := b.of(flow).highest(); n > bound {
+				t.Fatalf("%d of flow %s at a time", n, flow)
+			}
+		}
+		for id, extra := range r.Duplicated {
+			if !inFlight[id] || extra > 1 {
+				return fmt.Sprintf("job %s came %d times more; in flight at the kill: %v", id, extra, inFlight[id])
+			}
+		}
+		if fault := a.crowded(stall, flows, flowRate, steady, time.Second, 200*time.Millisecond); fault != "" {
+			return fault
+		}
+		return stall.crowded(r.MostIn, rate, steady, time.Second)
+	})
+}
+
+// TestFlowsWhenTheClockSteps: the clock of Redis is set under load, back by seconds and
+// forwards by an hour. Every flow stays even and goes on within a second.
+func TestFlowsWhenTheClockSteps(t *testing.T) {
+	const rate, flowRate, each, hold = 200, 20, 100, 300 * time.Millisecond
+	flows := flowNames(9)
+	steps := []struct {
+		delivered int // when it is made
+		offset    time.Duration
+	}{{150, -5 * time.Second}, {350, time.Hour}, {600, 0}}
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		server, clock := startMovable(t)
+		var a arrivalLog
+		s := start(t, server, plan{
+			rate: rate, dispatchers: 2, lease: 3 * time.Second, bucket: flowTable(fmt.Sprintf(`rate = "%d/s"`, flowRate)),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				a.respond(w, r, id, attempt)
+				select {
+				case <-time.After(hold):
+				case <-r.Context().Done():
+				}
+			},
+		})
+		s.postFlows(flows, each)
+		for _, step := range steps {
+			await(t, 20*time.Second, fmt.Sprint(step.delivered, " jobs have arrived"), func() bool {
+				return s.history.Check().Delivered >= step.delivered
+			})
+			clock.set(step.offset)
+		}
+		s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		r := s.history.Check()
+		report(t, rate, r)
+		var pause time.Duration
+		for _, flow := range flows {
+			times := a.sorted(flow)
+			for i := 1; i < len(times); i++ {
+				pause = max(pause, times[i].Sub(times[i-1]))
+			}
+		}
+		t.Logf("the longest pause of a flow: %s; most of a flow in 1s %d", pause.Round(time.Millisecond), a.mostOfEach(flows, time.Second))
+		switch fault := once(t, r); {
+		case fault != "":
+			return fault
+		case pause > time.Second+stall.soFar():
+			return fmt.Sprintf("nothing of a flow came for %s", pause)
+		}
+		if fault := a.crowded(stall, flows, flowRate, spread, time.Second); fault != "" {
+			return fault
+		}
+		return stall.crowded(r.MostIn, rate, spread, time.Second)
+	})
+}
+
+// TestFlowsOutOfMemory: at maxmemory the flows of a bucket drain, with all that is kept of
+// them, and obey an operator.
+func TestFlowsOutOfMemory(t *testing.T) {
+	const each = 40
+	flows := flowNames(10)
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	s := start(t, server, plan{
+		rate: 200, dispatchers: 1,
+		bucket: "quotas = [\"100000/h\"]\n" + flowTable(`rate = "40/s"`, "max_in_flight = 3", "capacity = 1000", `quotas = ["1000/h"]`),
+	})
+	s.postFlows(flows, each)
+	client := server.Client()
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs", "application/json",
+		strings.NewReader(`{"id":"refused","payload":{},"flow":"f0"}`))
+	if status != http.StatusServiceUnavailable {
+		t.Fatalf("enqueue at maxmemory: %d %s, want 503", status, answer)
+	}
+	s.operateFlow("pause", "f0")
+	await(t, 20*time.Second, "the others drain", func() bool { return s.history.Check().Delivered >= (len(flows)-1)*each })
+	s.operateFlow("resume", "f0")
+	s.awaitDelivered(20 * time.Second)
+	s.awaitIdleFlows(10 * time.Second)
+	r := s.history.Check()
+	t.Log(r)
+	if fault := once(t, r); fault != "" {
+		t.Error(fault)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.postFlow("after", 1)
+	s.awaitDelivered(10 * time.Second)
+}

@@ -1,0 +1,453 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// flowTable gives the bucket flows that jobs name themselves. Keys of the bucket come
+// before it.
+func flowTable(keys ...string) string {
+	return "[buckets.flow]\nkey = \"job\"\n" + strings.Join(keys, "\n") + "\n"
+}
+
+// flowNames are names of flows; ids of their jobs begin with them.
+func flowNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("f", i)
+	}
+	return names
+}
+
+// postFlow enqueues jobs of one flow.
+func (s *system) postFlow(flow string, count int) {
+	s.t.Helper()
+	s.postAs(flow, count, fmt.Sprintf(`,"flow":%q`, flow))
+}
+
+// postFlows enqueues jobs of some flows, one of each in turn.
+func (s *system) postFlows(flows []string, each int) {
+	s.t.Helper()
+	lines := make([]string, 0, len(flows)*each)
+	for i := range each {
+		for _, flow := range flows {
+			lines = append(lines, fmt.Sprintf(`{"id":"%s-%d","payload":{},"flow":%q}`, flow, i, flow))
+		}
+	}
+	s.postLines(lines)
+}
+
+// operateFlow runs `dispatcher flow …` on a flow of the bucket.
+func (s *system) operateFlow(do, flow string, args ...string) {
+	s.t.Helper()
+	args = append([]string{"flow", do, bucketName, flow, "--config", s.config}, args...)
+	if out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput(); err != nil {
+		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
+	}
+}
+
+// key is the name of a key of the bucket.
+func (s *system) key(name string) string {
+	return "tundish:{" + bucketName + "}:b:" + bucketName + ":" + name
+}
+
+// awaitIdleFlows waits until nothing is left of the flows: no job is counted as there or in
+// flight, and none has a turn.
+func (s *system) awaitIdleFlows(limit time.Duration) {
+	s.t.Helper()
+	var counted map[string]string
+	var turns int64
+	deadline := time.Now().Add(patience * limit) // before that of await, which cannot tell what is left
+	await(s.t, 2*limit, "the flows are idle", func() bool {
+		var err error
+		if counted, err = s.inspector.HGetAll(s.t.Context(), s.key("flows")).Result(); err != nil {
+			return false
+		}
+		for flow, state := range counted {
+			if strings.HasSuffix(state, " 0 0 0") {
+				delete(counted, flow)
+			}
+		}
+		if turns, err = s.inspector.ZCard(s.t.Context(), s.key("due:")).Result(); err != nil {
+			return false
+		}
+		return len(counted) == 0 && turns == 0 && s.unfinished() == 0 || time.Now().After(deadline)
+	})
+	if len(counted) > 0 || turns > 0 || s.unfinished() != 0 {
+		s.t.Fatalf("%s after all was delivered: %d jobs, %d flows with a turn, and counted of flows: %v", patience*limit, s.unfinished(), turns, counted)
+	}
+}
+
+// sorted are the arrivals of a prefix, the first one first.
+func (a *arrivalLog) sorted(prefix string) []time.Time {
+	times := a.of(prefix)
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// all are the arrivals of all, the first one first.
+func (a *arrivalLog) all() []time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []time.Time
+	for _, times := range a.times {
+		all = append(all, times...)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// crowded says which flow has a window with more in it than its rate explains.
+func (a *arrivalLog) crowded(stall *stallWatch, flows []string, rate int, spread time.Duration, windows ...time.Duration) string {
+	for _, flow := range flows {
+		times := a.sorted(flow)
+		if fault := stall.crowded(func(window time.Duration) int { return mostOf(times, window) }, rate, spread, windows...); fault != "" {
+			return "flow " + flow + ": " + fault
+		}
+	}
+	return ""
+}
+
+// mostOfEach is the most that one of the flows has in a window.
+func (a *arrivalLog) mostOfEach(flows []string, window time.Duration) (most int) {
+	for _, flow := range flows {
+		most = max(most, mostOf(a.sorted(flow), window))
+	}
+	return most
+}
+
+// cost is how much later the machine may have made the last one of a stream.
+func (w *stallWatch) cost() time.Duration { return max(w.soFar(), time.Duration(w.total.Load())) }
+
+// once fails the test where a job was lost, and says if one came twice.
+func once(t *testing.T, r checker.Result) (fault string) {
+	t.Helper()
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r.Extra > 0 {
+		return fmt.Sprintf("%d jobs came twice without a crash: %v", len(r.Duplicated), r.Duplicated)
+	}
+	return ""
+}
+
+// TestFlowRates: each flow keeps its rate under that of the bucket, and the
+// backlog of one is not the others' wait.
+func TestFlowRates(t *testing.T) {
+	const rate, flowRate, each, flood = 200, 20, 100, 400
+	small := flowNames(8)
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, respond: a.respond, bucket: flowTable(fmt.Sprintf(`rate = "%d/s"`, flowRate)),
+		})
+		s.postFlow("flood", flood)
+		s.postFlows(small, each)
+		posted := time.Now()
+		r := s.awaitDelivered(40 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		report(t, rate, r)
+		var last time.Duration
+		for _, flow := range small {
+			last = max(last, a.latest(flow).Sub(posted))
+		}
+		every := append(slices.Clone(small), "flood")
+		t.Logf("the small flows were through after %s of %s; most of a flow in 1s %d, in 200ms %d", last.Round(time.Millisecond),
+			each*time.Second/flowRate, a.mostOfEach(every, time.Second), a.mostOfEach(every, 200*time.Millisecond))
+		if fault := once(t, r); fault != "" {
+			return fault
+		}
+		if want := (each+2)*time.Second/flowRate + stall.cost(); last > want {
+			return fmt.Sprintf("the small flows were through after %s, want %s", last, want)
+		}
+		flooded := a.sorted("flood")
+		if took, want := flooded[flood-1].Sub(flooded[0]), (flood+2)*time.Second/flowRate+stall.cost(); took > want {
+			return fmt.Sprintf("the flood took %s, want %s", took, want)
+		}
+		if fault := a.crowded(stall, every, flowRate, steady, time.Second, 200*time.Millisecond); fault != "" {
+			return fault
+		}
+		return stall.crowded(r.MostIn, rate, steady, time.Second, 100*time.Millisecond)
+	})
+}
+
+// TestFlowsTakeTurns: a job of a flow waits for one of each other flow at most, however
+// many of another came before it.
+func TestFlowsTakeTurns(t *testing.T) {
+	const rate, flood, each = 100, 600, 5
+	small := flowNames(20)
+	const round = time.Duration(21) * time.Second / rate // of 20 and the flood
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, respond: a.respond, bucket: flowTable()})
+		s.postFlow("flood", flood)
+		s.postFlows(small, each)
+		posted := time.Now()
+		r := s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		report(t, rate, r)
+		var last, longest time.Duration
+		for _, flow := range small {
+			before := posted
+			for _, at := range a.sorted(flow) {
+				longest = max(longest, at.Sub(before))
+				before = at
+			}
+			last = max(last, before.Sub(posted))
+		}
+		t.Logf("the small flows were through after %s, %d rounds are %s; the longest wait of one for its turn was %s", last.Round(time.Millisecond),
+			each, each*round, longest.Round(time.Millisecond))
+		switch fault := once(t, r); {
+		case fault != "":
+			return fault
+		case last > 2*each*round+stall.cost():
+			return fmt.Sprintf("the small flows were through after %s, want %s", last, 2*each*round)
+		case longest > 2*round+stall.cost():
+			return fmt.Sprintf("one waited %s for its turn, want %s", longest, 2*round)
+		}
+		if fault := stall.crowded(r.MostIn, rate, steady, time.Second); fault != "" {
+			return fault
+		}
+		return stall.slow(r.Rate, rate, flood+len(small)*each, .98)
+	})
+}
+
+// busyFlows counts who of each flow is being answered at a time.
+type busyFlows struct {
+	hold time.Duration
+
+	mu  sync.Mutex
+	all map[string]*busy
+}
+
+func (b *busyFlows) of(flow string) *busy {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all == nil {
+		b.all = map[string]*busy{}
+	}
+	if b.all[flow] == nil {
+		b.all[flow] = &busy{hold: b.hold}
+	}
+	return b.all[flow]
+}
+
+func (b *busyFlows) respond(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+	flow, _, _ := strings.Cut(id, "-")
+	b.of(flow).respond(w, r, id, attempt)
+}
+
+// TestFlowInFlightBound: as many of a flow are on their way as may be, never more,
+// and what the bound allows is reached.
+func TestFlowInFlightBound(t *testing.T) {
+	const bound, each = 2, 60
+	flows := flowNames(4)
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		b := &busyFlows{hold: 200 * time.Millisecond}
+		s := start(t, redistest.Start(t), plan{
+			rate: 1000, dispatchers: 2, bucket: flowTable(fmt.Sprintf("max_in_flight = %d", bound)),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				a.respond(w, r, id, attempt)
+				b.respond(w, r, id, attempt)
+			},
+		})
+		s.postFlows(flows, each)
+		r := s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		report(t, 1000, r)
+		slowest, fault := 1.0, once(t, r)
+		for _, flow := range flows {
+			busy, times := b.of(flow), a.sorted(flow)
+			if busy.highest() > bound {
+				t.Fatalf("%d of flow %s at a time", busy.highest(), flow)
+			}
+			possible := bound / busy.each().Seconds()
+			seen := (each - bound) / times[each-1].Sub(times[0]).Seconds()
+			slowest = min(slowest, seen/possible)
+			t.Logf("flow %s: at most %d at a time, %.2f/s of %.2f/s", flow, busy.highest(), seen, possible)
+		}
+		if fault == "" && slowest < .95 {
+			fault = fmt.Sprintf("a flow reached %.1f %% of what its bound allows, want 95 %%", 100*slowest)
+		}
+		return fault
+	})
+}
+
+// TestFlowPause: an operator stops one flow of many under load, and lets it go on.
+func TestFlowPause(t *testing.T) {
+	const rate, flowRate, each, stands = 200, 20, 120, 3 * time.Second
+	flows := flowNames(5)
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, respond: a.respond, bucket: flowTable(fmt.Sprintf(`rate = "%d/s"`, flowRate)),
+		})
+		s.postFlows(flows, each)
+		await(t, 10*time.Second, "deliveries go on", func() bool { return len(a.of("f0")) >= 20 })
+		s.operateFlow("pause", "f0", "--reason", "a test")
+		paused := time.Now()
+		quietFor(t, paused, stands)
+		late, before := a.latest("f0").Sub(paused), len(a.of("f0"))
+		fewest := each
+		for _, flow := range flows[1:] {
+			times := slices.DeleteFunc(a.of(flow), func(at time.Time) bool { return at.Before(paused) || at.Sub(paused) > stands })
+			fewest = min(fewest, len(times))
+		}
+		s.operateFlow("resume", "f0")
+		resumed := time.Now()
+		r := s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		report(t, rate, r)
+		rest := a.sorted("f0")[before:]
+		first, took := rest[0].Sub(resumed), rest[len(rest)-1].Sub(rest[0])
+		t.Logf("the last one left %s after the pause, of each other flow %d or more in %s; the first one came %s after the end of it, %d in %s",
+			late.Round(time.Millisecond), fewest, stands, first.Round(time.Millisecond), len(rest), took.Round(time.Millisecond))
+		switch fault := once(t, r); {
+		case fault != "":
+			return fault
+		case late > obeyed+stall.soFar():
+			return fmt.Sprintf("a job left %s after the pause of its flow", late)
+		case float64(fewest) < .95*flowRate*(stands-stall.cost()).Seconds():
+			return fmt.Sprintf("of another flow only %d left in %s", fewest, stands)
+		case first > obeyed+stall.soFar():
+			return fmt.Sprintf("the first one left %s after the end of the pause", first)
+		case took > time.Duration(len(rest)+2)*time.Second/flowRate+stall.cost():
+			return fmt.Sprintf("%d jobs at %d/s took %s", len(rest), flowRate, took)
+		}
+		if fault := a.crowded(stall, flows, flowRate, steady, time.Second, 200*time.Millisecond); fault != "" {
+			return fault
+		}
+		return stall.crowded(r.MostIn, rate, steady, time.Second, 100*time.Millisecond)
+	})
+}
+
+// deadCauses is how many dead letters there are by their cause, as `dispatcher dead list` tells.
+func (s *system) deadCauses() map[string]int {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), "dead", "list", bucketName,
+		"--limit", "1000", "--json", "--config", s.config).Output()
+	if err != nil {
+		s.t.Fatalf("dead list: %v", err)
+	}
+	var letters []struct {
+		LastResponse struct{ Cause string } `json:"last_response"`
+	}
+	if err := json.Unmarshal(out, &letters); err != nil {
+		s.t.Fatalf("dead list: %v\n%s", err, out)
+	}
+	causes := map[string]int{}
+	for _, letter := range letters {
+		causes[letter.LastResponse.Cause]++
+	}
+	return causes
+}
+
+// TestExpiryAndPriority: of what waits, the more important leaves first, and what nobody
+// wants any more not at all.
+func TestExpiryAndPriority(t *testing.T) {
+	const rate, each = 5, 6
+	for name, c := range map[string]struct{ bucket, flow string }{
+		"without flows": {},
+		"of a flow":     {flowTable(), `,"flow":"acme"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quietly(t, func(t *testing.T, stall *stallWatch) string {
+				var a arrivalLog
+				s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, respond: a.respond, bucket: c.bucket})
+				s.postAs("normal", each, c.flow)
+				s.postAs("expiring", each, c.flow+`,"expires_in":"1s"`)
+				for i := range each {
+					s.history.Dead(fmt.Sprint("expiring-", i)) // else waiting for them to arrive would not end
+				}
+				s.postAs("low", each, c.flow+`,"priority":"low"`)
+				s.postAs("critical", each, c.flow+`,"priority":"critical"`)
+				posted := time.Now()
+				r := s.awaitDelivered(20 * time.Second)
+				await(t, 10*time.Second, "what has expired is dead", func() bool { return s.deadCauses()["expired"] == each })
+				report(t, rate, r)
+				if n := len(a.of("expiring")); n > 0 {
+					t.Errorf("%d that had expired left", n)
+				}
+				status, answer := s.request(http.MethodGet, "/v1/buckets/"+bucketName+"/jobs/expiring-0", "", nil)
+				if status != http.StatusOK || !strings.Contains(string(answer), `"dead"`) || !strings.Contains(string(answer), `"expired"`) {
+					t.Errorf("a job that has expired: %d %s", status, answer)
+				}
+				critical, normal, low := a.sorted("critical"), a.sorted("normal"), a.sorted("low")
+				overtaken := slices.IndexFunc(normal, func(at time.Time) bool { return at.After(critical[0]) })
+				t.Logf("critical ones %s to %s after they came, after %d normal ones; dead: %v", critical[0].Sub(posted).Round(time.Millisecond),
+					critical[each-1].Sub(posted).Round(time.Millisecond), overtaken, s.deadCauses())
+				switch fault := once(t, r); {
+				case fault != "":
+					return fault
+				case overtaken < 0 || normal[overtaken].Before(critical[each-1]):
+					return "a normal one left among the critical ones"
+				case low[0].Before(normal[each-1]):
+					return "a low one left before a normal one"
+				// One slot may have been handed out a horizon before.
+				case critical[0].Sub(posted) > 2*time.Second/rate+stall.cost():
+					return fmt.Sprintf("the first critical one left after %s", critical[0].Sub(posted))
+				}
+				return stall.crowded(r.MostIn, rate, steady, time.Second)
+			})
+		})
+	}
+}
+
+// TestQuotas: no window has more departures in it than a quota of the bucket or of a flow
+// allows, and as many leave as may.
+func TestQuotas(t *testing.T) {
+	const rate, quota, flowQuota, window = 50, 30, 12, 3 * time.Second
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, respond: a.respond,
+			bucket: fmt.Sprintf("quotas = [\"%d/3s\"]\n", quota) + flowTable(fmt.Sprintf(`quotas = ["%d/3s"]`, flowQuota)),
+		})
+		// The first two windows are as full as the bucket's quota lets them be; then the big
+		// flow is alone, and its own holds it back.
+		flows := flowNames(3)
+		s.postFlows(flows, 18)
+		s.postFlow("big", 36)
+		r := s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		report(t, rate, r)
+		all, big := a.all(), a.sorted("big")
+		since := func(n int) time.Duration { return all[n].Sub(all[0]).Round(time.Millisecond) }
+		took := big[len(big)-1].Sub(all[0])
+		t.Logf("of 90 jobs the 31st left after %s, the 61st after %s, the last after %s; of the big flow at most %d in 3s", since(quota),
+			since(2*quota), took.Round(time.Millisecond), mostOf(big, window-steady))
+		if fault := once(t, r); fault != "" {
+			return fault
+		}
+		within := window - steady - stall.soFar() // what is late makes a window shorter
+		if n := mostOf(all, within); n > quota {
+			return fmt.Sprintf("%d in %s, want %d in %s", n, within, quota, window)
+		}
+		if n := a.mostOfEach(append(flows, "big"), within); n > flowQuota {
+			return fmt.Sprintf("%d of a flow in %s, want %d in %s", n, within, flowQuota, window)
+		}
+		for n := range 3 {
+			if at, want := since(n*quota), time.Duration(n)*window; at > want+100*time.Millisecond+stall.cost() {
+				return fmt.Sprintf("job %d left after %s, want %s", n*quota+1, at, want)
+			}
+		}
+		// What the big flow had to leave over in the third window goes at the begin of the fourth.
+		if want := 3*window + time.Second; took > want+stall.cost() {
+			return fmt.Sprintf("all left in %s, want %s", took, want)
+		}
+		return stall.crowded(r.MostIn, rate, steady, time.Second)
+	})
+}
