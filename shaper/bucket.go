@@ -31,17 +31,23 @@ type Bucket struct {
 	Rate  admission.Rate // 1/h to 50,000/s are tested
 	Burst int64
 
-	Capacity          int64 // unfinished jobs: waiting, in flight, retrying
-	ScheduledCapacity int64 // jobs whose time has not come
+	Capacity          int64 // unfinished jobs (waiting, in flight, retrying) that came without a delay
+	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
 	MaxInFlight       int64 // leases at a time, over all dispatchers
 
-	// Quotas are up to four windows that departures obey beside the rate: at most
-	// Count slots lie in any window of length Per.
+	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
+	// Count slots, retries and those that were given back included, lie in any window of
+	// length Per, by the clock of Redis. Count is at most MaxQuotaCount, Per at most
+	// MaxDedupeWindow. Departures from before a quota was set count only as far as an
+	// older one had them remembered.
 	Quotas []admission.Rate
 
 	// PriorityAging is how much later a job may have come than one of the next lower
-	// priority and still leave before it: low is never starved. A job of priority
-	// low leaves before any that came 3·PriorityAging after it.
+	// priority and still leave before it. So low is never starved: a job of priority low
+	// leaves before any that came more than 3·PriorityAging after it. With 0 they leave
+	// in the order in which they came. All this is among those that wait in the lists of
+	// one flow, or of a bucket without flows; delayed jobs and retries that are due leave
+	// before them.
 	PriorityAging time.Duration
 
 	// Flow, if not nil, parts the bucket into flows.

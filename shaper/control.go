@@ -26,8 +26,9 @@ const (
 // holds across restarts, whatever configurations say, until it is taken back.
 //
 // It works on every bucket that Redis knows, also on one that has left the
-// configuration; [ErrUnknownBucket] for others. Every method may be called
-// again when its outcome is unknown, as when Redis is down or too slow. It is
+// configuration; [ErrUnknownBucket] for others. When Redis is down or too slow, a
+// method returns an error after [ClientConfig.Timeout] for each of its round trips, or
+// at the deadline of ctx. Its outcome is unknown then, and it may be called again. It is
 // safe for concurrent use. What it does is logged and counted.
 type Control struct {
 	store *store

@@ -15,21 +15,27 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// ErrNoFlows says that a bucket has no flows.
+// ErrNoFlows says that a bucket has no flows. All methods of [Control] on flows return
+// it; in a bucket that has some, any name of at most [MaxFlowBytes] is that of a flow.
 var ErrNoFlows = errors.New("shaper: the bucket has no flows")
 
 // FlowInfo is a flow in numbers.
 type FlowInfo struct {
 	Bucket   string
 	Flow     string
-	Waiting  int64     // in its lists, and for their time
-	InFlight int64     // leased
-	Turn     time.Time // when it has its turn, by the clock of Redis; zero: it is not on the calendar
-	Own      OwnFlow   // its own settings, and its pause
+	Waiting  int64 // in its lists, and for their time
+	InFlight int64 // leased
+
+	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
+	// or a claim has seen that it is paused or has as many in flight as it may.
+	Turn time.Time
+
+	Own OwnFlow // its own settings, and its pause
 }
 
 // PauseFlow stops departures from one flow until [Control.ResumeFlow], as
-// [Control.Pause] does those from a bucket. One round trip.
+// [Control.Pause] does those from a bucket; the other flows go on. It may be one that
+// has no jobs yet. One round trip.
 func (c *Control) PauseFlow(ctx context.Context, bucket, flow, reason string) error {
 	if !utf8.ValidString(reason) || len(reason) > MaxReason {
 		return &InvalidChangeError{bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
@@ -41,7 +47,8 @@ func (c *Control) PauseFlow(ctx context.Context, bucket, flow, reason string) er
 	return err
 }
 
-// ResumeFlow lets a flow run again and reports whether it was paused. One round trip.
+// ResumeFlow lets a flow run again, at its pace, and reports whether it was paused. One
+// round trip.
 func (c *Control) ResumeFlow(ctx context.Context, bucket, flow string) (was bool, err error) {
 	before, _, err := c.controlFlow(ctx, bucket, flow, actionResume)
 	if err == nil {
@@ -59,8 +66,10 @@ func (p *Pause) text() string {
 
 // SetFlow gives one flow settings of its own, over those of all flows of its bucket,
 // until they are cleared or [Control.DeleteFlowSettings]; what the patch does not name
-// stays. They hold from the next script on, also for a flow that has no jobs yet. A
-// patch that does not fit is an [*InvalidChangeError]. Two round trips.
+// stays. They hold from the next script on, also for a flow that has no jobs yet. It
+// returns all that the flow has of its own then. A patch that does not fit is an
+// [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
+// they go together (four of a bucket that is not configured here).
 func (c *Control) SetFlow(ctx context.Context, bucket, flow string, patch FlowPatch) (OwnFlow, error) {
 	if patch.IsZero() {
 		return OwnFlow{}, &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
@@ -183,7 +192,8 @@ func (c *Control) ofAllFlows(ctx context.Context, bucket string) (FlowSettings, 
 	}, nil
 }
 
-// Flow returns what is known of one flow: zeros of one that has no jobs. One round trip.
+// Flow returns what is known of one flow: zeros of one that has no jobs. One round trip;
+// two of a bucket that is not configured here.
 func (c *Control) Flow(ctx context.Context, bucket, flow string) (FlowInfo, error) {
 	if err := c.wantFlows(ctx, bucket, flow); err != nil {
 		return FlowInfo{}, err
@@ -202,9 +212,11 @@ const (
 	partSettings = "s"
 )
 
-// Flows returns flows of a bucket, in no order, about limit of them (1 to 1000), from
-// a cursor on that an earlier call has returned, "" at first; the cursor in the end is "". Flows that
-// come or go meanwhile may be missing. Two round trips.
+// Flows returns flows of a bucket that have jobs or settings of their own, in no order,
+// about limit of them (1 to 1000; others are cut to that), or none, from a cursor on
+// that an earlier call has returned, "" at first; the cursor in the end is "". Flows that
+// come or go meanwhile may be missing, and some may be told twice. Two or three round
+// trips; one more of a bucket that is not configured here.
 func (c *Control) Flows(ctx context.Context, bucket, cursor string, limit int) (infos []FlowInfo, next string, err error) {
 	if err := c.wantFlows(ctx, bucket, ""); err != nil {
 		return nil, "", err

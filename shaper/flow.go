@@ -12,7 +12,7 @@ import (
 // Bounds of flows and quotas.
 const (
 	MaxQuotas     = 4
-	MaxQuotaCount = 100_000 // departures that are remembered one by one, some ten bytes each
+	MaxQuotaCount = 100_000 // departures, which are remembered one by one
 	MaxFlows      = 10_000_000
 	MaxWeight     = 1000
 
@@ -29,23 +29,28 @@ const (
 	FlowKeyHeader = "header:" // and the name: a header of the request that enqueues it, in Identity.Headers
 )
 
-// FlowSettings part a bucket into flows: each is a FIFO of its own, with its own
-// bounds under the bucket's. A flow is there as long as it has jobs and as long as its
-// pace says anything; it costs nothing else. The flow that has waited longest goes first, and one
-// that its own bounds hold back delays nobody.
+// FlowSettings part a bucket into flows: each is a queue of its own, with its own
+// bounds under the bucket's. A flow is there from its first job on, and as long as it
+// has jobs or its pace says anything. The flow that has waited longest goes first, and
+// one that its own bounds hold back delays nobody.
+//
+// The zero value is not valid: start from [DefaultFlowSettings]. Another Key names the
+// jobs that come from then on; those that wait stay in their flows. Whether a bucket
+// has flows at all cannot change while it holds jobs other than dead letters.
 type FlowSettings struct {
 	// Key is what names the flow: one of the FlowKey constants.
 	Key string
 
-	// DefaultURL is where jobs go that name no URL; of use with FlowKeyHost only.
+	// DefaultURL is where jobs go that name no URL: its host names their flow with
+	// FlowKeyHost. It is of no other use here.
 	DefaultURL string
 
 	Rate        admission.Rate   // of each flow; zero: none but the bucket's
 	Burst       int64            // of a flow with a rate: departures at once after a pause
-	Capacity    int64            // unfinished jobs of a flow; 0: the bucket's bound only
+	Capacity    int64            // as Bucket.Capacity, for each flow; 0: the bucket's bound only
 	MaxInFlight int64            // leases of a flow at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate // as Bucket.Quotas, for each flow
-	MaxFlows    int64            // flows that have jobs at a time
+	MaxFlows    int64            // flows at a time that have jobs, or a pace that still counts
 }
 
 // DefaultFlowSettings returns the defaults. Key has none.

@@ -32,7 +32,7 @@ type JobInfo struct {
 	// It is exact among the first thousand of its priority and an estimate behind them,
 	// and counts all that matter more as ahead.
 	Position int64
-	ETA      time.Time // queued: expected departure; zero while the bucket is paused
+	ETA      time.Time // queued: expected departure, as if other flows sent nothing; zero while bucket or flow is paused
 	Due      time.Time // scheduled or retrying: when it may depart
 	Deadline time.Time // in flight: end of the lease
 	Died     time.Time // dead: when

@@ -40,7 +40,9 @@ type Job struct {
 	Payload []byte            // what is delivered, 1 byte or more
 
 	// Priority decides how full the bucket may be for the job to get in
-	// ([Bucket.Shed]), and who leaves first ([Bucket.PriorityAging]); "" means normal.
+	// ([Bucket.Shed]), and who leaves first of those that wait in the same flow, or in a
+	// bucket without flows ([Bucket.PriorityAging]); flows take turns whatever their
+	// jobs' priorities are. "" means normal.
 	Priority Priority
 
 	Cost        int64         // what the limits are charged; 0 means 1
@@ -48,10 +50,11 @@ type Job struct {
 	NotBefore   time.Time     // earliest departure
 	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
 
-	// ExpiresIn is how long after its enqueue the job is worth sending, by the
-	// clock of Redis; 0 means for ever. One that still waits then, also for its
-	// next attempt, takes no slot any more and becomes a dead letter ([CauseExpired])
-	// when its turn comes. Until then it has its place in the bucket.
+	// ExpiresIn is how long after its enqueue, or after a redrive, the job is worth
+	// sending, by the clock of Redis: whole microseconds, at most MaxDelay; 0 means for
+	// ever. One that still waits then, also for its next attempt, takes no slot any more
+	// and becomes a dead letter ([CauseExpired]) when its turn comes. Until then, as while
+	// its bucket or flow is paused, it has its place in the bucket.
 	ExpiresIn time.Duration
 
 	// Identity is who enqueues, for the limits. It is not stored.

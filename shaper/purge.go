@@ -39,8 +39,10 @@ type Purged struct {
 // came. When another purge of the bucket is under way it is finished first.
 //
 // Of a bucket with flows it purges one flow after the other, a round trip each at
-// least: every one at once, but not all of them at the same instant. The sweeper finishes
-// the flow that was under way, and the others keep their jobs: purge again then.
+// least: every one at once, but not all of them at the same instant. What comes into a
+// flow before the purge gets there is dropped too; a new flow may keep its jobs.
+// When it ends early, the sweeper finishes the flow that was under way, and those behind
+// it keep their jobs: purge again then.
 func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
 	flows, err := c.hasFlows(ctx, bucket)
 	if err != nil {

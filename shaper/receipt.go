@@ -19,7 +19,7 @@ type Receipt struct {
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
 	Duplicate bool      // the id was there already: no second job, no quota spent
 	Position  int64     // jobs ahead: of its flow, and as important or more
-	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket is paused
+	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket or the flow is paused
 	Refusal   *Refusal
 	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate
 }

@@ -12,8 +12,8 @@ type Hold string
 // What may hold a job back. Several may at once.
 const (
 	HoldPaused   Hold = "paused"        // its bucket is
-	HoldAhead    Hold = "ahead"         // others leave first
-	HoldPace     Hold = "pace"          // it is next, and waits for its slot
+	HoldAhead    Hold = "ahead"         // others leave first, of its flow
+	HoldPace     Hold = "pace"          // it is next, of its flow, and waits for its slot
 	HoldTime     Hold = "not-before"    // its time has not come
 	HoldBackoff  Hold = "backoff"       // an attempt failed, and the next has not come
 	HoldInFlight Hold = "max-in-flight" // as many as may are on their way
