@@ -74,7 +74,11 @@ local ids, from = {}, {}
 for i = 1, LATER do
   local room = at_most - #ids
   local some = {}
-  if room > 0 then some = redis.call(i == LATER and 'ZRANGE' or 'LRANGE', KEYS[PURGED + i], 0, room - 1) end
+  if room > 0 and i == LATER then
+    some = redis.call('ZRANGE', KEYS[PURGED + i], 0, room - 1)
+  elseif room > 0 then
+    some = redis.call('LRANGE', KEYS[PURGED + i], 0, room - 1)
+  end
   for _, id in ipairs(some) do ids[#ids + 1], from[#from + 1] = id, i end
 end
 -- Bodies may be large.

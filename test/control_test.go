@@ -204,7 +204,7 @@ func TestPurgeOfMany(t *testing.T) {
 			defer close(done)
 			purged = s.purge()
 		}()
-		aside := "tundish:{" + bucketName + "}:b:" + bucketName + ":purged:"
+		aside := "tundish:{" + bucketName + "}:b:" + bucketName + ":purged:normal:"
 		await(t, 10*time.Second, "the purge is under way", func() bool { return client.Exists(t.Context(), aside).Val() == 1 })
 		s.post("new", 400)
 		<-done
