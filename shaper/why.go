@@ -137,8 +137,14 @@ func (j *JobInfo) why(hold Hold) string {
 	case HoldQuota:
 		return fmt.Sprintf("as many have left as a quota allows; it is free again at %s", clockText(j.quotaFrees()))
 	case HoldAhead:
+		if j.OfFlow != nil {
+			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
+		}
 		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
 	case HoldPace:
+		if j.OfFlow != nil {
+			return fmt.Sprintf("it is the next of flow %q, which waits for its turn in bucket %q", j.Flow, j.Bucket)
+		}
 		return fmt.Sprintf("it is the next to leave bucket %q, at its pace", j.Bucket)
 	case HoldTime:
 		return "its time has not come"

@@ -105,7 +105,7 @@ func (s *server) persistence() check {
 	case s.config["appendfsync"] == "always":
 		return ok(name, "appendonly is yes, appendfsync always: what was answered is on disk")
 	}
-	return ok(name, "appendonly is yes, appendfsync %s: a crash of Redis loses nothing, a power loss up to a second", s.config["appendfsync"])
+	return ok(name, "appendonly is yes, appendfsync %s: a crash of Redis loses next to nothing, a power loss up to a second or two", s.config["appendfsync"])
 }
 
 func (s *server) eviction() check {
