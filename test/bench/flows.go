@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+const (
+	flowDispatchers = 4
+	flowRate        = 20_000 // departures a second in all
+	flood           = 50_000 // jobs of the flow that has most
+	flowTime        = 4 * time.Second
+)
+
+// flowRun is what was measured with a number of flows.
+type flowRun struct {
+	departures, floods int
+	most               int     // departures in any 100 ms
+	calls, redis, own  float64 // commands a second; processor time a departure, microseconds
+}
+
+// flows measures departures from many flows that all have something to send: how
+// even they are, what they cost, and whether a flow that floods gets more than its turns.
+func flows(ctx context.Context) ([]string, error) {
+	var missed []string
+	var first flowRun
+	for _, n := range []int{1_000, 100_000, 1_000_000} {
+		run, err := drainFlows(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if first.departures == 0 {
+			first = run
+		}
+		over := float64(run.most)/(flowRate/10) - 1
+		cost := run.redis / first.redis
+		turns := float64(run.departures) / float64(n)
+		fmt.Printf("flows       %9d  %.0f departures/s of %d, at most %+.1f %% in 100 ms (bar +10 %%); Redis %.0f commands/s, "+
+			"%.1f µs a departure, %.2f times that of the first (bar 1.5); dispatchers %.1f µs; the flow that floods had %d of %.1f rounds\n",
+			n, float64(run.departures)/flowTime.Seconds(), flowRate, 100*over, run.calls, run.redis, cost, run.own, run.floods, turns)
+		if over > .1 {
+			missed = append(missed, fmt.Sprintf("%d flows: %+.1f %% in 100 ms, want at most +10 %%", n, 100*over))
+		}
+		if cost > 1.5 {
+			missed = append(missed, fmt.Sprintf("%d flows: a departure costs Redis %.2f times what it costs with 1,000, want 1.5", n, cost))
+		}
+		if run.floods > int(turns)+2 {
+			missed = append(missed, fmt.Sprintf("%d flows: the one that floods had %d turns in %.1f rounds", n, run.floods, turns))
+		}
+	}
+	return missed, nil
+}
+
+func flowBucket() shaper.Bucket {
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.Shed = "flows", "bench", shaper.MaxCapacity, 100_000, shaper.NoShedding
+	b.Rate = admission.Rate{Count: flowRate, Per: time.Second, Unit: admission.UnitRequests}
+	f := shaper.DefaultFlowSettings()
+	f.Key, f.MaxFlows = shaper.FlowKeyJob, shaper.MaxFlows
+	b.Flow = &f
+	return b
+}
+
+// fillFlows gives each flow jobs for all of the measurement, but no more than some.
+func fillFlows(ctx context.Context, client redis.UniversalClient, b shaper.Bucket, n int) error {
+	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 30 * time.Second})
+	if err != nil {
+		return err
+	}
+	var batch []shaper.Job
+	send := func() error {
+		receipts, err := c.Enqueue(ctx, batch...)
+		if err == nil && receipts[len(receipts)-1].Refusal != nil {
+			err = fmt.Errorf("refused: %+v", *receipts[len(receipts)-1].Refusal)
+		}
+		batch = batch[:0]
+		return err
+	}
+	put := func(flow string) error {
+		if batch = append(batch, shaper.Job{Bucket: b.Name, Flow: flow, Payload: []byte(`{}`)}); len(batch) == 1000 {
+			return send()
+		}
+		return nil
+	}
+	each := max(2*flowRate*int(flowTime.Seconds())/n, 1)
+	for i := range n {
+		for range each {
+			if err := put(fmt.Sprint("flow-", i)); err != nil {
+				return err
+			}
+		}
+	}
+	for range flood {
+		if err := put("flow-0"); err != nil {
+			return err
+		}
+	}
+	if len(batch) > 0 {
+		return send()
+	}
+	return nil
+}
+
+// departureLog is what workers note.
+type departureLog struct {
+	mu     sync.Mutex
+	at     []time.Time
+	floods int
+}
+
+func (l *departureLog) note(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+	if err := a.Depart(); err != nil {
+		return shaper.Returned("late")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = append(l.at, time.Now())
+	if a.Flow == "flow-0" {
+		l.floods++
+	}
+	return shaper.Done(200)
+}
+
+// drainFlows runs the dispatchers for a while, on a server of their own.
+func drainFlows(ctx context.Context, n int) (run flowRun, err error) {
+	server, err := redistest.Run("")
+	if err != nil {
+		return run, err
+	}
+	defer server.Close()
+	client, err := connect(server)
+	if err != nil {
+		return run, err
+	}
+	defer client.Close()
+	b := flowBucket()
+	if err := fillFlows(ctx, client, b, n); err != nil {
+		return run, err
+	}
+	var departures departureLog
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan error, flowDispatchers)
+	for range flowDispatchers {
+		d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+			Redis: client, Buckets: []shaper.Bucket{b}, Concurrency: 2000,
+			Workers: map[string]shaper.Worker{"bench": shaper.WorkerFunc(departures.note)},
+		})
+		if err != nil {
+			return run, err
+		}
+		go func() { stopped <- d.Run(running) }()
+	}
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	wait(time.Second) // the horizon finds its length
+	departures.mu.Lock()
+	departures.at, departures.floods = nil, 0
+	departures.mu.Unlock()
+	callsBefore, cpuBefore, err := spent(ctx, client)
+	if err != nil {
+		return run, err
+	}
+	ownBefore := processorTime()
+	wait(flowTime)
+	departures.mu.Lock()
+	times, floods := slices.Clone(departures.at), departures.floods
+	departures.mu.Unlock()
+	own := processorTime() - ownBefore
+	calls, cpu, err := spent(ctx, client)
+	if err != nil {
+		return run, err
+	}
+	stop()
+	for range flowDispatchers {
+		err = errors.Join(err, <-stopped)
+	}
+	if len(times) == 0 {
+		return run, errors.Join(err, errors.New("nothing left"))
+	}
+	count := float64(len(times))
+	return flowRun{
+		departures: len(times), floods: floods, most: mostWithin(times, 100*time.Millisecond),
+		calls: (calls - callsBefore) / flowTime.Seconds(), redis: (cpu - cpuBefore) * 1e6 / count, own: float64(own.Microseconds()) / count,
+	}, err
+}
+
+// mostWithin is the most of all windows of a length.
+func mostWithin(times []time.Time, window time.Duration) (most int) {
+	slices.SortFunc(times, time.Time.Compare)
+	first := 0
+	for i, at := range times {
+		for at.Sub(times[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// spent is what Redis has had of commands from clients, and of processor time in seconds.
+func spent(ctx context.Context, client redis.UniversalClient) (calls, cpu float64, err error) {
+	info, err := client.Info(ctx, "commandstats", "cpu").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(info) {
+		var n float64
+		for _, script := range []string{"evalsha", "eval"} {
+			if _, err := fmt.Sscanf(line, "cmdstat_"+script+":calls=%f", &n); err == nil {
+				calls += n
+			}
+		}
+		for _, kind := range []string{"sys", "user"} {
+			if _, err := fmt.Sscanf(line, "used_cpu_"+kind+":%f", &n); err == nil {
+				cpu += n
+			}
+		}
+	}
+	return calls, cpu, nil
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
