@@ -21,15 +21,16 @@ type leased struct {
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
 	departed    time.Time
 	unreadable  error // what is in Redis is no job of ours
+	unsettled   error // what its flow has of its own cannot be read
 }
 
 // readLease reads one job of a claim's answer.
 func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	id, slot, epoch, number, attempts, body := r.Text(), r.Int(), r.Int(), r.Int(), r.Int(), r.Text()
-	var flow, own string
+	var flow, settings string
 	hasFlows := d.hasFlows()
 	if hasFlows {
-		flow, own = r.Text(), r.Text()
+		flow, settings = r.Text(), r.Text()
 	}
 	if r.Err() != nil {
 		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
@@ -41,12 +42,12 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if hasFlows {
 		job.Flow = flow // also of a body that nobody can read
 	}
-	_ = own
+	own, unsettled := d.ownDelivery(flow, settings)
 	l := &leased{
-		unreadable: err,
+		unreadable: err, unsettled: unsettled,
 		Attempt: Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
-			Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
+			Own: own, Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
 		},
 		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,
 	}
@@ -133,6 +134,9 @@ func (d *drain) deliver(job *leased) Outcome {
 	}
 	if time.Since(job.slot) > job.ttl {
 		return Returned("late")
+	}
+	if job.unsettled != nil {
+		return Retry(ReasonFlowSettings, job.unsettled.Error())
 	}
 	began := time.Now()
 	outcome := d.callWorker(ctx, job)

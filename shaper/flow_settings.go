@@ -108,13 +108,6 @@ func parseOwnFlow(text string) (OwnFlow, error) {
 	if len(values) != flowNumbers+1 {
 		return own, fmt.Errorf("shaper: the settings of a flow in Redis are not ours: %q", lines[0])
 	}
-	line := func(setting FlowSetting) []byte {
-		at := 2 + flowFields[setting] - flowNumbers
-		if at < len(lines) && lines[at] != flowUnset {
-			return []byte(lines[at])
-		}
-		return nil
-	}
 	number := func(at int) *int64 {
 		if n, err := strconv.ParseInt(values[at], 10, 64); err == nil {
 			return &n
@@ -134,14 +127,22 @@ func parseOwnFlow(text string) (OwnFlow, error) {
 		}
 		own.Pause = readFlowPause(*since, note)
 	}
-	for setting, to := range map[FlowSetting]any{FlowURL: &own.URL, FlowHeaders: &own.Headers, FlowSecrets: &own.Secrets} {
-		if text := line(setting); text != nil {
-			if err := json.Unmarshal(text, to); err != nil {
-				return own, fmt.Errorf("shaper: the %s of a flow in Redis: %w", setting, err)
-			}
+	return own, own.readLines(lines)
+}
+
+// readLines reads the lines of the text that are for programs: all but the first two. Its
+// error repeats nothing of them, as they hold credentials.
+func (o *OwnFlow) readLines(lines []string) error {
+	for setting, to := range map[FlowSetting]any{FlowURL: &o.URL, FlowHeaders: &o.Headers, FlowSecrets: &o.Secrets} {
+		at := 2 + flowFields[setting] - flowNumbers
+		if at >= len(lines) || lines[at] == flowUnset {
+			continue
+		}
+		if json.Unmarshal([]byte(lines[at]), to) != nil {
+			return fmt.Errorf("shaper: the %s of a flow in Redis are not ours", setting)
 		}
 	}
-	return own, nil
+	return nil
 }
 
 // FlowPatch is a change of the settings of one flow. The zero value changes none.

@@ -37,6 +37,13 @@ type Attempt struct {
 	Headers map[string]string
 	Payload []byte
 
+	// Own is what the job's flow has of its own, as it was at the claim; nil where it
+	// has nothing. Its URL is where a job goes that names none, before the bucket's. Its
+	// headers and secrets are credentials that an operator configured: a worker uses
+	// them only towards the origin of that URL or, without one, of the bucket's, and the
+	// job's headers do not replace them.
+	Own *OwnDelivery
+
 	// Number counts the deliveries of the job from 1, those of dispatchers
 	// that crashed included, so that it grows with each.
 	Number int

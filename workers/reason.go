@@ -3,6 +3,8 @@ package workers
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // The reasons that outcomes give, apart from those of HTTP statuses. Every
@@ -45,7 +47,7 @@ func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
 		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone,
-		ReasonLate, ReasonShutdown, ReasonStaleConnection,
+		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}
 	for _, status := range ownReason {

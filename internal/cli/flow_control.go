@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // onFlow makes the RunE of a command on the flow FLOW of BUCKET: it prints what do
@@ -105,8 +106,11 @@ func (a *app) flowSetCommand() *cobra.Command {
 		Short: "Give a flow settings of its own",
 		Long: `Give one flow settings of its own, over those of all flows of its bucket, in all
 processes, at once and across restarts, until it is reset. What is not named stays. A
-rate of 0 is refused: pause the flow, so that all see why. Secrets are not set here,
-where others could read them: send them to the HTTP API.`,
+rate of 0 is refused: pause the flow, so that all see why.
+
+Its url is where jobs go that name none, before the bucket's. Its headers and secrets
+are used only towards the origin of that url or, without one, of the bucket's. Secrets
+are not set here, where others could read them: send them to the HTTP API.`,
 		Example: `  dispatcher flow set webhooks acme --rate 5/s --max-in-flight 2
   dispatcher flow set webhooks acme --weight 10
   dispatcher flow set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"`,
@@ -114,11 +118,15 @@ where others could read them: send them to the HTTP API.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var patch shaper.FlowPatch
+		var own shaper.OwnDelivery // what the worker is asked about
 		for _, f := range flowFlags {
 			name := flagOf(shaper.Setting(f.setting))
 			if flag := cmd.Flags().Lookup(name); flag.Changed {
 				if err := patch.Put(f.setting, flag.Value.String()); err != nil {
 					return wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+				}
+				if f.setting == shaper.FlowURL {
+					own.URL = flag.Value.String()
 				}
 			}
 		}
@@ -134,6 +142,10 @@ where others could read them: send them to the HTTP API.`,
 			if err := patch.PutHeaders(named); err != nil {
 				return wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
 			}
+			own.Headers = named
+		}
+		if err := webhook.CheckFlow(&own); err != nil {
+			return wrongUsage(cmd, "%v", err)
 		}
 		if patch.IsZero() {
 			return wrongUsage(cmd, "nothing is changed: give --rate or another setting")

@@ -59,6 +59,8 @@ func TestFlowCommands(t *testing.T) {
 	s.run(t, "dispatcher flow set tenants acme --rate 0/s").want(t, 2, "--rate", "paused: pause it")
 	s.run(t, "dispatcher flow set tenants acme --weight 1001").want(t, 2, "--weight", "want 1 to 1000")
 	s.run(t, "dispatcher flow set tenants acme --header nothing").want(t, 2, "--header")
+	s.run(t, "dispatcher flow set tenants acme --header Host:b").want(t, 2, "headers.Host")
+	s.run(t, "dispatcher flow set tenants acme --url https://u:p@a.example/").want(t, 2, "url: holds user information")
 	s.run(t, "dispatcher flow reset tenants acme name").want(t, 2, "is no setting of a flow")
 	s.run(t, "dispatcher flow pause webhooks acme").want(t, 2, "the bucket has no flows")
 	s.run(t, "dispatcher flow list nosuch").want(t, 4, `unknown bucket "nosuch"`)

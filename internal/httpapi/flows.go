@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // Sizes of a list of flows.
@@ -244,21 +245,22 @@ func readFlowPatch(w http.ResponseWriter, r *http.Request, replace bool) (shaper
 func (d *jobDecoder) flowSetting(patch *shaper.FlowPatch, setting shaper.FlowSetting, value []byte) {
 	name, text := string(setting), string(value)
 	var err error
+	var own shaper.OwnDelivery // what the worker is asked about
 	switch {
 	case isNull(value):
 		err = patch.Clear(setting)
 	case setting == shaper.FlowHeaders:
 		d.job.Headers = nil
 		if d.headers(name, value); len(d.errs) == 0 {
-			err = patch.PutHeaders(d.job.Headers)
+			own.Headers = d.job.Headers
+			err = patch.PutHeaders(own.Headers)
 		}
 	case setting == shaper.FlowSecrets:
-		var secrets []string
-		if json.Unmarshal(value, &secrets) != nil {
+		if json.Unmarshal(value, &own.Secrets) != nil {
 			d.fail(name, "want a list of strings")
 			return
 		}
-		err = patch.PutSecrets(secrets)
+		err = patch.PutSecrets(own.Secrets)
 	default:
 		if setting == shaper.FlowRate || setting == shaper.FlowURL {
 			given := false
@@ -266,10 +268,17 @@ func (d *jobDecoder) flowSetting(patch *shaper.FlowPatch, setting shaper.FlowSet
 				return
 			}
 		}
+		if setting == shaper.FlowURL {
+			own.URL = text
+		}
 		err = patch.Put(setting, text)
 	}
 	if err != nil {
 		field, reason, _ := strings.Cut(err.Error(), ": ")
 		d.fail(field, reason)
+		return
+	}
+	for _, fault := range fieldErrors(webhook.CheckFlow(&own)) {
+		d.fail(fault.Field, fault.Reason)
 	}
 }

@@ -108,7 +108,7 @@ func TestFlowSettingsByAPI(t *testing.T) {
 		}
 	}
 	is("")
-	a := ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3,"url":"https://example.com/","headers":{"X-A":"b"},"secrets":["whsec_1","whsec_2"]}`).want(200, "")
+	a := ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3,"url":"https://example.com/","headers":{"X-A":"b"},"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]}`).want(200, "")
 	if strings.Contains(a.text, "whsec") {
 		t.Errorf("a secret is told: %s", a.text)
 	}
@@ -126,6 +126,7 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"rate":"0/s"}`: "rate", `{"rate":5}`: "rate", `{"weight":0}`: "weight", `{"weight":"x"}`: "weight", `{"url":"/x"}`: "url",
 		`{"headers":{"X A":"b"}}`: "headers", `{"headers":{"X-A":1}}`: "headers.X-A", `{"secrets":"x"}`: "secrets", `{"secrets":[""]}`: "secrets",
+		`{"secrets":["whsec_1"]}`: "secrets", `{"url":"https://u:p@example.com/"}`: "url", `{"headers":{"Host":"b"}}`: "headers.Host", // no worker could use them
 		`{"paused":1}`: "paused", `{}`: "body", `[]`: "body", `{"burst":1,"burst":2}`: "burst", `{"rate":"1/h","burst":10000}`: "burst",
 	} {
 		wantField(t, ops.do("PATCH", flow, body), field)

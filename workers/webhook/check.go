@@ -29,8 +29,8 @@ var ErrURLNotAllowed error = &shaper.FieldError{
 
 var methods = []string{"POST", "PUT", "PATCH", "DELETE"}
 
-// ours are the headers that the worker or the connection writes, so that a job
-// cannot. Prefixes end in "-".
+// ours are the headers that the worker or the connection writes, so that neither a
+// job nor a flow can. Prefixes end in "-".
 var ours = []string{
 	"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te",
 	"trailer", "transfer-encoding", "upgrade", "proxy-", "webhook-", "tundish-",
@@ -38,9 +38,10 @@ var ours = []string{
 
 // CheckJob reports every fault of the job's URL, method and headers, joined,
 // each a [*shaper.FieldError]; or nil. It is asked at the door, and Deliver asks
-// again: the settings may have changed since.
+// again: the settings may have changed since. A job without a URL gets in where the
+// bucket has one, whatever its flow has: the door does not read the settings of flows.
 func (c Config) CheckJob(job *shaper.Job) error {
-	_, err := c.targetOf(job.URL)
+	_, err := c.targetOf(job.URL, c.URL)
 	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
 }
 
@@ -73,7 +74,7 @@ func checkHeaders(headers map[string]string) error {
 		case !httpguts.ValidHeaderFieldValue(headers[name]):
 			fail(field, "its value holds characters that no header can")
 		case isOurs(name):
-			fail(field, "is not a job's to set")
+			fail(field, "is the worker's to set")
 		case twice:
 			fail(field, "is the same header as "+twin)
 		}

@@ -17,10 +17,11 @@ const (
 
 // Config says where the jobs of a bucket go, and within which bounds.
 type Config struct {
-	// URL is used where a job names none. "" means that every job must.
+	// URL is used where a job names none, and its flow has none. "" means that every
+	// job must name one.
 	URL string
 
-	// JobURL says whether a job may name its own URL.
+	// JobURL says whether a job may name its own URL. That of a flow is an operator's.
 	JobURL bool
 
 	// Timeout is for all of an attempt: to resolve, connect, send, and read

@@ -15,19 +15,27 @@ import (
 )
 
 // request makes the request of an attempt at now. Its error is a
-// [workers.ErrInvalid]. GetBody is nil, so that whoever would send the request
-// again cannot: net/http does it unasked where a header is called
+// [workers.ErrInvalid], or an errFlow. GetBody is nil, so that whoever would send
+// the request again cannot: net/http does it unasked where a header is called
 // Idempotency-Key.
 func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.Time) (*http.Request, origin, error) {
-	target, err := c.targetOf(attempt.URL)
+	own, err := c.ownOf(attempt.Own)
+	if err != nil {
+		return nil, origin{}, err
+	}
+	target, err := c.targetOf(attempt.URL, own.url)
 	err = errors.Join(err, checkMethod(attempt.Method), checkHeaders(attempt.Headers))
 	if err != nil {
 		return nil, origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
+	h := header(attempt, now)
+	if own.trusts(target.origin) {
+		own.write(h, attempt, now)
+	}
 	req := &http.Request{
 		Method:        attempt.Method,
 		URL:           target.url,
-		Header:        header(attempt, now),
+		Header:        h,
 		Body:          io.NopCloser(bytes.NewReader(attempt.Payload)),
 		ContentLength: int64(len(attempt.Payload)),
 	}
@@ -38,7 +46,7 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 }
 
 // header returns the headers of an attempt: the defaults, the job's over them,
-// ours over both.
+// ours over both. Those of its flow, see own, lie over the job's.
 func header(attempt *shaper.Attempt, now time.Time) http.Header {
 	h := make(http.Header, len(attempt.Headers)+5)
 	h.Set("Content-Type", "application/json")

@@ -26,14 +26,19 @@ type origin struct {
 	address string // host:port, the host in ASCII
 }
 
-// targetOf returns where a job goes that names jobURL, or "". The error is a
-// [*shaper.FieldError].
-func (c Config) targetOf(jobURL string) (target, error) {
+// is reports whether both are one origin.
+func (o origin) is(other origin) bool {
+	return o.scheme == other.scheme && strings.EqualFold(o.address, other.address)
+}
+
+// targetOf returns where a job goes that names jobURL, or ""; configured is where those
+// of its flow go that name none, or "". The error is a [*shaper.FieldError].
+func (c Config) targetOf(jobURL, configured string) (target, error) {
 	switch {
-	case jobURL == "" && c.URL == "":
+	case jobURL == "" && configured == "":
 		return target{}, &shaper.FieldError{Field: "url", Reason: "is missing, and the bucket has none"}
 	case jobURL == "":
-		jobURL = c.URL
+		jobURL = configured
 	case !c.JobURL:
 		return target{}, ErrURLNotAllowed
 	}

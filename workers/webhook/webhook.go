@@ -7,6 +7,12 @@
 // first, then the permit is asked, then the first byte leaves; a permit that
 // was late leaves the connection open for the next.
 //
+// A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Its URL
+// is where its jobs go that name none, before the bucket's. Its headers replace a job's
+// and its secrets sign, both only towards one origin: that of its URL or, without one,
+// of the bucket's. A delivery to any other goes without them, and so does each of a flow
+// where neither has a URL. A bucket has no secrets: what no flow's sign is not signed.
+//
 // Jobs may name any URL, so the receiver is not trusted: only addresses of the
 // public internet are connected unless others are allowed ([workers.Guard]), no
 // proxy is used, and of the answer a bounded part is read in bounded time.
@@ -14,6 +20,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -54,6 +61,9 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	attemptCtx, cancel := context.WithTimeout(ctx, w.config.Timeout)
 	defer cancel()
 	req, origin, err := w.config.request(attemptCtx, attempt, time.Now())
+	if errors.Is(err, errFlow) {
+		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
+	}
 	if err != nil {
 		return workers.ClassifyError(err)
 	}
