@@ -164,6 +164,7 @@ in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
 in_chunks('ZADD', dead, deaths)
+local idle, states = {}, {}
 for _, group in ipairs(touched) do
   in_chunks('ZADD', KEYS[group.before + flow.PLACES], group.retries)
   for i = #group.returned, 1, -1 do
@@ -175,10 +176,20 @@ for _, group in ipairs(touched) do
     f.state.in_flight = f.state.in_flight - group.ended
     f.state.unfinished = f.state.unfinished - group.plain_gone
     f.state.scheduled = f.state.scheduled - group.scheduled_gone
-    flow.save(flows, f, now)
-    flow.recall(calendar, f, KEYS, group.before, now, group.were_empty and now or group.earliest)
+    if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+      idle[#idle + 1] = f.name
+    else
+      states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
+    end
+    -- Most flows have nothing more, or are on the calendar, as only a bound in flight takes them
+    -- off it; one that has none now may have had one.
+    local at = group.were_empty and now or group.earliest
+    local waits = f.state.unfinished + f.state.scheduled > f.state.in_flight
+    if at or (waits and (f.settings.max_in_flight > 0 or f.state.in_flight <= 0)) then flow.recall(calendar, f, KEYS, group.before, now, at) end
   end
 end
+in_chunks('HDEL', flows, idle)
+in_chunks('HSET', flows, states)
 if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
 in_chunks('HSET', seen, remembered)
 in_chunks('ZADD', seen_until, until_when)
