@@ -185,7 +185,9 @@ for _, group in ipairs(touched) do
     -- off it; one that has none now may have had one.
     local at = group.were_empty and now or group.earliest
     local waits = f.state.unfinished + f.state.scheduled > f.state.in_flight
-    if at or (waits and (f.settings.max_in_flight > 0 or f.state.in_flight <= 0)) then flow.recall(calendar, f, KEYS, group.before, now, at) end
+    if at or (waits and (f.settings.max_in_flight > 0 or f.state.in_flight <= 0)) then
+      flow.recall(calendar, f, KEYS, group.before, now, at)
+    end
   end
 end
 in_chunks('HDEL', flows, idle)
