@@ -181,13 +181,10 @@ for _, group in ipairs(touched) do
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
     end
-    -- Most flows have nothing more, or are on the calendar, as only a bound in flight takes them
-    -- off it; one that has none now may have had one.
+    -- Only a bound in flight takes a flow off the calendar that has something in its places. Where
+    -- a configuration took the bound away meanwhile, the sweeper finds the flow.
     local at = group.were_empty and now or group.earliest
-    local waits = f.state.unfinished + f.state.scheduled > f.state.in_flight
-    if at or (waits and (f.settings.max_in_flight > 0 or f.state.in_flight <= 0)) then
-      flow.recall(calendar, f, KEYS, group.before, now, at)
-    end
+    if at or f.settings.max_in_flight > 0 then flow.recall(calendar, f, KEYS, group.before, now, at) end
   end
 end
 in_chunks('HDEL', flows, idle)
