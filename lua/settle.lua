@@ -133,7 +133,7 @@ end
 if #unleased == 0 then return reply end
 
 -- What waited before.
-local wake, loaded, calendar = was_full, nil, nil
+local wake, loaded, calendar, on_calendar = was_full, nil, nil, nil
 for _, group in ipairs(touched) do
   if #group.returned > 0 then
     group.were_empty = redis.call('EXISTS', KEYS[group.before + 1], KEYS[group.before + 2], KEYS[group.before + 3],
@@ -144,6 +144,7 @@ if has_flows == '1' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
+  on_calendar = redis.call('ZMSCORE', due_flows, unpack(names))
 else
   local group = touched[1]
   if group.were_empty then wake = true end
@@ -181,10 +182,13 @@ for _, group in ipairs(touched) do
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
     end
-    -- Only a bound in flight takes a flow off the calendar that has something in its places. Where
-    -- a configuration took the bound away meanwhile, the sweeper finds the flow.
+    -- One that is not on the calendar may have been held back by the place that is free now.
     local at = group.were_empty and now or group.earliest
-    if at or f.settings.max_in_flight > 0 then flow.recall(calendar, f, KEYS, group.before, now, at) end
+    local k = group.before
+    if at or (not on_calendar[group.n]
+      and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
+      flow.recall(calendar, f, KEYS, k, now, at)
+    end
   end
 end
 in_chunks('HDEL', flows, idle)
