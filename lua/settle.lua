@@ -185,7 +185,7 @@ for _, group in ipairs(touched) do
     -- One that is not on the calendar may have been held back by the place that is free now.
     local at = group.were_empty and now or group.earliest
     local k = group.before
-    if at or (not on_calendar[group.n]
+    if at or f.was_held or (not on_calendar[group.n]
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
       flow.recall(calendar, f, KEYS, k, now, at)
     end
