@@ -53,7 +53,8 @@ type drain struct {
 	clock   *clock
 	wake    chan struct{} // a token: look for work now
 	settler batch.Queue[*settlement]
-	pause   time.Time // until then nothing is claimed; the loop's own
+	pause   time.Time     // until then nothing is claimed; the loop's own
+	own     ownDeliveries // the loop's own
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own

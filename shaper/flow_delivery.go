@@ -69,26 +69,14 @@ func (o *ownDeliveries) of(text string) (own *OwnDelivery, isNew bool, err error
 	return own, true, err
 }
 
-// settledWorker is a worker with what was read of the settings of its bucket's flows.
-type settledWorker struct {
-	Worker
-	own ownDeliveries // the loop's own
-}
-
 // ownDelivery is what a flow has of its own for the delivery of a job, by what a claim
 // said. A text that nobody can read is told once, and the error keeps the job back: to
-// deliver it by the bucket's settings could send it elsewhere, or unsigned. It is called
-// for each job, so that the worker is settled before the first delivery asks for it.
+// deliver it by the bucket's settings could send it elsewhere, or unsigned.
 func (d *drain) ownDelivery(flow, text string) (*OwnDelivery, error) {
-	worker, ok := d.worker.(*settledWorker)
-	if !ok {
-		worker = &settledWorker{Worker: d.worker}
-		d.worker = worker
-	}
 	if text == "" {
 		return nil, nil
 	}
-	own, isNew, err := worker.own.of(text)
+	own, isNew, err := d.own.of(text)
 	if err != nil && isNew {
 		d.log.ErrorContext(d.life, "the settings of a flow cannot be read: its jobs are not sent until they are set anew", "flow", flow, "error", err)
 	}
