@@ -358,11 +358,12 @@ for _, f in ipairs(has_flows and named or {}) do
     states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
   end
 end
+local next_slot = math.max(slot + whole - back, quota.ready(quotas, now + MAX_HORIZON))
 if reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED then
   reply[NEXT] = now
 elseif not has_flows and reply[NEXT] == 0 then
   local soonest = pending.due_next(named[1].places)
-  if soonest then reply[NEXT] = math.max(soonest, slot + whole - back) end
+  if soonest then reply[NEXT] = math.max(soonest, next_slot) end
 end
 reply[EXPIRED] = expired
 
@@ -394,6 +395,6 @@ end
 if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and reply[NEXT] ~= now then
   local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  reply[NEXT] = head[2] and math.max(math.floor(tonumber(head[2]) - offset), slot + whole - back) or 0
+  reply[NEXT] = head[2] and math.max(math.floor(tonumber(head[2]) - offset), next_slot) or 0
 end
 return reply

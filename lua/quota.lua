@@ -5,9 +5,10 @@
 -- for all windows of a bucket or of a flow. A permit that was given back counts.
 --
 -- A time in the future means that the clock stepped back, and is cut to what it
--- can be: nobody waits for longer than a window.
+-- can be: nobody waits for more than a window longer. Also in the list, or it would
+-- stay as far ahead of now for ever.
 
-local quota = {}
+local quota = { CHUNK = 500 }
 
 -- The windows of a text "count microseconds;...", and what a list has to hold.
 function quota.windows(text)
@@ -49,7 +50,8 @@ function quota.ready(q, latest)
   local ready = 0
   for i, w in ipairs(q.windows) do
     local at = departed(q, i, w.count)
-    if at then ready = math.max(ready, math.min(at, latest) + w.window) end
+    if at and at > latest then at, q.cut = latest, latest end
+    if at then ready = math.max(ready, at + w.window) end
   end
   return ready
 end
@@ -58,12 +60,25 @@ function quota.add(q, at)
   if q then q.added[#q.added + 1] = at end
 end
 
+-- The list, with no time in it that is later than what it can be.
+local function cut(q)
+  local times = redis.call('LRANGE', q.key, 0, -1)
+  for i, at in ipairs(times) do
+    if tonumber(at) > q.cut then times[i] = string.format('%.0f', q.cut) end
+  end
+  redis.call('DEL', q.key)
+  for i = 1, #times, quota.CHUNK do
+    redis.call('RPUSH', q.key, unpack(times, i, math.min(i + quota.CHUNK - 1, #times)))
+  end
+end
+
 -- Stores what was added, for as long as it counts.
 function quota.write(q)
-  if not q or #q.added == 0 then return end
+  if not q or (#q.added == 0 and not q.cut) then return end
+  if q.cut then cut(q) end
   local times = {}
   for i, at in ipairs(q.added) do times[i] = string.format('%.0f', at) end
-  redis.call('LPUSH', q.key, unpack(times))
+  if #times > 0 then redis.call('LPUSH', q.key, unpack(times)) end
   redis.call('LTRIM', q.key, 0, q.windows.most - 1)
   redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + 1000)
 end

@@ -208,3 +208,44 @@ func checkPace(t *rapid.T, who string, slots []int64, rate, burst int64) {
 		}
 	}
 }
+
+// Where the clock stepped back, times of departures lie in the future for as long as it
+// takes the clock to get there. Nobody waits for that, but a window more at most, and nobody
+// asks meanwhile, however many flows there are that could send something.
+func TestQuotasWhenTheClockStepsBack(t *testing.T) {
+	t.Parallel()
+	const window = 3 * second
+	for name, c := range map[string]struct{ quotas, flowQuotas string }{
+		"of the bucket": {quotas: "5 3000000;"},
+		"of a flow":     {flowQuotas: "5 3000000;"},
+		"of both":       {quotas: "600 60000000;5 3000000;", flowQuotas: "600 60000000;5 3000000;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := virtualRig(t)
+			r.configureFlows(settings{rateCount: 100, capacity: 10_000, inFlight: 10_000}, flowSettings{quotas: c.flowQuotas})
+			r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", c.quotas).Err())
+			r.putIn("a", 3, 0, named("j", 200)...)
+			claims := 0
+			claim := func() claimed {
+				claims++
+				return r.drain(ask{})
+			}
+			if slots := r.departures(3*window, claim); len(slots) < 15 || len(slots) > 20 {
+				t.Errorf("%d departures in 3 windows", len(slots))
+			}
+			for range 3 {
+				r.pass(-3600 * second)
+				if slots := r.departures(window-200_000, claim); len(slots) > 5 {
+					t.Errorf("%d departures within a window of the step", len(slots))
+				}
+				if slots := r.departures(4*window, claim); len(slots) < 15 || len(slots) > 25 {
+					t.Errorf("%d departures in 4 windows", len(slots))
+				}
+			}
+			if claims > 40 {
+				t.Errorf("%d claims in 18 windows", claims)
+			}
+		})
+	}
+}
