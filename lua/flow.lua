@@ -22,6 +22,7 @@
 
 local flow = {
   PLACES = 5, -- keys of a flow: its lists, then later
+  MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead (see claim.lua), but for what is used of a burst
   PRIORITY_OF = { k = 1, h = 2, n = 3, l = 4 },
 }
 
@@ -50,10 +51,12 @@ function flow.is_idle(state, now, rate_count, rate_per)
   return rate_count == 0 or state.slot + rate_per / rate_count <= now
 end
 
--- When the flow's rate lets it depart next, by the server's clock; 0: at once.
-function flow.ready(state, rate_count, rate_per, burst)
+-- When the flow's rate lets it depart next, by the server's clock; 0: at once. A slot that lies
+-- further ahead than it can is from before the clock stepped back.
+function flow.ready(state, now, rate_count, rate_per, burst)
   if state.new or rate_count == 0 then return 0 end
-  return state.slot + (2 - burst) * rate_per / rate_count
+  local interval = rate_per / rate_count
+  return math.min(state.slot + (2 - burst) * interval, now + flow.MAX_HORIZON + interval)
 end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all,
@@ -68,25 +71,34 @@ function flow.settings(text, of_all)
     weight = found[6], paused = found[7] }
 end
 
--- The flow that a job's header names, "" if it names none. A name is there as it is
--- but for what JSON escapes.
+-- The flow that a job's header names, "" if it names none, and whether it can be read. A name
+-- is there as it is but for what JSON escapes.
 function flow.of(job)
-  local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or ''
+  local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or '?'
   local name = string.match(header, '^{"f":"([^"\\]*)"')
-  if name or string.sub(header, 1, 5) ~= '{"f":' then return name or '' end
+  if name then return name, true end
+  if string.sub(header, 1, 5) ~= '{"f":' then return '', header == '' or string.sub(header, 1, 2) == '{"' end
   local ok, decoded = pcall(cjson.decode, header)
-  return ok and type(decoded) == 'table' and decoded.f or ''
+  if ok and type(decoded) == 'table' and type(decoded.f) == 'string' then return decoded.f, true end
+  return '', false
+end
+
+-- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
+function flow.is_held(f)
+  local most = f.settings.max_in_flight
+  return f.settings.paused > 0 or (most > 0 and f.state.in_flight >= most)
 end
 
 -- The fields of conf that hold for all flows, as flow.settings wants them.
 flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
 
--- What is kept of the flows of these names, a thousand at most: for each { name, state, settings }.
+-- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, was_held }.
 function flow.load(conf, flows, flow_settings, names)
   local of_all, loaded = redis.call('HMGET', conf, unpack(flow.OF_ALL)), {}
   local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
   for n, name in ipairs(names) do
-    loaded[n] = { name = name, state = flow.read(texts[n]), settings = flow.settings(own[n], of_all) }
+    local f = { name = name, state = flow.read(texts[n]), settings = flow.settings(own[n], of_all) }
+    loaded[n], f.was_held = f, flow.is_held(f)
   end
   return loaded
 end
@@ -106,12 +118,6 @@ function flow.calendar(due, pace)
     head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]), sooner = false }
 end
 
--- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
-function flow.is_held(f)
-  local most = f.settings.max_in_flight
-  return f.settings.paused > 0 or (most > 0 and f.state.in_flight >= most)
-end
-
 -- When there is something to send of a flow whose places begin behind keys[before]: now if
 -- it waits in a list, else the first time of later; nil if nothing waits.
 function flow.next(keys, before, now)
@@ -120,13 +126,14 @@ function flow.next(keys, before, now)
 end
 
 -- Puts a flow on the calendar after its places or its bounds have changed: for `at`, when
--- what was put there may go, nil if nothing was; if it is not there at all, for whatever
--- waits. It may come earlier than it stands there, never later, and not if it is held back.
+-- what was put there may go, nil if nothing was; for whatever waits, if it is not there at all or
+-- was held back: it may stand there for what came meanwhile and is due later than others. It may
+-- come earlier than it stands there, never later, and not if it is held back.
 function flow.recall(calendar, f, keys, before, now, at)
   if flow.is_held(f) then return end
-  if not redis.call('ZSCORE', calendar.key, f.name) then at = flow.next(keys, before, now) end
+  if f.was_held or not redis.call('ZSCORE', calendar.key, f.name) then at = flow.next(keys, before, now) end
   if not at then return end
-  local ready = flow.ready(f.state, f.settings.rate_count, f.settings.rate_per, f.settings.burst)
+  local ready = flow.ready(f.state, now, f.settings.rate_count, f.settings.rate_per, f.settings.burst)
   local turn = math.max(at, now, ready) + calendar.offset
   redis.call('ZADD', calendar.key, 'LT', string.format('%.0f', turn), f.name)
   if not calendar.head or turn < calendar.head then calendar.sooner = true end

@@ -90,11 +90,11 @@ func TestInspectJobInFlows(t *testing.T) {
 		)
 		now := r.now()
 		f := r.flow("a")
-		f.slot = now + 2*second
+		f.slot = now - second
 		r.setState("a", f)
 		j := r.job("n2")
 		if j.position != 2 || j.hasFlows != 1 || j.quota != 0 || j.ofFlow.quota != 0 || j.ofFlow.inFlight != 1 || j.ofFlow.most != 7 ||
-			j.ofFlow.ready != now+6*second || j.ofFlow.paused != 0 || j.instant != now+6*second+2*4*second {
+			j.ofFlow.ready != now+3*second || j.ofFlow.paused != 0 || j.instant != now+3*second+2*4*second {
 			t.Errorf("n2: %+v, now %d", j, now)
 		}
 		if j := r.job("b1"); j.position != 0 || j.ofFlow.ready != 0 || j.ofFlow.inFlight != 0 {

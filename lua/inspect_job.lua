@@ -93,7 +93,7 @@ local own_paused = false
 if has_flows then
   local f = flow.load(conf, flows, flow_settings, { name })[1]
   local own = f.settings
-  local ready = flow.ready(f.state, own.rate_count, own.rate_per, own.burst)
+  local ready = flow.ready(f.state, now, own.rate_count, own.rate_per, own.burst)
   own_paused = own.paused > 0
   of_flow = { paused = own.paused, note = string.match(redis.call('HGET', flow_settings, name) or '', '^[^\n]*\n([^\n]*)') or '',
     in_flight = f.state.in_flight, most = own.max_in_flight, ready = ready > now and math.ceil(ready) or 0,

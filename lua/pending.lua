@@ -86,10 +86,10 @@ end
 -- is in later until it is claimed for the first time.
 local function in_list(reader, places, entry)
   if reader.handled[entry.id] or not (entry.body or entry.alone) then return false end
-  -- The id of a cancelled job may be that of a job in another flow by now.
+  -- The id of a cancelled job may be that of a job in another flow by now. A body that nobody can read goes out.
   if entry.body and places.name then
-    local name = flow.of(entry.body)
-    if name ~= '' and name ~= places.name then return false end
+    local name, readable = flow.of(entry.body)
+    if readable and name ~= places.name then return false end
   end
   if entry.meta then return string.sub(entry.meta, 1, 1) == '1' end
   return not entry.delayed and entry.came > 0

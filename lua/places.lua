@@ -15,7 +15,6 @@
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, -- codes of enqueue.lua
   CHUNK = 500,
-  MAX_HORIZON = 200000, -- see claim.lua: no slot lies further ahead
 }
 
 -- Reads what is known of the flows.
@@ -32,9 +31,7 @@ function places.read(bucket, parts, conf, flows, calendar, flow_settings)
     part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, bucket.now
     if obeys.rate_count > 0 then
       part.interval = obeys.rate_per / obeys.rate_count
-      -- What lies further ahead than it can is from before the clock stepped back.
-      part.ready = math.min(flow.ready(state, obeys.rate_count, obeys.rate_per, obeys.burst),
-        bucket.now + places.MAX_HORIZON + part.interval)
+      part.ready = flow.ready(state, bucket.now, obeys.rate_count, obeys.rate_per, obeys.burst)
     end
   end
 end

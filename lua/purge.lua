@@ -38,7 +38,7 @@ local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
 local GENERATED_WINDOW = 60000000
-local WAITS = { ['1'] = true, ['2'] = true, ['4'] = true }
+local QUEUED, RETRYING = '1', '4'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', seen_until, '')
@@ -94,18 +94,18 @@ if n > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
     local job = jobs[i]
-    local waits = not metas[i] or WAITS[string.sub(metas[i], 1, 1)]
-    -- In the list, an id that is also in later is what a job cancelled before has left there; and
-    -- its id may be that of another flow's job by now.
-    local left_over = from[i] < LATER and redis.call('ZSCORE', KEYS[PLACES + LATER], id)
-    if job and waits and not left_over and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
-      local base, fingerprint, kind, index = string.match(job, '^(%-?%d+) %d+ (...........)(.).(%d+)')
+    local base, fingerprint, kind, index = string.match(job or '', '^(%-?%d+) %d+ (...........)(.).(%d+)')
+    local plain = string.lower(kind or '')
+    -- An id in a list may be what a job cancelled before has left there, and be that of one for
+    -- later by now, or of another flow's.
+    local place, state = from[i] < LATER and QUEUED or RETRYING, metas[i] and string.sub(metas[i], 1, 1)
+    if not state then state = not base and place or kind == plain and QUEUED or RETRYING end
+    if job and state == place and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
         removed = removed + 1
         gone[removed] = id
         if base then
-          local plain = string.lower(kind)
           if kind ~= plain then unscheduled = unscheduled + 1 end
           local window = dedupe_window
           if plain == 'g' and window > GENERATED_WINDOW then window = GENERATED_WINDOW end

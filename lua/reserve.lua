@@ -25,13 +25,21 @@ local RESERVED = 1000000
 local MAX_HORIZON = 200000
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('ZREM', due, '')
+redis.call('HDEL', pace, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused')
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0 }
+
+-- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset')
+local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+if now < clock then offset = offset + clock - now end
+redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
+
 if settings[5] then return reply end
 local free = tonumber(settings[4]) - redis.call('ZCARD', leases)
 if free <= 0 then
@@ -39,13 +47,8 @@ if free <= 0 then
   return reply
 end
 
-local interval = tonumber(settings[2]) / tonumber(settings[1])
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset')
-local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
-if now < clock then offset = offset + clock - now end
-local function text(n) return string.format('%.0f', n) end
-
 -- No more flows than there are slots: each gets one at least.
+local interval = tonumber(settings[2]) / tonumber(settings[1])
 local latest, back = now + horizon, (tonumber(settings[3]) - 1) * interval
 local slot = math.min(tonumber(kept[1] or now), now + MAX_HORIZON + back) -- further ahead: the clock stepped back
 local next_slot = math.max(slot + interval - back, now)
@@ -67,7 +70,6 @@ if #found == 0 then
 end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
-redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
 -- It would stay as far ahead of now for ever.
 if kept[1] and slot < tonumber(kept[1]) then redis.call('HSET', pace, 'slot', text(slot)) end
 return reply

@@ -90,6 +90,15 @@ func (r *rig) passFlows(micros int64) {
 	for _, flow := range due {
 		pipe.ZIncrBy(r.ctx, r.key("due:"), -float64(micros), flow)
 	}
+	laters, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":"+laterKey+"?*").Result()
+	r.ok(err)
+	for _, later := range laters {
+		ids, err := r.c.ZRange(r.ctx, later, 0, -1).Result()
+		r.ok(err)
+		for _, id := range ids {
+			pipe.ZIncrBy(r.ctx, later, -float64(micros), id)
+		}
+	}
 	states, err := r.c.HGetAll(r.ctx, r.key("flows")).Result()
 	r.ok(err)
 	for flow, text := range states {

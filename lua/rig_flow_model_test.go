@@ -1,0 +1,198 @@
+package lua_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// seenJob is a job as it stands in Redis.
+type seenJob struct {
+	flow     string
+	priority int
+	state    int64 // by its meta; of one never claimed 1 or 2, by its mark
+	sched    bool  // it counts as scheduled
+	number   int64
+	crashes  int
+}
+
+// waitsInList reports whether the job waits in a list, if it is in one of its own.
+func (j seenJob) waitsInList() bool { return j.state == isQueued }
+func (j seenJob) waitsInLater() bool {
+	return j.state == isScheduled || j.state == isRetrying
+}
+
+// snapshot is all that a bucket with flows has.
+type snapshot struct {
+	now    int64
+	jobs   map[string]seenJob
+	lists  map[string][4][]string // by flow
+	later  map[string]map[string]int64
+	leases map[string]int64
+	dead   map[string]int64
+	due    map[string]int64
+	flows  map[string]string
+	purged [4][]string
+	aside  map[string]int64 // purged_later
+	count  map[string]string
+	offset int64 // of the calendar, as the next reserve makes it
+}
+
+func scores(zs []redis.Z) map[string]int64 {
+	m := make(map[string]int64, len(zs))
+	for _, z := range zs {
+		m[fmt.Sprint(z.Member)] = int64(z.Score)
+	}
+	return m
+}
+
+// snap reads all of the bucket in one step.
+func (r *rig) snap(names ...string) snapshot {
+	r.t.Helper()
+	pipe := r.c.TxPipeline()
+	zset := func(name string) *redis.ZSliceCmd { return pipe.ZRangeWithScores(r.ctx, r.key(name), 0, -1) }
+	now := pipe.Time(r.ctx)
+	bodies, metas := pipe.HGetAll(r.ctx, r.key("body")), pipe.HGetAll(r.ctx, r.key("meta"))
+	flows, count, pace := pipe.HGetAll(r.ctx, r.key("flows")), pipe.HGetAll(r.ctx, r.key("count")), pipe.HGetAll(r.ctx, r.key("pace"))
+	leases, dead, due, aside := zset("leases"), zset("dead"), zset("due:"), zset("purged_later:")
+	var purged [4]*redis.StringSliceCmd
+	lists, laters := map[string][4]*redis.StringSliceCmd{}, map[string]*redis.ZSliceCmd{}
+	for i, list := range listKeys {
+		purged[i] = pipe.LRange(r.ctx, r.key("purged:"+strings.TrimPrefix(list, "q:")), 0, -1)
+	}
+	for _, name := range names {
+		var four [4]*redis.StringSliceCmd
+		for i, list := range listKeys {
+			four[i] = pipe.LRange(r.ctx, r.key(list+name), 0, -1)
+		}
+		lists[name], laters[name] = four, zset(laterKey+name)
+	}
+	_, err := pipe.Exec(r.ctx)
+	r.ok(err)
+	s := snapshot{
+		now: now.Val().UnixMicro(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
+		leases: scores(leases.Val()), dead: scores(dead.Val()), due: scores(due.Val()), flows: flows.Val(),
+		aside: scores(aside.Val()), count: count.Val(),
+	}
+	for i := range purged {
+		s.purged[i] = purged[i].Val()
+	}
+	for _, name := range names {
+		var four [4][]string
+		for i, list := range lists[name] {
+			four[i] = list.Val()
+		}
+		s.lists[name], s.later[name] = four, scores(laters[name].Val())
+	}
+	clock, _ := strconv.ParseInt(pace.Val()["clock"], 10, 64)
+	s.offset, _ = strconv.ParseInt(pace.Val()["offset"], 10, 64)
+	s.offset += max(clock-s.now, 0)
+	for id, body := range bodies.Val() {
+		s.jobs[id] = r.seenJob(id, body, metas.Val()[id])
+	}
+	for id := range metas.Val() {
+		if _, ok := s.jobs[id]; !ok {
+			r.t.Fatalf("%s has a meta and no body", id)
+		}
+	}
+	return s
+}
+
+// seenJob reads the body and the meta of a job.
+func (r *rig) seenJob(id, body, meta string) seenJob {
+	r.t.Helper()
+	head, _, _ := strings.Cut(body, "\n")
+	parts := strings.SplitN(head, " ", 4)
+	if len(parts) != 4 {
+		r.t.Fatalf("the body of %s is %q", id, body)
+	}
+	mark := parts[2]
+	base, err := strconv.ParseInt(parts[0], 10, 64)
+	r.ok(err)
+	index, err := strconv.ParseInt(mark[13:16], 10, 64)
+	r.ok(err)
+	job := seenJob{
+		flow: flowNamed(r, parts[3]), priority: strings.IndexByte("khnl", mark[12]) + 1,
+		state: isQueued, sched: mark[11] == 'C', number: base + index,
+	}
+	if job.sched {
+		job.state = isScheduled
+	}
+	if meta != "" {
+		job.state = int64(meta[0] - '0')
+		job.crashes, err = strconv.Atoi(strings.Split(meta, " ")[4])
+		r.ok(err)
+	}
+	return job
+}
+
+// flowNamed is the flow that a header names.
+func flowNamed(r *rig, header string) string {
+	r.t.Helper()
+	var h struct {
+		Flow string `json:"f"`
+	}
+	if header != "" {
+		r.ok(json.Unmarshal([]byte(header), &h))
+	}
+	return h.Flow
+}
+
+// all are the ids of the lists of a flow.
+func (s snapshot) all(flow string) []string {
+	four := s.lists[flow]
+	return slices.Concat(four[0], four[1], four[2], four[3])
+}
+
+// wouldPurge are the jobs of a flow that a purge which begins now takes.
+func (s snapshot) wouldPurge(flow string, keepLater bool) (ids []string) {
+	for id, job := range s.jobs {
+		if job.flow != flow {
+			continue
+		}
+		if _, due := s.later[flow][id]; job.waitsInLater() && due && !keepLater ||
+			job.waitsInList() && slices.Contains(s.lists[flow][job.priority-1], id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// left is how many entries a purge has not removed yet.
+func (s snapshot) left() int {
+	n := len(s.aside)
+	for _, list := range s.purged {
+		n += len(list)
+	}
+	return n
+}
+
+// enqueueBatch enqueues jobs of one flow and priority as one, and returns the code of each.
+func (r *rig) enqueueBatch(jobs []entry) []int64 {
+	r.t.Helper()
+	keys, args := r.alike(nil, len(jobs), max(jobs[0].priority, 1), jobs[0].flow)
+	for n, e := range jobs {
+		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content))
+	}
+	in := r.reader(lua.Enqueue, keys, args...)
+	in.Int() // now
+	codes := make([]int64, len(jobs))
+	all := in.Int() == 1
+	for i := range codes {
+		if codes[i] = 1; !all {
+			codes[i] = in.Int()
+			in.Int()
+			in.Int()
+			in.Int()
+		}
+	}
+	r.ok(in.Err())
+	return codes
+}
