@@ -15,8 +15,7 @@
 -- to one a bucket, because it is processes that die, with jobs of all their
 -- buckets; and only from the last chance on, because one crash of a full process is
 -- common, and its jobs are to come back at the pace, not one at a time.
--- An innocent job can still be lost: when it is on its last chance and a job
--- that has crashed less often kills its process. One such crash takes one job at most.
+-- An innocent job on its last chance is still lost when another that crashed less often kills its process.
 -- Those that may not go yet leave their slot to the next job, and wait in later.
 -- One that has expired becomes a dead letter and takes no slot.
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
@@ -189,10 +188,6 @@ local function flow_ready(f)
   if f.rate then ready = math.max(ready, f.state.slot + f.whole - f.back) end
   return ready
 end
-local function is_held(f)
-  local s = f.settings
-  return s.paused > 0 or (s.max_in_flight > 0 and f.state.in_flight >= s.max_in_flight)
-end
 
 if has_flows then
   local names = {}
@@ -207,7 +202,7 @@ if has_flows then
       FIRST_PLACE + (i - 1) * (flow.PLACES + 1))
     named[i], f.own = f, own[i]
     f.at = math.max(f.at, flow_ready(f))
-    if not is_held(f) then heap[#heap + 1] = f end
+    if not flow.is_held(f) then heap[#heap + 1] = f end
   end
 else
   named[1] = { at = 0, places = pending.open(FIRST_PLACE, at_once) }
@@ -224,9 +219,14 @@ local function numbers(stored)
   local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', META)
   return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
 end
+local texts = {} -- of small numbers, which are nearly always the same
+local function short(n)
+  texts[n] = texts[n] or text(n)
+  return texts[n]
+end
 local function set_meta(id, code, epoch, attempts, lost, crashes, owner, last)
   metas[#metas + 1] = id
-  metas[#metas + 1] = string.format('%s %.0f %.0f %.0f %.0f %s ', code, epoch, attempts, lost, crashes, owner) .. last
+  metas[#metas + 1] = table.concat({ code, short(epoch), short(attempts), short(lost), short(crashes), owner, last }, ' ')
 end
 
 local function take(f, id, job, stored, at, alone)
@@ -236,7 +236,7 @@ local function take(f, id, job, stored, at, alone)
   if alone then may_go = false end
   set_meta(id, IN_FLIGHT, epoch, attempts, lost, crashes, claim, last)
   deadlines[#deadlines + 1], deadlines[#deadlines + 2] = text(at + lease), id
-  log[#log + 1] = string.format('%s %.0f %.0f;', id, at, epoch)
+  log[#log + 1] = table.concat({ id, text(at), short(epoch) }, ' ') .. ';'
   add(id, at, epoch, attempts + lost + 1, attempts, job, alone, f.name, f.own)
   quota.add(quotas, at)
   if not f.name then return end
@@ -252,7 +252,7 @@ local function take(f, id, job, stored, at, alone)
   f.changed = true
   if state.turn >= s.weight then state.turn, f.at = 0, at end
   f.at = math.max(f.at, flow_ready(f))
-  if is_held(f) then turns.off(heap) else turns.moved(heap) end
+  if flow.is_held(f) then turns.off(heap) else turns.moved(heap) end
 end
 
 local function expire(f, id, job, stored)
@@ -342,7 +342,7 @@ while step() do end
 local placed, taken_off, states, idle = {}, {}, {}, {}
 for _, f in ipairs(has_flows and named or {}) do
   local at
-  if is_held(f) then
+  if flow.is_held(f) then
     at = nil
   elseif pending.left(f.places) then
     at = f.at
