@@ -13,13 +13,13 @@ import (
 // TestFlowsWhenADispatcherDies: kill -9 of one of two dispatchers loses nothing, doubles only
 // what was in flight, makes no burst in any flow, and no flow stays held back.
 func TestFlowsWhenADispatcherDies(t *testing.T) {
-	const rate, flowRate, bound, each = 200, 20, 5, 100
+	const rate, flowRate, bound, each, lease = 200, 20, 5, 100, 3 * time.Second
 	flows := flowNames(8)
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var a arrivalLog
 		b := &busyFlows{hold: 200 * time.Millisecond}
 		s := start(t, redistest.Start(t), plan{
-			rate: rate, dispatchers: 2, lease: 3 * time.Second,
+			rate: rate, dispatchers: 2, lease: lease,
 			bucket: flowTable(fmt.Sprintf(`rate = "%d/s"`, flowRate), fmt.Sprintf("max_in_flight = %d", bound)),
 			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
 				a.respond(w, r, id, attempt)
@@ -43,10 +43,11 @@ func TestFlowsWhenADispatcherDies(t *testing.T) {
 		s.awaitDelivered(40 * time.Second)
 		arrived := time.Now()
 		s.awaitIdleFlows(20 * time.Second)
+		idle := time.Since(arrived)
 		r := s.history.Check()
 		report(t, rate, r)
 		t.Logf("%d jobs were in flight at the kill, %d came twice, all had arrived %s after it, the flows were idle %s later; most of a flow in 1s %d",
-			len(leases), len(r.Duplicated), arrived.Sub(killed).Round(time.Millisecond), time.Since(arrived).Round(time.Millisecond),
+			len(leases), len(r.Duplicated), arrived.Sub(killed).Round(time.Millisecond), idle.Round(time.Millisecond),
 			a.mostOfEach(flows, time.Second))
 		if err := r.Err(); err != nil {
 			t.Fatal(err)
@@ -60,6 +61,10 @@ func TestFlowsWhenADispatcherDies(t *testing.T) {
 			if !inFlight[id] || extra > 1 {
 				return fmt.Sprintf("job %s came %d times more; in flight at the kill: %v", id, extra, inFlight[id])
 			}
+		}
+		// Leases are back within 5 s of their end, and with them the places of their flows.
+		if want := lease + 5*time.Second + stall.cost(); idle > want {
+			return fmt.Sprintf("the flows were idle %s after all was delivered, want %s", idle, want)
 		}
 		if fault := a.crowded(stall, flows, flowRate, steady, time.Second, 200*time.Millisecond); fault != "" {
 			return fault
@@ -119,6 +124,47 @@ func TestFlowsWhenTheClockSteps(t *testing.T) {
 			return fault
 		}
 		return stall.crowded(r.MostIn, rate, spread, time.Second)
+	})
+}
+
+// TestQuotasWhenTheClockStepsBack: the clock of Redis is an hour ahead, and set right where
+// quotas are used up. Nothing waits for that hour.
+func TestQuotasWhenTheClockStepsBack(t *testing.T) {
+	const rate, quota, flowQuota, each, window = 50, 20, 10, 20, 2 * time.Second
+	flows := flowNames(3)
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		server, clock := startMovable(t)
+		clock.set(time.Hour)
+		var a arrivalLog
+		s := start(t, server, plan{
+			rate: rate, dispatchers: 2, respond: a.respond,
+			bucket: fmt.Sprintf("quotas = [\"%d/2s\"]\n", quota) + flowTable(fmt.Sprintf(`quotas = ["%d/2s"]`, flowQuota)),
+		})
+		s.postFlows(flows, each)
+		await(t, 10*time.Second, "the quota is used up", func() bool { return s.history.Check().Delivered >= quota })
+		clock.set(0)
+		s.awaitDelivered(30 * time.Second)
+		s.awaitIdleFlows(10 * time.Second)
+		r := s.history.Check()
+		report(t, rate, r)
+		all := a.all()
+		took := all[len(all)-1].Sub(all[0])
+		t.Logf("%d jobs took %s at %d in %s; most of them in that %d, of a flow %d", len(all), took.Round(time.Millisecond), quota, window,
+			mostOf(all, window-steady), a.mostOfEach(flows, window-steady))
+		within := window - steady - stall.soFar()
+		switch fault := once(t, r); {
+		case fault != "":
+			return fault
+		case mostOf(all, within) > quota:
+			return fmt.Sprintf("%d in %s, want %d in %s", mostOf(all, within), within, quota, window)
+		case a.mostOfEach(flows, within) > flowQuota:
+			return fmt.Sprintf("%d of a flow in %s, want %d in %s", a.mostOfEach(flows, within), within, flowQuota, window)
+		}
+		// Two windows after the first; the step costs one of the bucket and one of the flows.
+		if want := 4*window + time.Second + stall.cost(); took > want {
+			return fmt.Sprintf("%d jobs took %s, want %s", len(all), took, want)
+		}
+		return ""
 	})
 }
 
