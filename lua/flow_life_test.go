@@ -18,6 +18,22 @@ func TestFlowWithoutAName(t *testing.T) {
 	})
 }
 
+// A bucket whose slots are further apart than anybody looks ahead begins, too.
+func TestFlowsOfASlowBucketBegin(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{rateCount: 1, ratePer: 10 * second}, flowSettings{})
+		r.putIn("f", 3, 0, "j")
+		if c := r.drain(ask{}); len(c.jobs) != 0 || c.next < c.now+9*second {
+			t.Errorf("claimed %q at once, the next in %d µs", c.ids(), c.next-c.now)
+		}
+		r.pass(10 * second)
+		if c := r.drain(ask{}); c.ids() != "j" {
+			t.Errorf("claimed %q", c.ids())
+		}
+	})
+}
+
 // A flow that may have no more in flight, and gets a job for later meanwhile, goes on with what
 // waits as soon as it may.
 func TestHeldFlowGoesOnAtOnce(t *testing.T) {

@@ -69,7 +69,7 @@ func (m *flowModel) operate(t *rapid.T) {
 		want, f := int64(1), m.obeyed(j.flow)
 		_, there := flows[j.flow]
 		switch {
-		case j.is(isQueued) && m.snapshot().jobs[id].number > 0 && m.redriven(id):
+		case j.is(isQueued) && m.redriven(id):
 			want = 3
 		case !j.is(isDead):
 			want = 0
@@ -92,7 +92,7 @@ func (m *flowModel) operate(t *rapid.T) {
 	}
 }
 
-// redriven reports whether a queued job has a meta, which says so.
+// redriven reports whether a queued job has a meta, as one has that was put back.
 func (m *flowModel) redriven(id string) bool {
 	has, err := m.c.HExists(m.ctx, m.key("meta"), id).Result()
 	m.ok(err)
@@ -155,6 +155,9 @@ func (m *flowModel) restart(flow string) {
 	watch := &steady{burst: cmp.Or(f.burst, 1)}
 	if f.rateCount > 0 {
 		watch.interval = float64(cmp.Or(f.ratePer, second)) / float64(f.rateCount)
+	}
+	if old := m.slots["flow "+flow]; old != nil {
+		watch.quota, watch.left = old.quota, old.left
 	}
 	m.slots["flow "+flow] = watch
 }
@@ -354,6 +357,9 @@ func (m *flowModel) checkFlow(t *rapid.T, s snapshot, flow string) {
 	if obeys.rateCount > 0 {
 		interval := cmp.Or(obeys.ratePer, second) / obeys.rateCount
 		latest = max(latest, s.now+200_000+(cmp.Or(obeys.burst, 1)+1)*interval)
+	}
+	if m.of.quotas != "" {
+		latest = max(latest, s.now+200_000+quotaWindow)
 	}
 	turn, ok := s.due[flow]
 	if !ok || turn-s.offset > latest+10 {

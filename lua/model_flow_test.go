@@ -46,7 +46,6 @@ type flowModel struct {
 	order        int64
 	shift        int64              // from the server's clock to one that never steps
 	slots        map[string]*steady // by flow, and "bucket"
-	stepped      bool
 }
 
 // reservation is what a process was told that may have been long ago.
@@ -55,13 +54,23 @@ type reservation struct {
 	past int64
 }
 
-// steady checks that departures keep a rate: at is when the next would be due, if no burst was allowed.
+// steady checks that departures keep a rate and a quota: at is when the next would be due, if no burst was allowed.
 type steady struct {
 	at, interval float64
 	burst        int64
+
+	quota bool
+	left  []int64
 }
 
+// A quota of the model.
+const quotaCount, quotaWindow = 3, 2 * second
+
 func (s *steady) departs(t *rapid.T, name string, at int64) {
+	if n := len(s.left) - quotaCount; s.quota && n >= 0 && at < s.left[n]+quotaWindow {
+		t.Fatalf("%s departs %d µs too early for its quota", name, s.left[n]+quotaWindow-at)
+	}
+	s.left = append(s.left, at)
 	if s.interval == 0 {
 		return
 	}
@@ -93,7 +102,9 @@ func (m *flowModel) step(micros int64) {
 			job.expires += micros
 		}
 	}
-	m.stepped = true
+	for _, watch := range m.slots {
+		watch.quota = false // what was before the step, Redis knows by the other clock
+	}
 }
 
 func (m *flowModel) in(states ...int64) (ids []string) {
@@ -187,6 +198,28 @@ func (m *flowModel) put(t *rapid.T) {
 			jobs = append(jobs, e)
 		}
 	}
+	m.putJobs(t, jobs, alike)
+}
+
+// useAgain cancels a job that waits, and uses its id for another.
+func (m *flowModel) useAgain(t *rapid.T) {
+	ids := m.in(isQueued)
+	if len(ids) == 0 || m.s.dedupe > 0 {
+		return
+	}
+	id := rapid.SampledFrom(ids).Draw(t, "id")
+	m.cancel(id, "")
+	old := m.jobs[id]
+	old.state, old.sched, old.purging = isCancelled, false, false
+	e := entry{id: id, content: "x", flow: old.flow, priority: old.priority}
+	if rapid.Bool().Draw(t, "another flow") {
+		e.flow = m.pick(t)
+	}
+	e.due = rapid.SampledFrom([]string{"", "+2000000"}).Draw(t, "due")
+	m.putJobs(t, []entry{e}, false)
+}
+
+func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
 	there := map[string]bool{}
 	for flow := range m.snapshot().flows {
 		there[flow] = true
@@ -424,7 +457,12 @@ func TestFlowModel(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		t.Helper()
-		rapid.Check(t, func(rt *rapid.T) { runFlowModel(rt, base) })
+		rapid.Check(t, func(rt *rapid.T) {
+			if base.mini != nil && rapid.IntRange(0, 4).Draw(rt, "round") > 0 {
+				return // it takes ten times as long
+			}
+			runFlowModel(rt, base)
+		})
 	})
 }
 
@@ -440,14 +478,20 @@ func runFlowModel(t *rapid.T, base *rig) {
 		of: flowSettings{
 			rateCount: rapid.SampledFrom([]int64{0, 0, 5}).Draw(t, "flow rate"), capacity: rapid.Int64Range(0, 6).Draw(t, "flow capacity"),
 			inFlight: rapid.Int64Range(0, 3).Draw(t, "flow in flight"), maxFlows: rapid.Int64Range(3, 9).Draw(t, "flows"),
+			quotas: rapid.SampledFrom([]string{"", "", fmt.Sprintf("%d %d;", quotaCount, quotaWindow)}).Draw(t, "flow quotas"),
 		},
 		own: map[string]flowSettings{}, jobs: map[string]*modelJob{}, held: map[string]lease{}, last: map[string]ask{},
 		lone: map[string]string{}, slots: map[string]*steady{},
 	}
 	m.configureFlows(m.s, m.of)
 	m.slots["bucket"] = &steady{interval: float64(second) / float64(rate), burst: m.s.burst}
+	if rapid.IntRange(0, 2).Draw(t, "quotas") == 0 {
+		m.slots["bucket"].quota = true
+		m.ok(m.c.HSet(m.ctx, m.key("conf"), "quotas", fmt.Sprintf("%d %d;", quotaCount, quotaWindow)).Err())
+	}
 	for _, flow := range modelFlows {
 		m.restart(flow)
+		m.slots["flow "+flow].quota = m.of.quotas != ""
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"enqueue": m.put, "enqueue 2": m.put,
@@ -455,7 +499,7 @@ func runFlowModel(t *rapid.T, base *rig) {
 		"reserve": m.reserveSome,
 		"settle":  m.settleSome, "settle 2": m.settleSome,
 		"lose":    m.lose,
-		"operate": m.operate,
+		"operate": m.operate, "use again": m.useAgain,
 		"control": m.controlIt,
 		"purge":   m.purgeSome,
 		"idle":    m.idle,

@@ -8,7 +8,8 @@
 -- server's steps back: whoever waits for the clock would wait for as long.
 --
 -- KEYS[1]  …:conf    hash  what the bucket obeys
--- KEYS[2]  …:pace    hash  slot, frac: the last slot; clock: the latest time seen; offset: of the calendar
+-- KEYS[2]  …:pace    hash  slot, frac, rate, since: the last slot (see claim.lua); clock: the latest time seen; offset: of
+--          the calendar
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- ARGV[1]  want: flows at most, 1 to 500
@@ -16,7 +17,7 @@
 -- Returns  {1} the bucket is not configured; else {0, now, next, and for each flow: its name, its turn on the calendar}
 --          next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has
 --          anything to send, or the bucket is paused), -1 when max_in_flight is reached
--- Stores   clock and offset, for as long as there is a bucket
+-- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket
 -- Needs    Redis 7.0
 
 local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -50,7 +51,11 @@ end
 -- No more flows than there are slots: each gets one at least.
 local interval = tonumber(settings[2]) / tonumber(settings[1])
 local latest, back = now + horizon, (tonumber(settings[3]) - 1) * interval
-local slot = math.min(tonumber(kept[1] or now), now + MAX_HORIZON + back) -- further ahead: the clock stepped back
+local slot = math.min(tonumber(kept[1] or now + back), now + MAX_HORIZON + back) -- further ahead: the clock stepped back
+-- A missing pace starts empty, as in claim.lua, which is not asked before there is a slot.
+if not kept[1] then
+  redis.call('HSET', pace, 'slot', text(slot), 'frac', 0, 'rate', settings[1] .. '/' .. settings[2], 'since', text(now))
+end
 local next_slot = math.max(slot + interval - back, now)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
