@@ -55,6 +55,7 @@ type drain struct {
 	settler batch.Queue[*settlement]
 	pause   time.Time     // until then nothing is claimed; the loop's own
 	own     ownDeliveries // the loop's own
+	standby standby       // the loop's own
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
@@ -108,6 +109,7 @@ func (d *drain) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-d.wake:
+			d.standby.is = false
 		case <-timer.C:
 		}
 		if soon := max(claimSpacing-time.Since(start), time.Until(d.pause)); soon > 0 {
@@ -144,6 +146,13 @@ func (d *drain) free() int {
 	return min(free, maxClaim)
 }
 
+// underWay is how many workers are occupied.
+func (d *drain) underWay() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running
+}
+
 func (d *drain) setSleeping(sleeping bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,7 +181,9 @@ func (d *drain) isSleeping() bool {
 // until the next claim.
 func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
 	shortest, longest := d.clock.rtt()
-	ahead := horizon(d.obeyed().Rate.Interval(), longest)
+	interval := d.obeyed().Rate.Interval()
+	whole := horizon(interval, longest)
+	ahead := d.standby.horizon(whole)
 	lead := min(shortest, ahead/2)
 
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
@@ -247,7 +258,12 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return maxHorizon, nil
 	}
 
-	return d.untilNext(next, ahead), nil
+	all := next > now+ahead.Microseconds() // slots within the horizon are taken
+	d.standby.is = all && !hasFlows && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
+	if d.standBy(ctx) {
+		return min(time.Until(d.clock.local(next))-longest+d.standby.patience(whole), idleClaim), nil
+	}
+	return d.untilNext(next, whole), nil
 }
 
 // untilNext is how long to wait until the next claim, by what a script said.

@@ -32,6 +32,7 @@ func (k keys) meta() string      { return k.prefix + "meta" }
 func (k keys) leases() string    { return k.prefix + "leases" }
 func (k keys) claims() string    { return k.prefix + "claims" }
 func (k keys) dead() string      { return k.prefix + "dead" }
+func (k keys) standbys() string  { return k.prefix + "standbys" }
 func (k keys) seen() string      { return k.prefix + "seen" }
 func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 
@@ -148,6 +149,8 @@ func (k keys) forPurge(flow string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenUntil(), k.flows(), k.flowSettings()}
 	return k.with(append(fixed, k.purged()...), flow)
 }
+
+func (k keys) forInstances() []string { return []string{k.standbys()} }
 
 func (k keys) forPin() []string { return []string{k.conf()} }
 

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -238,10 +241,24 @@ func TestPurgeOfMany(t *testing.T) {
 // Whether one arrives is open.
 func fill(t *testing.T, s *system, rate, jobs int) {
 	t.Helper()
+	b := pacedBucket(rate)
+	b.Worker, b.MaxInFlight, b.DedupeWindow = "webhook", 4000, shaper.DefaultBucket().DedupeWindow
+	fillBucket(t, s.redis.Client(), b, jobs, s.history)
+}
+
+// pacedBucket is one that holds as much as tests put in, and remembers nothing of
+// it.
+func pacedBucket(rate int) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.Shed = bucketName, "webhook", 2_000_000, 4000, shaper.NoShedding
+	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.DedupeWindow, b.Shed = bucketName, "test", 2_000_000, 100_000, 0, shaper.NoShedding
 	b.Rate = admission.Rate{Count: int64(rate), Per: time.Second, Unit: admission.UnitRequests}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis.Client(), Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
+	return b
+}
+
+// fillBucket puts jobs in as fast as it can. Whether one arrives is open.
+func fillBucket(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, jobs int, history *checker.History) {
+	t.Helper()
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +266,8 @@ func fill(t *testing.T, s *system, rate, jobs int) {
 	for first := 0; first < jobs; first += batch {
 		list := make([]shaper.Job, min(batch, jobs-first))
 		for i := range list {
-			list[i] = shaper.Job{Bucket: bucketName, ID: fmt.Sprintf("fill-%d", first+i), Payload: []byte(`{}`)}
-			s.history.Unknown(list[i].ID)
+			list[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprintf("fill-%d", first+i), Payload: []byte(`{}`)}
+			history.Unknown(list[i].ID)
 		}
 		receipts, err := client.Enqueue(t.Context(), list...)
 		if err != nil || receipts[len(receipts)-1].Refusal != nil {

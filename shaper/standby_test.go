@@ -1,0 +1,99 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Nobody steps back where a claim is for one slot anyway, nor where there is enough
+// for all.
+func TestCrowded(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		perSecond, jobs int
+		want            bool
+	}{
+		{1, 0, false}, {20, 0, false}, {40, 0, true}, {100, 0, true}, {100, 1, true}, {100, 2, false}, {700, 1, true}, {800, 0, false}, {5000, 0, false},
+	} {
+		interval := time.Second / time.Duration(test.perSecond)
+		if got := crowded(test.jobs, interval, horizon(interval, 0)); got != test.want {
+			t.Errorf("%d jobs at %d/s: %t", test.jobs, test.perSecond, got)
+		}
+	}
+}
+
+// One that stands by alone, or with a few, goes on as ever. The more there are, the
+// less often each looks; and never is one patient for longer than a patrol.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	const whole = 160 * time.Millisecond
+	for count, want := range map[int64]bool{0: false, 1: false, fewStandbys: false, fewStandbys + 1: true, 15: true, 10_000: true} {
+		s := standby{is: true, count: count}
+		if s.steps() != want {
+			t.Errorf("%d stand by: steps back: %t", count, s.steps())
+		}
+		if ahead := s.horizon(whole); want != (ahead < whole) {
+			t.Errorf("%d stand by: it looks %s ahead", count, ahead)
+		}
+		if !want {
+			continue
+		}
+		early := 0
+		for range 1000 {
+			p := s.patience(whole)
+			if p < -whole/standbyShare || p > patrolInterval || p > whole/standbyShare*time.Duration(count) {
+				t.Fatalf("%d stand by: %s", count, p)
+			}
+			if p <= 0 {
+				early++
+			}
+		}
+		if count < 100 && early == 0 {
+			t.Errorf("%d stand by: none of a thousand looks was in time", count)
+		}
+	}
+	s := standby{count: 15}
+	if s.steps() {
+		t.Error("one whose claim was worth it steps back")
+	}
+}
+
+// Those whose claims bring nothing count each other, and all go on when there is
+// no one else.
+func TestStandbysCountEachOther(t *testing.T) {
+	t.Parallel()
+	s := newStepped(t, WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) }))
+	drains := make([]*drain, fewStandbys+2)
+	for i := range drains {
+		drains[i] = s.drain()
+		drains[i].dispatcher = fmt.Sprint("d", i)
+	}
+	for i := range 40 {
+		s.enqueue(fmt.Sprint("j", i))
+	}
+	claim := func(i, want int) {
+		t.Helper()
+		if _, err := drains[i].claim(t.Context(), shortID(uint64(1000*i+want)), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range drains { // the first takes all slots of a horizon
+		claim(i, 20)
+		if stands := drains[i].standby.is; stands != (i > 0) {
+			t.Errorf("dispatcher %d of those that claim stands by: %t", i, stands)
+		}
+	}
+	last := drains[len(drains)-1]
+	if got := last.standby.count; got != fewStandbys+1 || !last.standby.steps() {
+		t.Errorf("%d stand by, want %d", got, fewStandbys+1)
+	}
+	// The first one is gone, and its slots go by: whoever comes takes over.
+	s.step(time.Second)
+	last.clock = newClock() // or it took that for a step of the clock
+	claim(len(drains)-1, 21)
+	if last.standby.is || last.standby.horizon(time.Second) != time.Second {
+		t.Error("one that finds slots stands by")
+	}
+}

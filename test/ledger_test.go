@@ -1,0 +1,162 @@
+package test
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// ledger is a hook that notes every slot that a claim hands out, as the store
+// says it, and counts what the store is asked.
+type ledger struct {
+	mu     sync.Mutex
+	slots  []int64
+	asked  map[string]int // scripts by name, other commands by theirs
+	faults []error
+}
+
+func (l *ledger) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *ledger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		l.note(cmd, err)
+		return err
+	}
+}
+
+func (l *ledger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			l.note(cmd, cmd.Err())
+		}
+		return err
+	}
+}
+
+// scriptNames are the names of the scripts by their digests.
+var scriptNames = func() map[string]string {
+	names := map[string]string{}
+	for _, script := range lua.All() {
+		names[script.SHA()] = script.Name()
+	}
+	return names
+}()
+
+func (l *ledger) note(cmd redis.Cmder, err error) {
+	name := cmd.Name()
+	if args := cmd.Args(); len(args) > 1 {
+		script, _ := args[1].(string)
+		if name == "eval" { // the first time a script is sent as text
+			script = fmt.Sprintf("%x", sha1.Sum([]byte(script)))
+		}
+		name = cmp.Or(scriptNames[script], name)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked == nil {
+		l.asked = map[string]int{}
+	}
+	l.asked[name]++
+	if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") && !errors.Is(err, redis.Nil) && !errors.Is(err, context.Canceled) {
+		l.faults = append(l.faults, fmt.Errorf("%s: %w", name, err))
+	}
+	if reply, ok := cmd.(interface{ Val() any }); ok && name == lua.Claim.Name() && err == nil {
+		l.slots = append(l.slots, slotsOf(reply.Val())...)
+	}
+}
+
+// slotsOf reads a claim's answer for a bucket without flows: see claim.lua.
+func slotsOf(reply any) (slots []int64) {
+	r := lua.NewReader(reply)
+	if r.Int() != 0 {
+		return nil
+	}
+	for range 7 {
+		_ = r.Int()
+	}
+	for r.Left() > 0 {
+		_, slot := r.Text(), r.Int()
+		_, _, _, _ = r.Int(), r.Int(), r.Int(), r.Text()
+		slots = append(slots, slot)
+	}
+	return slots
+}
+
+// calls is how often the store was asked in all.
+func (l *ledger) calls() (sum int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.asked {
+		sum += n
+	}
+	return sum
+}
+
+// sorted are the slots until now, the first one first.
+func (l *ledger) sorted() slots {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(slices.Values(l.slots))
+}
+
+// slots are instants of the store's clock in microseconds, the first one first.
+type slots []int64
+
+// early is by how much the slots of any window, wherever it begins and however
+// long it is, are ahead of the rate at most: n of them need (n-1)/rate. Slots are
+// whole microseconds, so that even ones seem to be ahead by less than one.
+func (s slots) early(rate int) time.Duration {
+	worst, latest := int64(0), int64(0) // in microseconds times the rate
+	for i, at := range s {
+		behind := (at-s[0])*int64(rate) - int64(i)*1_000_000 // of a stream that began with the first
+		if i == 0 || behind > latest {
+			latest = behind
+		}
+		worst = max(worst, latest-behind)
+	}
+	return time.Duration(worst) * time.Microsecond / time.Duration(rate)
+}
+
+// fewest is how many slots lie in the emptiest window of that length between the
+// first slot and the last.
+func (s slots) fewest(window time.Duration) int {
+	fewest, first := len(s), 0
+	for i := range s {
+		for s[i]-s[first] >= window.Microseconds() {
+			fewest = min(fewest, i-first)
+			first++
+		}
+	}
+	return fewest
+}
+
+// most is how many lie in the fullest one.
+func (s slots) most(window time.Duration) (most int) {
+	first := 0
+	for i := range s {
+		for s[i]-s[first] >= window.Microseconds() {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// rate is the mean of slots a second, from the first to the last.
+func (s slots) rate() float64 {
+	if len(s) < 2 {
+		return 0
+	}
+	return float64(len(s)-1) / (time.Duration(s[len(s)-1]-s[0]) * time.Microsecond).Seconds()
+}

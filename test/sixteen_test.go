@@ -1,0 +1,165 @@
+package test
+
+import (
+	"cmp"
+	"fmt"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// What the tests of this file are about: as many dispatchers with one bucket.
+const (
+	sixteen     = 16
+	backlog     = 100_000
+	callsAtMost = 2.0 // a departure, at 100/s (Bull, issue 1540, fell from 32/s to 6/s here)
+)
+
+// far is how far away Redis is in half of them.
+var far = []time.Duration{0, 10 * time.Millisecond}
+
+// TestTenMinutes: sixteen dispatchers and a backlog, for ten minutes. No window has
+// more slots in it than the rate allows, at least 98 % of them are handed out, also
+// in each minute, and at 100/s they cost at most two calls of Redis each.
+//
+// The minutes are those of a bubble, where ten of them pass in seconds. At
+// 5,000/s they would be three million departures, too many to wait for: there the
+// backlog is all, which is 20 s.
+func TestTenMinutes(t *testing.T) {
+	t.Parallel()
+	percent := debug.SetGCPercent(800) // each run of a script leaves much behind
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
+	for _, c := range []struct {
+		rate   int
+		length time.Duration
+	}{{1, 10 * time.Minute}, {100, 10 * time.Minute}, {5000, backlog * time.Second / 5000}} {
+		for _, roundTrip := range far {
+			t.Run(fmt.Sprintf("%d_%s", c.rate, roundTrip), func(t *testing.T) {
+				t.Parallel()
+				began := time.Now()
+				synctest.Test(t, func(t *testing.T) { tenMinutes(t, c.rate, c.length, roundTrip) })
+				t.Logf("took %s", time.Since(began).Round(time.Millisecond))
+			})
+		}
+	}
+}
+
+func tenMinutes(t *testing.T, rate int, length, roundTrip time.Duration) {
+	w := newWorld(t, rate, roundTrip)
+	w.fill(backlog)
+	began := time.Now().UnixMicro()
+	w.run(sixteen, length)
+
+	all := w.ledger.sorted()
+	slots := all[:0:0]
+	for _, at := range all { // but those of a horizon that were handed out at the end
+		if at <= began+length.Microseconds() {
+			slots = append(slots, at)
+		}
+	}
+	share := float64(len(slots)) / (float64(rate) * length.Seconds())
+	window := min(time.Minute, length/2)
+	due := int(float64(rate) * window.Seconds())
+	calls := float64(w.ledger.calls()) / float64(len(all))
+	t.Logf("%d slots in %s, %.2f %% of the rate; ahead of it by at most %s in any window; in %s at least %d and at most %d of %d; %.2f calls a slot: %v",
+		len(slots), length, 100*share, all.early(rate), window, slots.fewest(window), slots.most(window), due, calls, w.ledger.asked)
+	if early := all.early(rate); early >= time.Microsecond {
+		t.Errorf("the slots of some window are %s ahead of the rate", early)
+	}
+	if share < .98 || float64(slots.fewest(window)) < .98*float64(due) {
+		t.Errorf("%.2f %% of the rate, and in %s as few as %d of %d", 100*share, window, slots.fewest(window), due)
+	}
+	if rate == 100 && calls > callsAtMost {
+		t.Errorf("%.2f calls a departure, want at most %.0f", calls, callsAtMost)
+	}
+	if len(w.ledger.faults) > 0 {
+		t.Errorf("%d calls failed, such as %v", len(w.ledger.faults), w.ledger.faults[0])
+	}
+	w.wantClean(rate, len(all))
+}
+
+// wantClean holds what arrived to the rate and to the slots, and the store to what
+// arrived.
+func (w *world) wantClean(rate, slots int) {
+	w.t.Helper()
+	r := w.history.Check()
+	w.t.Logf("arrived: %s; most in 1s %d", r, r.MostIn(time.Second))
+	if r.Extra > 0 || len(r.Unexpected) > 0 || r.Delivered != slots {
+		w.t.Errorf("%d slots, %d deliveries, %d of them a second time, unexpected %v", slots, r.Delivered, r.Extra, r.Unexpected)
+	}
+	if most, want := r.MostIn(time.Second), mostIn(time.Second, rate, w.roundTrip); most > want {
+		w.t.Errorf("%d arrived in a second, want at most %d", most, want)
+	}
+	client := w.connect(0)
+	jobs, err := client.HLen(w.t.Context(), busyKey).Result()
+	if err != nil || int(jobs) != backlog-r.Delivered {
+		w.t.Errorf("%d jobs are left of %d, of which %d were delivered: %v", jobs, backlog, r.Delivered, err)
+	}
+}
+
+// TestSixteenDispatchers is TestTenMinutes on a real Redis, for as long as it may
+// take: what is true in the bubble is true there.
+func TestSixteenDispatchers(t *testing.T) {
+	const length = 10 * time.Second
+	for _, rate := range []int{100, 5000} {
+		for _, roundTrip := range far {
+			t.Run(fmt.Sprintf("%d_%s", rate, roundTrip), func(t *testing.T) {
+				quietly(t, func(t *testing.T, stall *stallWatch) string {
+					return sixteenDispatchers(t, stall, rate, length, roundTrip)
+				})
+			})
+		}
+	}
+}
+
+func sixteenDispatchers(t *testing.T, stall *stallWatch, rate int, length, roundTrip time.Duration) (fault string) {
+	server := redistest.Start(t)
+	proxy, err := faultproxy.New(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	proxy.SetDelay(roundTrip)
+	var l ledger
+	var history checker.History
+	fillBucket(t, server.Client(), pacedBucket(rate), backlog, &history)
+	clients := make([]redis.UniversalClient, sixteen)
+	for i := range clients {
+		client, err := admission.Connect("redis://"+proxy.Addr(), admission.ConnectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		client.AddHook(&l)
+		clients[i] = client
+	}
+	before := 0
+	runDispatchers(t, clients, pacedBucket(rate), &history, func() {
+		await(t, 10*time.Second, "departures go on", func() bool { return len(l.sorted()) > rate })
+		before = l.calls()
+		time.Sleep(length)
+	})
+	slots, r := l.sorted(), history.Check()
+	calls := float64(l.calls()-before) / float64(len(slots)-rate)
+	t.Logf("%d slots at %.1f/s, ahead of the rate by at most %s in any window; in 1s at least %d and at most %d; %.2f calls a slot: %v",
+		len(slots), slots.rate(), slots.early(rate), slots.fewest(time.Second), slots.most(time.Second), calls, l.asked)
+	report(t, rate, r)
+	if early := slots.early(rate); early >= time.Microsecond {
+		t.Errorf("the slots of some window are %s ahead of the rate", early)
+	}
+	switch {
+	case r.Extra > 0 || len(r.Unexpected) > 0:
+		return fmt.Sprintf("%d came twice, unexpected %v", r.Extra, r.Unexpected)
+	case rate == 100 && calls > callsAtMost:
+		return fmt.Sprintf("%.2f calls a departure, want at most %.0f", calls, callsAtMost)
+	}
+	return cmp.Or(stall.slow(slots.rate(), rate, len(slots), .98), stall.crowded(r.MostIn, rate, steady+roundTrip, time.Second))
+}
