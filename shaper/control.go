@@ -254,22 +254,11 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 // hasFlows reports whether a bucket has flows, as the configuration says or, of one that
 // is not configured here, as Redis knows.
 func (c *Control) hasFlows(ctx context.Context, bucket string) (bool, error) {
-	if b, err := c.store.bucket(bucket); err == nil {
-		return b.hasFlows(), nil
+	b, err := c.store.readable(ctx, bucket)
+	if err != nil {
+		return false, err
 	}
-	if !admission.ValidName(bucket) {
-		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
-	defer cancel()
-	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), "rate_count", "flows").Result()
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
-	case values[0] == nil:
-		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
-	}
-	return values[1] == "1", nil
+	return b.hasFlows(), nil
 }
 
 // note logs and counts what was done.

@@ -15,9 +15,10 @@ import (
 const maxRedrive = 200
 
 // DeadLetters returns dead letters, the newest first: limit of them, from
-// offset on. Two round trips.
+// offset on, also of a bucket that has left the configuration. Two round trips; three
+// of such a one.
 func (c *Client) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]JobInfo, error) {
-	b, err := c.store.bucket(bucket)
+	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}

@@ -59,10 +59,11 @@ type JobFlow struct {
 	QuotaFrees            time.Time // when its quotas do
 }
 
-// Job returns what is known of a job, or [ErrNotFound]. One round trip; two where the
-// bucket has flows.
+// Job returns what is known of a job, or [ErrNotFound]. The bucket may be one that
+// has left the configuration; [ErrUnknownBucket] where Redis knows none either. One
+// round trip; one more where the bucket has flows, and one where it is not configured.
 func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
-	b, err := c.store.bucket(bucket)
+	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
 		return JobInfo{}, err
 	}

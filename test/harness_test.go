@@ -66,6 +66,7 @@ type plan struct {
 	hold        time.Duration // how long the receiver takes to answer
 	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
+	revision    int           // of the configuration
 
 	// respond answers instead of a 200 after hold.
 	respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
@@ -81,6 +82,7 @@ type system struct {
 	api         string // URL of the producer
 	dispatchers []*process
 	config      string
+	ops         string            // URL of a dispatcher with that configuration, if one is started
 	restart     []func() *process // starts a dispatcher with the configuration of the i-th
 }
 
@@ -117,6 +119,7 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 	write := func(name, opsAddr string) string {
 		path := filepath.Join(dir, name)
 		text := fmt.Sprintf(`
+revision = %d
 [redis]
 url = %q
 [producer]
@@ -138,13 +141,15 @@ max_backoff = "1s"
 url = %q
 timeout = %q
 allow_networks = ["127.0.0.0/8"]
-`, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL, p.timeout)
+`, p.revision, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL, p.timeout)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	s.config = write("producer.toml", redistest.FreeAddr(t))
+	opsAddr := redistest.FreeAddr(t)
+	s.ops = "http://" + opsAddr
+	s.config = write("producer.toml", opsAddr)
 	run(t, s.api, "producer", "serve", "--config", s.config)
 	for i := range p.dispatchers {
 		ops := redistest.FreeAddr(t)

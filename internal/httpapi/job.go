@@ -56,7 +56,8 @@ func viewOf(info *shaper.JobInfo) *jobView {
 	return view
 }
 
-// showJob answers what is known of a job: GET /v1/buckets/{bucket}/jobs/{id}.
+// showJob answers what is known of a job, also of one whose bucket has left the
+// configuration: GET /v1/buckets/{bucket}/jobs/{id}.
 func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
 	p.withJob(w, r, func(bucket, id string) error {
 		info, err := p.jobs.Job(r.Context(), bucket, id)
@@ -88,20 +89,17 @@ func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
 // withJob calls do with the bucket and the id of the path, and answers the
 // error that it returns.
 func (p *producer) withJob(w http.ResponseWriter, r *http.Request, do func(bucket, id string) error) {
-	bucket, f := p.bucket(r)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	id := r.PathValue("id")
+	bucket, id := r.PathValue("bucket"), r.PathValue("id")
 	err := shaper.ErrNotFound
 	if shaper.ValidID(id) {
-		err = do(bucket.Name, id)
+		err = do(bucket, id)
 	}
 	switch {
 	case err == nil:
+	case errors.Is(err, shaper.ErrUnknownBucket):
+		newFault(codeUnknownBucket, "bucket %q is not configured", bucket).write(w, r)
 	case errors.Is(err, shaper.ErrNotFound):
-		newFault(codeUnknownJob, "bucket %q has no job %q, and remembers none", bucket.Name, id).write(w, r)
+		newFault(codeUnknownJob, "bucket %q has no job %q, and remembers none", bucket, id).write(w, r)
 	default:
 		p.store.of(r, err).write(w, r)
 	}

@@ -1,0 +1,34 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// readable returns a bucket whose jobs may be looked at: one of the configuration
+// or, for a round trip more, one that has left it and that Redis still knows, an
+// orphan. Of that it knows only what reading takes: its name, and if it has flows.
+func (s *store) readable(ctx context.Context, name string) (*bucketState, error) {
+	b, err := s.bucket(name)
+	if err == nil || !admission.ValidName(name) {
+		return b, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	orphan := &bucketState{Name: name, keys: bucketKeys(name)}
+	values, askErr := s.redis.HMGet(ctx, orphan.keys.conf(), "rate_count", "flows").Result()
+	switch {
+	case askErr != nil:
+		return nil, fmt.Errorf("bucket %q: read its settings: %w", name, askErr)
+	case values[0] == nil:
+		return nil, err
+	}
+	settings := &Bucket{Name: name}
+	if values[1] == "1" {
+		settings.Flow = &FlowSettings{}
+	}
+	orphan.settings.Store(settings)
+	return orphan, nil
+}

@@ -1,0 +1,48 @@
+package shaper
+
+import (
+	"errors"
+	"testing"
+)
+
+// Jobs of buckets that left the configuration can be read, those of buckets that never
+// were cannot.
+func TestOrphansAreReadable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testBucket("b", 100))
+	conn := w.server.Client()
+	for name, b := range map[string]Bucket{"plain": testBucket("old", 1), "with flows": flowing("oldflows", FlowKeyJob)} {
+		former, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := former.Enqueue(t.Context(), Job{Bucket: b.Name, ID: "j", Flow: "acme", Payload: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		want, err := former.Job(t.Context(), b.Name, "j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.client.Job(t.Context(), b.Name, "j")
+		if err != nil || got.State != StateQueued || got.Position != 0 || string(got.Payload) != "x" || got.Flow != want.Flow || (got.OfFlow == nil) != (want.OfFlow == nil) {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+		if _, err := w.client.Job(t.Context(), b.Name, "other"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: a job that is not there: %v", name, err)
+		}
+		if dead, err := w.client.DeadLetters(t.Context(), b.Name, 0, 10); err != nil || len(dead) != 0 {
+			t.Errorf("%s: dead letters %v, %v", name, dead, err)
+		}
+	}
+	for _, name := range []string{"never", "No name", ""} {
+		_, err := w.client.Job(t.Context(), name, "j")
+		_, deadErr := w.client.DeadLetters(t.Context(), name, 0, 10)
+		if !errors.Is(err, ErrUnknownBucket) || !errors.Is(deadErr, ErrUnknownBucket) {
+			t.Errorf("%q: %v, %v", name, err, deadErr)
+		}
+	}
+	w.server.Kill()
+	if _, err := w.client.Job(t.Context(), "old", "j"); err == nil || errors.Is(err, ErrUnknownBucket) {
+		t.Errorf("while Redis is away: %v", err)
+	}
+}
