@@ -17,13 +17,15 @@ var byRule = func() map[string]struct{ allow, ask *Script } {
 	rules, asks := sections(limitsText), sections(askText)
 	scripts := map[string]struct{ allow, ask *Script }{}
 	for names, rule := range rules {
-		if names == "" || names == "shared" {
+		_, block, isRule := strings.Cut(rule, "\nfunction make.")
+		if !isRule {
 			continue
 		}
 		// The block that a text is put into has the rule's functions as locals, and
 		// no table of them.
-		block, _, _ := strings.Cut(rule, "\n  limits.")
-		block = rules["shared"] + block + "\n"
+		_, block, _ = strings.Cut(block, "()\n")
+		block, _, _ = strings.Cut(block, "\n  return {")
+		block = rules["shared"] + "do\n" + block + "\n"
 		of := struct{ allow, ask *Script }{
 			allow: newScript("allow", rules[""]+block+allowText+"end\n"),
 			ask:   newScript("ask", rules[""]+asks[""]+asks[names]+block+asks["every rule"]+"end\n"),

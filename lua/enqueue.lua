@@ -24,7 +24,8 @@
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
 -- ARGV[4]  number of limits, L
 -- ARGV[5]  number of jobs
--- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; else 0
+-- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; 2 if their ids
+--          were also made for this batch, which was not sent before (see usual.lua); else 0
 -- ARGV[7]  1 if the bucket has flows; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[11...]: algorithm, a, b, full (see limits.lua);
@@ -58,7 +59,7 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local dead, seen, flows, calendar, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local FIRST_LIMIT_KEY = 10
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
-local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
 local FIRST_ARG = 8
 
@@ -85,7 +86,7 @@ local key_count = first_place - FIRST_LIMIT_KEY
 local rules, shadow = {}, {}
 for i = 1, key_count do
   local at = FIRST_ARG + flow_count + (i - 1) * 4
-  rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
+  rules[i] = { rule = limits.rule(ARGV[at + 1]), a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
     full = tonumber(ARGV[at + 4]) }
 end
 local first_job = FIRST_ARG + flow_count + key_count * 4 + limit_count

@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,10 +15,14 @@ import (
 
 type durationType = time.Duration
 
-// shared are texts that go in front of other scripts and are none themselves:
-// of those that use what they begin with.
-var shared = map[string]string{
-	"limits": "limits[", "flow": "flow.", "pending": "pending.", "places": "places.", "quota": "quota.", "turns": "turns.",
+// sharedText is one that goes in front of scripts.
+type sharedText struct{ name, begin string }
+
+// shared are texts that go in front of other scripts and are none themselves: in this
+// order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
+var shared = []sharedText{
+	{"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"pending", "pending."}, {"places", "places."}, {"quota", "quota."},
+	{"turns", "turns."},
 }
 
 // scriptText is a script as it is sent: with the text that it shares.
@@ -27,9 +30,9 @@ func scriptText(t *testing.T, name string) string {
 	t.Helper()
 	own := fileText(t, name)
 	text := ""
-	for _, name := range slices.Sorted(maps.Keys(shared)) {
-		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(shared[name])).MatchString(code(split(own).body)) {
-			text += fileText(t, name)
+	for _, s := range shared {
+		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(s.begin)).MatchString(code(split(own).body)) {
+			text += fileText(t, s.name)
 		}
 	}
 	return text + own
@@ -175,14 +178,17 @@ var exceptions = map[string]string{
 
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
-	names := slices.Sorted(maps.Keys(shared))
+	var names []string
+	for _, s := range shared {
+		names = append(names, s.name)
+	}
 	for _, script := range lua.All() {
 		names = append(names, script.Name())
 	}
 	for _, name := range names {
 		f := split(fileText(t, name))
 		binding, body := f.binding, f.body
-		isShared := shared[name] != ""
+		isShared := name != "usual" && slices.ContainsFunc(shared, func(s sharedText) bool { return s.name == name })
 		if isShared {
 			binding = ""
 		}
@@ -233,7 +239,10 @@ func TestEveryFileIsAScript(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	names := slices.Sorted(maps.Keys(shared))
+	var names []string
+	for _, s := range shared {
+		names = append(names, s.name)
+	}
 	for _, script := range lua.All() {
 		names = append(names, script.Name())
 	}

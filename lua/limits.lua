@@ -9,10 +9,10 @@
 --   answer(state)                whole requests left, microseconds until it is as if never used
 --   write(key, state, reset)     stores it, with the TTL after which it is worth nothing; reset is
 --                                what answer says, if it was asked after the last take
--- Each function is made anew for each run, so that what is not worth one is none;
--- allow.lua and ask.lua are given one rule alone, without its table, by allow.go:
--- a rule is a block that begins with a line of three dashes and its names, and
--- ends with the lines that put its functions in a table.
+-- Functions are made anew for each run, so that what is not worth one is none, and
+-- those of a rule are made when it is asked for. allow.lua and ask.lua are given one
+-- rule alone, without its table, by allow.go: a rule is a function that begins behind
+-- a line of three dashes and its names, and ends with the table of its functions.
 -- A state with `stepped` must be written also when nothing was spent.
 -- A time in the future means that the clock stepped back, which mints nothing.
 -- A step of up to a second is waited out (`ahead`), so that a clock that jitters
@@ -25,9 +25,10 @@
 
 local MICRO, MAX_JITTER, TTL_SLOT, EXACT = 1000000, 1000000, 100000, 2 ^ 53
 
---- shared
-local limits = {}
+--- table
+local limits, make = {}, {}
 
+--- shared
 -- What a string rule reads where GET failed: nothing, if a log is there. What no
 -- rule can have left is an error.
 local function no_text(key)
@@ -39,7 +40,7 @@ end
 -- `a` micro-tokens come every `b` microseconds, up to `full`.
 -- Stores the string level:time, and :remainder if there is one. The remainder of
 -- the division is carried, so that odd rates stay exact for ever.
-do
+function make.token_bucket()
   local function wait_for(state, level)
     local missing = level - state.level
     if missing <= 0 then return 0 end
@@ -98,7 +99,7 @@ do
     redis.call('SET', key, text, 'PX', math.ceil((reset or wait_for(state, state.full)) / 1000) + 1000)
   end
 
-  limits.token_bucket = { read = read, check = check, take = take, answer = answer, write = write }
+  return { read = read, check = check, take = take, answer = answer, write = write }
 end
 
 --- sliding_window_log
@@ -112,7 +113,7 @@ end
 -- removing several at once costs less: there are never more members than `full`
 -- and as many. For the same reason the key's TTL is set by the first write in a
 -- tenth of a second with that b.
-do
+function make.sliding_window_log()
   -- The first member that counts at a time.
   local function oldest_of(key, at, b)
     return redis.call('ZRANGEBYLEX', key, string.format('[%016.0f', at - b + 1), '+', 'LIMIT', '0', '1')[1]
@@ -209,7 +210,7 @@ do
     redis.call('PEXPIRE', key, math.ceil((state.ahead + b) / 1000) + 1000)
   end
 
-  limits.sliding_window_log = { read = read, check = check, take = take, answer = answer, write = write }
+  return { read = read, check = check, take = take, answer = answer, write = write }
 end
 
 --- sliding_window_counter fixed_window
@@ -225,7 +226,7 @@ end
 -- Where that is of pieces of another length, or the clock stepped back, all
 -- requests count as if they came at that time, which is the latest that they can
 -- have come.
-do
+function make.sliding_window_counter()
   -- n times m by d, rounded down, and the rest, where the product is too large for
   -- a number: n below 2^40, m and d below 2^42.
   local function scaled(n, m, d)
@@ -376,6 +377,15 @@ do
     end
   end
 
-  limits.sliding_window_counter = { read = read, check = check, take = take, answer = answer, write = write }
-  limits.fixed_window = limits.sliding_window_counter
+  return { read = read, check = check, take = take, answer = answer, write = write }
+end
+
+make.fixed_window = make.sliding_window_counter
+
+--- every rule
+-- The functions of a rule, made when they are first asked for.
+function limits.rule(name)
+  local rule = limits[name] or make[name]()
+  limits[name] = rule
+  return rule
 end

@@ -12,6 +12,9 @@ import (
 //go:embed limits.lua
 var limitsText string
 
+//go:embed usual.lua
+var usualText string
+
 //go:embed flow.lua
 var flowText string
 
@@ -89,7 +92,7 @@ var inspectBucketText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", flowText+limitsText+placesText+enqueueText)
+	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+placesText+enqueueText)
 	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
 	Reserve       = newScript("reserve", reserveText)
 	Settle        = newScript("settle", flowText+settleText)

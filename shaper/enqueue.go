@@ -22,10 +22,10 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 	var q *question
 	var r *lua.Reader
 	var err error
-	for range enqueueTries {
+	for try := range enqueueTries {
 		// Safe to send again: an id that got in the first time is a duplicate.
 		err = c.breakers[b.Name].Run(func() (err error) {
-			q, r, err = c.store.enqueue(ctx, b, tickets)
+			q, r, err = c.store.enqueue(ctx, b, tickets, try > 0)
 			return err
 		})
 		if err == nil || !lostReply(err) || ctx.Err() != nil {
@@ -59,9 +59,9 @@ func lostReply(err error) bool {
 	return !errors.As(err, &answer) && admission.Unavailable(err) && !errors.Is(err, admission.ErrStoreAway)
 }
 
-// enqueue runs the script for a batch: again where the bucket turns out not to
-// be configured, or its limits to be others than this process knew.
-func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) (*question, *lua.Reader, error) {
+// enqueue runs the script for a batch, which may be there already if it is sent again: once more
+// where the bucket turns out not to be configured, or its limits to be others than this process knew.
+func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
 	const tries = 4 // configure, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
@@ -72,7 +72,7 @@ func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket) 
 		if err != nil {
 			return nil, nil, err
 		}
-		q := ask(b, set, tickets)
+		q := ask(b, set, tickets, again)
 		if len(q.tickets) == 0 {
 			return q, nil, nil
 		}
@@ -129,7 +129,7 @@ type question struct {
 // usually are, travel with less and are decided as one. A job gets its refusal
 // here if a limit wants to know more of its caller than is known, or if it is
 // known that he is out of quota.
-func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
+func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	hasFlows := b.settings.Load().Flow != nil
@@ -161,10 +161,13 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	if len(q.tickets) == 0 {
 		return q
 	}
-	alike := areAlike(q.tickets, all)
+	alike := likeness(q.tickets, all)
+	if again && alike == alikeAndNew {
+		alike = alikeOnly
+	}
 	rules := q.args
 	q.args = make([]any, 0, 10+len(flows.names)+len(rules)+2*len(set.limits)+len(q.tickets)*(6+len(set.limits)))
-	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike), boolArg(hasFlows), len(flows.names))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, boolArg(hasFlows), len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.keys.places(flow)...)
 		q.args = append(q.args, flow)
@@ -173,13 +176,13 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	for i := range set.limits {
 		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
 	}
-	if alike {
+	if alike != unlike {
 		q.args = all[0].appendTo(q.args)
 	}
 	for i, t := range q.tickets {
 		setIndex(t.sealed, i+1)
 		q.args = append(q.args, t.job.ID, t.sealed)
-		if !alike {
+		if alike == unlike {
 			q.args = append(all[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
 		}
 	}
@@ -279,29 +282,38 @@ func sameIdentity(a, b *admission.Identity) bool {
 	return a.Caller == b.Caller && a.IP == b.IP && a.Flow == b.Flow && a.Tier == b.Tier && maps.Equal(a.Headers, b.Headers)
 }
 
-// areAlike reports whether no job of the batch needs a decision of its own:
+// How jobs of a batch are alike, as enqueue.lua is told.
+const (
+	unlike      = 0
+	alikeOnly   = 1
+	alikeAndNew = 2 // and their ids were made here
+)
+
+// likeness tells whether no job of the batch needs a decision of its own:
 // none is delayed or costs more than 1, all have the same priority, flow and keys,
 // and no id stands twice.
-func areAlike(batch []*ticket, all []traits) bool {
+func likeness(batch []*ticket, all []traits) int {
+	alike := alikeAndNew
 	var ids map[string]bool
 	for i, t := range batch {
 		job := &t.job
 		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
 			!all[i].equal(&all[0]) {
-			return false
+			return unlike
 		}
 		if t.generated {
 			continue // ids that were made here differ
 		}
+		alike = alikeOnly
 		if ids[job.ID] {
-			return false
+			return unlike
 		}
 		if ids == nil {
 			ids = make(map[string]bool, len(batch))
 		}
 		ids[job.ID] = true
 	}
-	return true
+	return alike
 }
 
 func boolArg(b bool) int {
