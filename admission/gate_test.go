@@ -137,6 +137,83 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 	}
 }
 
+// Where many wait, batches go side by side, as many as are allowed and no small
+// ones; everybody is answered once and the limit is exact.
+func TestBatchesSideBySide(t *testing.T) {
+	t.Parallel()
+	client := &hookedRedis{UniversalClient: redistest.Start(t).Client()}
+	const callers = 1 + maxUnderWay*eagerness + 5
+	l := newLimiter(t, client, Limit{Name: "l", Limit: Rate{Count: callers, Per: MaxPeriod, Unit: UnitRequests}})
+	l.timeout = 30 * time.Second
+	g, _ := l.configured("l")
+	for range 2 { // so that the server knows the scripts: of one question, and of several
+		if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !is(); {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	waiting := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.pending)
+	}
+	hold := make(chan struct{})
+	client.hold.Store(&hold)
+	before := client.sent.Load()
+	var all sync.WaitGroup
+	var passed, refused atomic.Int64
+	ask := func() {
+		all.Go(func() {
+			switch d, err := l.Ask(t.Context(), "l", Identity{}, 1); {
+			case err != nil:
+				t.Error(err)
+			case d.Allowed:
+				passed.Add(1)
+			default:
+				refused.Add(1)
+			}
+		})
+	}
+	ask()
+	until("the first is not sent", func() bool { return client.sent.Load() == before+1 })
+	for batch := range int64(maxUnderWay - 1) {
+		for range eagerness - 1 {
+			ask()
+		}
+		until("they do not wait", func() bool { return waiting() == eagerness-1 })
+		if sent := client.sent.Load() - before; sent != batch+1 {
+			t.Fatalf("%d are under way, want %d: a small batch went beside others", sent, batch+1)
+		}
+		ask()
+		until("no other is sent", func() bool { return client.sent.Load() == before+batch+2 })
+	}
+	for range eagerness + 5 {
+		ask()
+	}
+	until("they do not wait", func() bool { return waiting() == eagerness+5 })
+	if sent := client.sent.Load() - before; sent != maxUnderWay {
+		t.Errorf("%d are under way, want %d at most", sent, maxUnderWay)
+	}
+	client.hold.Store(nil)
+	close(hold)
+	all.Wait()
+	if passed.Load() != callers-2 || refused.Load() != 2 {
+		t.Errorf("%d passed and %d were refused, want %d and 2", passed.Load(), refused.Load(), callers-2)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.underWay != 0 || len(g.pending) != 0 {
+		t.Errorf("%d are under way and %d wait in the end", g.underWay, len(g.pending))
+	}
+}
+
 // A caller's own deadline ends his question, and no other's; it is no failure
 // of Redis.
 func TestDeadlineOfACaller(t *testing.T) {
