@@ -160,3 +160,10 @@ func (s slots) rate() float64 {
 	}
 	return float64(len(s)-1) / (time.Duration(s[len(s)-1]-s[0]) * time.Microsecond).Seconds()
 }
+
+// within are those from one instant to before another.
+func (s slots) within(from, to time.Time) slots {
+	first, _ := slices.BinarySearch(s, from.UnixMicro())
+	end, _ := slices.BinarySearch(s, to.UnixMicro())
+	return s[first:end]
+}

@@ -45,26 +45,22 @@ func TestTenMinutes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d_%s", c.rate, roundTrip), func(t *testing.T) {
 				t.Parallel()
 				began := time.Now()
-				synctest.Test(t, func(t *testing.T) { tenMinutes(t, c.rate, c.length, roundTrip) })
+				w := newWorld(t, c.rate, roundTrip, backlog)
+				synctest.Test(t, func(t *testing.T) { tenMinutes(t, w, c.rate, c.length) })
 				t.Logf("took %s", time.Since(began).Round(time.Millisecond))
 			})
 		}
 	}
 }
 
-func tenMinutes(t *testing.T, rate int, length, roundTrip time.Duration) {
-	w := newWorld(t, rate, roundTrip)
-	w.fill(backlog)
-	began := time.Now().UnixMicro()
-	w.run(sixteen, length)
+func tenMinutes(t *testing.T, w *world, rate int, length time.Duration) {
+	t.Helper()
+	w.enter(t)
+	began := time.Now()
+	w.run(t, sixteen, length)
 
 	all := w.ledger.sorted()
-	slots := all[:0:0]
-	for _, at := range all { // but those of a horizon that were handed out at the end
-		if at <= began+length.Microseconds() {
-			slots = append(slots, at)
-		}
-	}
+	slots := all.within(began, began.Add(length)) // a horizon more was handed out at the end
 	share := float64(len(slots)) / (float64(rate) * length.Seconds())
 	window := min(time.Minute, length/2)
 	due := int(float64(rate) * window.Seconds())
@@ -83,25 +79,25 @@ func tenMinutes(t *testing.T, rate int, length, roundTrip time.Duration) {
 	if len(w.ledger.faults) > 0 {
 		t.Errorf("%d calls failed, such as %v", len(w.ledger.faults), w.ledger.faults[0])
 	}
-	w.wantClean(rate, len(all))
+	w.wantClean(t, rate, len(all))
 }
 
 // wantClean holds what arrived to the rate and to the slots, and the store to what
 // arrived.
-func (w *world) wantClean(rate, slots int) {
-	w.t.Helper()
+func (w *world) wantClean(t *testing.T, rate, slots int) {
+	t.Helper()
 	r := w.history.Check()
-	w.t.Logf("arrived: %s; most in 1s %d", r, r.MostIn(time.Second))
+	t.Logf("arrived: %s; most in 1s %d", r, r.MostIn(time.Second))
 	if r.Extra > 0 || len(r.Unexpected) > 0 || r.Delivered != slots {
-		w.t.Errorf("%d slots, %d deliveries, %d of them a second time, unexpected %v", slots, r.Delivered, r.Extra, r.Unexpected)
+		t.Errorf("%d slots, %d deliveries, %d of them a second time, unexpected %v", slots, r.Delivered, r.Extra, r.Unexpected)
 	}
 	if most, want := r.MostIn(time.Second), mostIn(time.Second, rate, w.roundTrip); most > want {
-		w.t.Errorf("%d arrived in a second, want at most %d", most, want)
+		t.Errorf("%d arrived in a second, want at most %d", most, want)
 	}
-	client := w.connect(0)
-	jobs, err := client.HLen(w.t.Context(), busyKey).Result()
+	client := w.connect(t, 0)
+	jobs, err := client.HLen(t.Context(), busyKey).Result()
 	if err != nil || int(jobs) != backlog-r.Delivered {
-		w.t.Errorf("%d jobs are left of %d, of which %d were delivered: %v", jobs, backlog, r.Delivered, err)
+		t.Errorf("%d jobs are left of %d, of which %d were delivered: %v", jobs, backlog, r.Delivered, err)
 	}
 }
 

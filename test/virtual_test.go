@@ -23,7 +23,6 @@ import (
 // time passes while they do, and a round trip takes the same time always: what the
 // real ones add is for TestSixteenDispatchers to say.
 type world struct {
-	t         *testing.T
 	store     *miniredis.Miniredis
 	bucket    shaper.Bucket
 	roundTrip time.Duration
@@ -31,17 +30,55 @@ type world struct {
 	history   checker.History
 }
 
-// newWorld makes one with a bucket, inside the bubble of t.
-func newWorld(t *testing.T, rate int, roundTrip time.Duration) *world {
+// newWorld makes one with a bucket and its backlog. The bubble begins with
+// [world.enter], at the time at which all that was put in: bubbles have a calendar of
+// their own.
+func newWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int) *world {
 	t.Helper()
-	w := &world{t: t, store: miniredis.NewMiniRedis(), bucket: pacedBucket(rate), roundTrip: roundTrip}
-	w.store.ClockTTL(true)
+	w := &world{store: miniredis.NewMiniRedis(), bucket: pacedBucket(rate), roundTrip: roundTrip}
 	t.Cleanup(w.store.Close)
+	w.store.SetTime(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) // the first instant of any bubble
+	fillBucket(t, w.connect(t, 0), w.bucket, jobs, &w.history)
 	return w
 }
 
+// enter makes the store one of the bubble of t, with all that is in it.
+func (w *world) enter(t *testing.T) {
+	t.Helper()
+	outside := w.store
+	w.store = miniredis.NewMiniRedis()
+	w.store.ClockTTL(true)
+	t.Cleanup(w.store.Close)
+	for _, key := range outside.Keys() {
+		switch kind := outside.Type(key); kind {
+		case "hash":
+			fields, err := outside.HKeys(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range fields {
+				w.store.HSet(key, field, outside.HGet(key, field))
+			}
+		case "list":
+			list, err := outside.List(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.store.Push(key, list...); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Fatalf("%s is a %s", key, kind)
+		}
+		if ttl := outside.TTL(key); ttl != 0 {
+			t.Fatalf("%s expires in %s", key, ttl)
+		}
+	}
+}
+
 // connect is the connection of one process, that far away.
-func (w *world) connect(roundTrip time.Duration) *redis.Client {
+func (w *world) connect(t *testing.T, roundTrip time.Duration) *redis.Client {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return w.store.Dial() },
 		MaxRetries:               -1,
@@ -52,53 +89,30 @@ func (w *world) connect(roundTrip time.Duration) *redis.Client {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	client.AddHook(distance{roundTrip})
-	w.t.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// fill puts jobs in, from nearby.
-func (w *world) fill(jobs int) {
-	w.t.Helper()
-	fillBucket(w.t, w.connect(0), w.bucket, jobs, &w.history)
-}
-
 // run has so many dispatchers drain for so long, and ends them.
-func (w *world) run(dispatchers int, length time.Duration) {
-	w.t.Helper()
+func (w *world) run(t *testing.T, dispatchers int, length time.Duration) {
+	t.Helper()
 	clients := make([]redis.UniversalClient, dispatchers)
 	for i := range clients {
-		client := w.connect(w.roundTrip)
+		client := w.connect(t, w.roundTrip)
 		client.AddHook(&w.ledger)
 		clients[i] = client
 	}
-	runDispatchers(w.t, clients, w.bucket, &w.history, func() { time.Sleep(length) })
+	runDispatchers(t, clients, w.bucket, &w.history, func() { time.Sleep(length) })
 }
-
-// took is how long a delivery of [runDispatchers] takes.
-const took = 20 * time.Millisecond
 
 // runDispatchers runs one dispatcher on each client until meanwhile returns.
 func runDispatchers(t *testing.T, clients []redis.UniversalClient, b shaper.Bucket, history *checker.History, meanwhile func()) {
 	t.Helper()
-	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-		if a.Depart() != nil {
-			return shaper.Returned("late")
-		}
-		history.Delivered(a.ID, a.Number, time.Now())
-		time.Sleep(took)
-		return shaper.Done(200)
-	})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, client := range clients {
-		d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-			Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Worker: worker},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		running.Go(func() {
-			if err := d.Run(ctx); err != nil {
+			if err := runDispatcher(ctx, client, b, func(a *shaper.Attempt) { history.Delivered(a.ID, a.Number, time.Now()) }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -106,6 +120,26 @@ func runDispatchers(t *testing.T, clients []redis.UniversalClient, b shaper.Buck
 	meanwhile()
 	stop()
 	running.Wait()
+}
+
+// runDispatcher runs one until ctx ends. It notes what departs; a delivery takes
+// 20 ms.
+func runDispatcher(ctx context.Context, client redis.UniversalClient, b shaper.Bucket, note func(a *shaper.Attempt)) error {
+	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if a.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		note(a)
+		time.Sleep(20 * time.Millisecond)
+		return shaper.Done(200)
+	})
+	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Worker: worker},
+	})
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
 }
 
 // distance is a hook that makes each round trip take its time.
