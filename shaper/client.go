@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,12 +106,12 @@ func (e *JobError) Unwrap() error { return e.Err }
 type ticket struct {
 	job       Job
 	generated bool
-	sealed    []byte
+	sealed    sealed
 	call      *call
 	receipt   *Receipt
 }
 
-// call is one call of Enqueue: done closes when all its tickets are answered.
+// call is one call of Enqueue: done is sent to when all its tickets are answered.
 // One job, the usual case, needs no memory beside it.
 type call struct {
 	tickets  []ticket
@@ -128,8 +129,11 @@ type call struct {
 	done chan struct{}
 }
 
+// dones are channels of calls that were answered.
+var dones = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
 func newCall(ctx context.Context, jobs int) *call {
-	c := &call{ctx: ctx, done: make(chan struct{})}
+	c := &call{ctx: ctx, done: dones.Get().(chan struct{})} //nolint:forcetypeassert // nothing else is put there
 	c.left.Store(int64(jobs))
 	if jobs == 1 {
 		c.tickets, c.queued, c.receipts = c.one.ticket[:], c.one.queued[:], c.one.receipt[:]
@@ -141,10 +145,11 @@ func newCall(ctx context.Context, jobs int) *call {
 
 func (t *ticket) finish(err error) {
 	if err != nil {
-		t.call.err.CompareAndSwap(nil, &err)
+		first := err // err itself would be an object each time
+		t.call.err.CompareAndSwap(nil, &first)
 	}
 	if t.call.left.Add(-1) == 0 {
-		close(t.call.done)
+		t.call.done <- struct{}{}
 	}
 }
 
@@ -185,6 +190,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 
 	select {
 	case <-shared.done:
+		dones.Put(shared.done)
 		err := shared.err.Load()
 		if err == nil {
 			return shared.receipts, nil

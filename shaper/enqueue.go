@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 	return func() {
 		if err == nil {
 			err = readReceipts(b, q, r)
+			q.release()
 		}
 		for _, t := range tickets {
 			if err == nil {
@@ -121,8 +123,23 @@ type question struct {
 	start   time.Time
 	tickets []*ticket // in the order of the answers
 	who     []string  // for each: under what keys it counts, and its cost
+	traits  []traits  // for each
 	keys    []string
 	args    []any
+}
+
+// questions that were answered: to make their slices anew would be a fifth of the
+// memory that enqueueing takes.
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+func (q *question) release() {
+	clear(q.tickets)
+	clear(q.who)
+	clear(q.traits)
+	clear(q.keys)
+	clear(q.args)
+	*q = question{tickets: q.tickets[:0], who: q.who[:0], traits: q.traits[:0], keys: q.keys[:0], args: q.args[:0]}
+	questions.Put(q)
 }
 
 // ask makes the script's keys and arguments. Jobs that are alike, as they
@@ -130,11 +147,11 @@ type question struct {
 // here if a limit wants to know more of its caller than is known, or if it is
 // known that he is out of quota.
 func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
-	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
+	q := questions.Get().(*question) //nolint:errcheck,forcetypeassert // nothing else is put there
+	q.set, q.start, q.keys = set, time.Now(), append(q.keys, b.enqueueKeys...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	hasFlows := b.settings.Load().Flow != nil
 	var flows flowNumberer
-	all := make([]traits, 0, len(batch))
 	for _, t := range batch {
 		own, err := k.of(&t.job)
 		if err != nil {
@@ -156,34 +173,32 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 			flow = t.job.Flow
 		}
 		q.tickets, q.who = append(q.tickets, t), append(q.who, who)
-		all = append(all, traits{t.job.Priority.code(), flows.of(flow), own})
+		q.traits = append(q.traits, traits{t.job.Priority.code(), flows.of(flow), own})
 	}
 	if len(q.tickets) == 0 {
 		return q
 	}
-	alike := likeness(q.tickets, all)
+	alike := likeness(q.tickets, q.traits)
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
-	rules := q.args
-	q.args = make([]any, 0, 10+len(flows.names)+len(rules)+2*len(set.limits)+len(q.tickets)*(6+len(set.limits)))
 	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, boolArg(hasFlows), len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.keys.places(flow)...)
 		q.args = append(q.args, flow)
 	}
-	q.args = append(q.args, rules...)
+	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
 		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
 	}
 	if alike != unlike {
-		q.args = all[0].appendTo(q.args)
+		q.args = q.traits[0].appendTo(q.args)
 	}
 	for i, t := range q.tickets {
 		setIndex(t.sealed, i+1)
-		q.args = append(q.args, t.job.ID, t.sealed)
+		q.args = append(q.args, &t.job.ID, &t.sealed) // pointers: they need no objects of their own
 		if alike == unlike {
-			q.args = append(all[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
+			q.args = append(q.traits[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
 		}
 	}
 	return q
@@ -231,13 +246,14 @@ func (f *flowNumberer) of(flow string) int {
 }
 
 // keyring numbers the keys under which the limits count for the jobs of a
-// batch, and notes each key and its rule in the question.
+// batch, and notes each key in the question.
 type keyring struct {
 	b        *bucketState
 	set      *limitSet
 	fixed    int
 	question *question
 	numbers  map[string]int
+	rules    []any // of the keys, as the script wants them
 
 	last  admission.Identity // of whom the numbers are known
 	known []int
@@ -269,7 +285,7 @@ func (k *keyring) of(job *Job) ([]int, error) {
 		number, ok := k.numbers[key]
 		if !ok {
 			k.question.keys = append(k.question.keys, key)
-			k.question.args = append(k.question.args, limit.of(id.Tier)...)
+			k.rules = append(k.rules, limit.of(id.Tier)...)
 			number = len(k.question.keys) - k.fixed
 			k.numbers[key] = number
 		}

@@ -52,11 +52,17 @@ const (
 	indexLength = 3
 )
 
+// sealed is a job as it travels to the enqueue script.
+type sealed []byte
+
+// MarshalBinary lets a pointer stand for the bytes among a command's arguments.
+func (s *sealed) MarshalBinary() ([]byte, error) { return *s, nil }
+
 // seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
 // is found out.
-func seal(job *Job, generated bool) ([]byte, error) {
+func seal(job *Job, generated bool) (sealed, error) {
 	header := envelope{
 		Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
@@ -78,32 +84,36 @@ func seal(job *Job, generated bool) ([]byte, error) {
 			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 		}
 	}
-	const longestExpiry = 20
-	sealed := make([]byte, indexStart+indexLength, indexStart+indexLength+longestExpiry+1+len(text)+1+len(job.Payload))
+	size := indexStart + indexLength + 1 + len(text) + 1 + len(job.Payload)
 	if header.ExpiresIn > 0 {
-		sealed = append(sealed, '~')
-		sealed = strconv.AppendInt(sealed, header.ExpiresIn, 10)
+		const longestExpiry = 20
+		size += longestExpiry
 	}
-	sealed = append(sealed, ' ')
-	headerStart := len(sealed)
-	sealed = append(sealed, text...)
-	sealed = append(sealed, '\n')
-	sealed = append(sealed, job.Payload...)
+	packed := make(sealed, indexStart+indexLength, size)
+	if header.ExpiresIn > 0 {
+		packed = append(packed, '~')
+		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
+	}
+	packed = append(packed, ' ')
+	headerStart := len(packed)
+	packed = append(packed, text...)
+	packed = append(packed, '\n')
+	packed = append(packed, job.Payload...)
 
-	sum := sha256.Sum256(sealed[headerStart:])
-	base64.RawURLEncoding.Encode(sealed, sum[:8])
-	sealed[markLength-2] = kindCaller
+	sum := sha256.Sum256(packed[headerStart:])
+	base64.RawURLEncoding.Encode(packed, sum[:8])
+	packed[markLength-2] = kindCaller
 	if generated {
-		sealed[markLength-2] = kindGenerated
+		packed[markLength-2] = kindGenerated
 	}
-	sealed[markLength-1] = priorityLetters[job.Priority.code()-1]
-	return sealed, nil
+	packed[markLength-1] = priorityLetters[job.Priority.code()-1]
+	return packed, nil
 }
 
 // setIndex says that a sealed job is the index-th of its batch, from 1 on.
-func setIndex(sealed []byte, index int) {
+func setIndex(packed sealed, index int) {
 	for i := indexLength - 1; i >= 0; i-- {
-		sealed[indexStart+i] = byte('0' + index%10)
+		packed[indexStart+i] = byte('0' + index%10)
 		index /= 10
 	}
 }

@@ -39,8 +39,9 @@ type store struct {
 
 // bucketState is a bucket as this process sees it.
 type bucketState struct {
-	Name string
-	keys keys
+	Name        string
+	keys        keys
+	enqueueKeys []string // the first ones of that script, made once
 
 	settings   atomic.Pointer[Bucket] // of the configuration, replaced by a reload
 	turn       chan struct{}          // held by whoever writes the conf
@@ -68,7 +69,7 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		if s.buckets[b.Name] != nil {
 			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
-		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name), turn: make(chan struct{}, 1), refusals: newRefusals()}
+		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name), enqueueKeys: bucketKeys(b.Name).forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
 		state.settings.Store(b)
 		s.buckets[b.Name] = state
 		s.order = append(s.order, b.Name)

@@ -6,7 +6,7 @@ import "sync"
 
 // eagerness is how many items must wait before a second send starts beside the
 // one under way. It keeps Redis busy while this process encodes and decodes.
-const eagerness = 28
+const eagerness = 24
 
 // Queue lets concurrent calls share a round trip. An item is sent at once
 // when nothing is under way; what comes meanwhile goes together in the next
