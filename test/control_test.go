@@ -18,7 +18,6 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -182,70 +181,6 @@ func mostOf(times []time.Time, window time.Duration) (most int) {
 	return most
 }
 
-// TestPurgeOfMany: a purge under load is seen by all dispatchers within a second
-// and drops what waited, each job counted; what comes meanwhile is delivered,
-// and no script holds Redis up.
-func TestPurgeOfMany(t *testing.T) {
-	const rate, jobs = 200, 200_000 // 1,000,000 pass alike, and take half a minute to put in
-	quietly(t, func(t *testing.T, stall *stallWatch) string {
-		var a arrivalLog
-		server := redistest.Start(t)
-		s := start(t, server, plan{rate: rate, dispatchers: 2, capacity: 2_000_000, respond: a.respond})
-		fill(t, s, rate, jobs)
-		client := server.Client()
-		for name, value := range map[string]string{"slowlog-log-slower-than": "500", "slowlog-max-len": "20000"} {
-			if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := client.SlowLogReset(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		purged, done := 0, make(chan struct{})
-		go func() {
-			defer close(done)
-			purged = s.purge()
-		}()
-		aside := "tundish:{" + bucketName + "}:b:" + bucketName + ":purged:normal:"
-		await(t, 10*time.Second, "the purge is under way", func() bool { return client.Exists(t.Context(), aside).Val() == 1 })
-		s.post("new", 400)
-		<-done
-		took := time.Since(began)
-		s.awaitDelivered(30 * time.Second)
-		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
-		r := s.history.Check()
-		report(t, rate, r)
-		left, late := len(a.of("fill")), a.latest("fill").Sub(began)
-		slow := slowest(t, server)
-		t.Logf("%d jobs purged in %s; %d had left, the last one %s after the purge began; slowest scripts: %v",
-			purged, took.Round(time.Millisecond), left, late.Round(time.Millisecond), slow)
-		news := len(a.of("new"))
-		switch {
-		case r.Err() != nil:
-			t.Fatal(r.Err())
-		case r.Extra > 0:
-			return fmt.Sprintf("%d came twice", r.Extra)
-		case purged+left != jobs || news != 400:
-			t.Fatalf("%d purged and %d left, want %d in all; %d new ones left", purged, left, jobs, news)
-		case late > obeyed:
-			return fmt.Sprintf("a purged job left %s after the purge began", late)
-		case slow[lua.Purge.Name()] > 100*time.Millisecond+stall.soFar():
-			return fmt.Sprintf("the purge held Redis up for %s", slow[lua.Purge.Name()])
-		}
-		return stall.crowded(r.MostIn, rate, spread, time.Second)
-	})
-}
-
-// fill puts jobs in as fast as it can, with the settings of the configuration.
-// Whether one arrives is open.
-func fill(t *testing.T, s *system, rate, jobs int) {
-	t.Helper()
-	b := pacedBucket(rate)
-	b.Worker, b.MaxInFlight, b.DedupeWindow = "webhook", 4000, shaper.DefaultBucket().DedupeWindow
-	fillBucket(t, s.redis.Client(), b, jobs, s.history)
-}
-
 // pacedBucket is one that holds as much as tests put in, and remembers nothing of
 // it.
 func pacedBucket(rate int) shaper.Bucket {
@@ -255,45 +190,34 @@ func pacedBucket(rate int) shaper.Bucket {
 	return b
 }
 
-// fillBucket puts jobs in as fast as it can. Whether one arrives is open.
+// fillBucket puts jobs in as fast as it can, named fill-0 and so on. Whether one
+// arrives is open.
 func fillBucket(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, jobs int, history *checker.History) {
 	t.Helper()
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const batch = 1000
-	for first := 0; first < jobs; first += batch {
-		list := make([]shaper.Job, min(batch, jobs-first))
-		for i := range list {
-			list[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprintf("fill-%d", first+i), Payload: []byte(`{}`)}
-			history.Unknown(list[i].ID)
-		}
-		receipts, err := client.Enqueue(t.Context(), list...)
-		if err != nil || receipts[len(receipts)-1].Refusal != nil {
-			t.Fatalf("fill: %v, %+v", err, receipts)
-		}
+	const batch, callers = 1000, 4
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for first := caller * batch; first < jobs; first += callers * batch {
+				list := make([]shaper.Job, min(batch, jobs-first))
+				for i := range list {
+					list[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprintf("fill-%d", first+i), Payload: []byte(`{}`)}
+					history.Unknown(list[i].ID)
+				}
+				receipts, err := client.Enqueue(t.Context(), list...)
+				if err != nil || receipts[len(receipts)-1].Refusal != nil {
+					t.Errorf("fill: %v, %+v", err, receipts[len(receipts)-1])
+					return
+				}
+			}
+		})
 	}
-}
-
-// slowest is the longest run of each script that the server's slow log has.
-func slowest(t *testing.T, server *redistest.Server) map[string]time.Duration {
-	t.Helper()
-	entries, err := server.Client().SlowLogGet(t.Context(), 20_000).Result()
-	if err != nil {
-		t.Fatal(err)
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
-	names := map[string]string{}
-	for _, script := range lua.All() {
-		names[script.SHA()] = script.Name()
-	}
-	longest := map[string]time.Duration{}
-	for _, entry := range entries {
-		name := entry.Args[0]
-		if len(entry.Args) > 1 && names[entry.Args[1]] != "" {
-			name = names[entry.Args[1]]
-		}
-		longest[name] = max(longest[name], entry.Duration)
-	}
-	return longest
 }

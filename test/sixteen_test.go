@@ -104,7 +104,7 @@ func (w *world) wantClean(t *testing.T, rate, slots int) {
 // TestSixteenDispatchers is TestTenMinutes on a real Redis, for as long as it may
 // take: what is true in the bubble is true there.
 func TestSixteenDispatchers(t *testing.T) {
-	const length = 10 * time.Second
+	const length = 6 * time.Second
 	for _, rate := range []int{100, 5000} {
 		for _, roundTrip := range far {
 			t.Run(fmt.Sprintf("%d_%s", rate, roundTrip), func(t *testing.T) {

@@ -1,0 +1,202 @@
+package test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// What no script may take of Redis at a time.
+const scriptAtMost = 5 * time.Millisecond
+
+// TestAMillionWaits: with a million jobs in a bucket, and more coming, all dispatchers
+// see a pause, a rate change, also from 1/h to 50/s, and a purge within a second. The
+// purge drops what waited, each job counted, what comes meanwhile is delivered, and
+// no script takes more than 5 ms.
+func TestAMillionWaits(t *testing.T) {
+	const rate, jobs = 200, 1_000_000
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		server := redistest.Start(t)
+		s := start(t, server, plan{rate: rate, dispatchers: 2, capacity: 2_000_000, respond: a.respond})
+		logSlow(t, server)
+		filled := time.Now()
+		b := pacedBucket(rate)
+		b.Worker, b.MaxInFlight, b.DedupeWindow = "webhook", 4000, shaper.DefaultBucket().DedupeWindow // as the configuration says
+		fillBucket(t, server.Client(), b, jobs, s.history)
+		t.Logf("%d jobs came in %s", jobs, time.Since(filled).Round(time.Millisecond))
+		more := s.pour()
+		await(t, 10*time.Second, "deliveries go on", func() bool { return len(a.of("fill"))+len(a.of("more")) > rate })
+
+		var faults []string
+		obeys := func(what string, took time.Duration) {
+			t.Logf("%s: obeyed after %s", what, took.Round(time.Millisecond))
+			if took > obeyed {
+				faults = append(faults, fmt.Sprintf("%s was obeyed %s after it", what, took))
+			}
+		}
+		stops := func(what string, args ...string) {
+			said := time.Now()
+			s.operate(args...)
+			quietFor(t, said, obeyed+200*time.Millisecond)
+			all := a.all()
+			obeys(what, max(0, all[len(all)-1].Sub(said)))
+		}
+		goesOn := func(what string, args ...string) {
+			before := len(a.all())
+			said := time.Now()
+			s.operate(args...)
+			await(t, 5*time.Second, "deliveries go on", func() bool { return len(a.all()) > before })
+			obeys(what, max(0, a.all()[before].Sub(said)))
+		}
+		stops("pause", "pause", bucketName)
+		goesOn("resume", "resume", bucketName)
+		stops("200/s to 1/h", "set", bucketName, "--rate", "1/h")
+		goesOn("1/h to 50/s", "set", bucketName, "--rate", "50/s")
+		for range 5 { // for their scripts
+			s.operate("pause", bucketName)
+			s.operate("resume", bucketName)
+			s.operate("list")
+			s.operate("show", bucketName)
+			s.operate("set", bucketName, "--rate", fmt.Sprintf("%d/s", rate))
+		}
+
+		// Those that matter more leave first, also those that came during the pauses.
+		before := len(a.of("fill"))
+		await(t, 20*time.Second, "jobs of the million leave", func() bool { return len(a.of("fill")) >= before+rate/4 })
+		began := time.Now()
+		purged, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			purged = s.purge()
+		}()
+		aside := s.key("purged:normal:")
+		await(t, 10*time.Second, "the purge is under way", func() bool { return s.inspector.Exists(t.Context(), aside).Val() == 1 })
+		poured := more() // what comes from now on is not purged
+		s.post("new", 400)
+		<-done
+		took := time.Since(began)
+		s.awaitDelivered(30 * time.Second)
+		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+		r := s.history.Check()
+		left := len(a.of("fill")) + len(a.of("more"))
+		t.Logf("%s; %d jobs purged in %s; %d had left", r, purged, took.Round(time.Millisecond), left)
+		obeys("purge", max(0, a.latest("fill").Sub(began)))
+		switch {
+		case r.Err() != nil:
+			t.Fatal(r.Err())
+		case r.Extra > 0:
+			return fmt.Sprintf("%d came twice", r.Extra)
+		case purged+left != jobs+poured || len(a.of("new")) != 400:
+			t.Fatalf("%d purged and %d left, want %d and %d in all; %d new ones left", purged, left, jobs, poured, len(a.of("new")))
+		}
+		return cmp.Or(strings.Join(faults, "; "), slowScripts(t, server, stall), stall.crowded(r.MostIn, rate, spread, time.Second))
+	})
+}
+
+// pour sends jobs that matter more than others, one by one, until the function is called that it
+// returns, which says how many were taken in. Whether one arrives is open.
+func (s *system) pour() (end func() int) {
+	stop, taken := make(chan struct{}), 0
+	var pouring sync.WaitGroup
+	pouring.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			id := fmt.Sprint("more-", i)
+			s.history.Unknown(id)
+			status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs", "application/json",
+				strings.NewReader(fmt.Sprintf(`{"id":%q,"payload":{},"priority":"high"}`, id)))
+			if status != http.StatusAccepted {
+				s.t.Errorf("job %s: %d %s", id, status, answer)
+				return
+			}
+			taken++
+		}
+	})
+	return func() int {
+		close(stop)
+		pouring.Wait()
+		return taken
+	}
+}
+
+// logSlow has the server log what takes half a millisecond or more.
+func logSlow(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	client := server.Client()
+	for name, value := range map[string]string{"slowlog-log-slower-than": "500", "slowlog-max-len": "50000"} {
+		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.SlowLogReset(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowScripts says which script takes more of Redis than it may, "" if none does.
+//
+// What the log has is time of the clock: a server that waits for a processor in the
+// middle of a script has it counted. So the runs of a script in the log are parted
+// into five, and it is the median of their maxima that is held to the bound: a script
+// that takes too long does so in most of them. And no run takes longer than the bound
+// and the worst stall of the machine together.
+func slowScripts(t *testing.T, server *redistest.Server, stall *stallWatch) (fault string) {
+	t.Helper()
+	const parts = 5
+	runs := slowRuns(t, server)
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
+		took := runs[name]
+		worst := slices.Max(took)
+		var maxima []time.Duration
+		for part := range parts {
+			if some := took[len(took)*part/parts : len(took)*(part+1)/parts]; len(some) > 0 {
+				maxima = append(maxima, slices.Max(some))
+			}
+		}
+		slices.Sort(maxima)
+		median := maxima[len(maxima)/2]
+		t.Logf("%-16s %5d runs took half a millisecond or more; maxima of five parts %v, median %s", name, len(took), maxima, median)
+		switch {
+		case len(maxima) == parts && median > scriptAtMost:
+			fault = fmt.Sprintf("%s took %s, want at most %s", name, median, scriptAtMost)
+		case worst > scriptAtMost+stall.soFar():
+			fault = fmt.Sprintf("%s took %s once, want at most %s", name, worst, scriptAtMost)
+		}
+	}
+	return fault
+}
+
+// slowRuns is how long the runs of each script took that the server's log has, the
+// latest first.
+func slowRuns(t *testing.T, server *redistest.Server) map[string][]time.Duration {
+	t.Helper()
+	entries, err := server.Client().SlowLogGet(t.Context(), 50_000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := map[string][]time.Duration{}
+	for _, entry := range entries {
+		name := entry.Args[0]
+		if len(entry.Args) > 1 && scriptNames[entry.Args[1]] != "" {
+			name = scriptNames[entry.Args[1]]
+		}
+		runs[name] = append(runs[name], entry.Duration)
+	}
+	return runs
+}
