@@ -19,13 +19,13 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
 
   local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused',
     'shed_high', 'shed_normal', 'shed_low')
-  local counters, time = redis.call('HMGET', count, 'seq', 'scheduled'), redis.call('TIME')
-  local seq, now = (counters[1] or 0) + 0, time[1] * 1000000 + time[2]
-  local usual = obeys[1] and obeys[2] == known_rev and (obeys[3] or '0') == '0'
+  local scheduled, time = redis.call('HGET', count, 'scheduled') or 0, redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local usual = obeys[1] and (obeys[2] or '') == known_rev and (obeys[3] or '0') == '0'
   if usual then
     local bound = obeys[1] + 0
     if priority > 1 then bound = math.ceil(bound * (obeys[priority + 5] or 100) / 100) end
-    usual = redis.call('HLEN', body) - redis.call('ZCARD', dead) - (counters[2] or 0) + jobs <= bound
+    usual = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + jobs <= bound
       and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
   end
   local rules, states = {}, {}
@@ -41,15 +41,14 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
   end
 
   if usual then
-    local bodies, ids, prefix, at = {}, {}, string.format('%.0f %.0f ', seq, now), before
-    for n = 1, jobs do
-      local id = ARGV[at + 1]
-      ids[n], bodies[2 * n - 1], bodies[2 * n] = id, id, prefix .. ARGV[at + 2]
-      at = at + 2
+    -- The first write, which a server without memory refuses.
+    local prefix = string.format('%.0f %.0f ', redis.call('HINCRBY', count, 'seq', jobs) - jobs, now)
+    local bodies, ids, n = { unpack(ARGV, before + 1) }, {}, 1
+    for at = 2, 2 * jobs, 2 do
+      ids[n], bodies[at], n = bodies[at - 1], prefix .. bodies[at], n + 1
     end
-    redis.call('HSET', body, unpack(bodies)) -- the first write, which a server without memory refuses
+    redis.call('HSET', body, unpack(bodies))
     local waited = redis.call('RPUSH', KEYS[queue + priority], unpack(ids)) - jobs
-    redis.call('HSET', count, 'seq', string.format('%.0f', seq + jobs))
 
     local ahead, reply = waited, { 0, now, 1, 0, 0, obeys[4] + 0, obeys[5] + 0 }
     for i = 1, limit_count do
