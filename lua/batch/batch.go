@@ -4,9 +4,14 @@ package batch
 
 import "sync"
 
-// eagerness is how many items must wait before a second send starts beside the
-// one under way. It keeps Redis busy while this process encodes and decodes.
-const eagerness = 24
+// A second send beside the one under way keeps Redis busy while this process encodes
+// and decodes. It starts once eagerness items wait. Where it is over it goes on with
+// fewer: those who would make the batch full have just been told, and Redis would wait
+// for them. (With 64 callers that is a tenth more than with one number for both.)
+const (
+	eagerness   = 24
+	persistence = 15
+)
 
 // Queue lets concurrent calls share a round trip. An item is sent at once
 // when nothing is under way; what comes meanwhile goes together in the next
@@ -79,7 +84,7 @@ func (c *Queue[T]) next(mine any) (batch []T, split any) {
 		c.split = nil
 	}
 	// Beside another send a small batch would cost more than it hurries.
-	if len(c.pending) == 0 || c.split != nil || c.running > 1 && len(c.pending) < eagerness {
+	if len(c.pending) == 0 || c.split != nil || c.running > 1 && len(c.pending) < persistence {
 		c.running--
 		return nil, nil
 	}
