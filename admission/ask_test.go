@@ -3,7 +3,9 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,6 +119,40 @@ func TestAskKey(t *testing.T) {
 		for _, key := range []string{"conf", "a:b", strings.Repeat("y", 100), strings.Repeat("y", 101)} {
 			if got := allowed(t, func() (Decision, error) { return l.Allow(t.Context(), hourly("l", 3), key, 1) }); got != 3 {
 				t.Errorf("key %.20q: %d allowed", key, got)
+			}
+		}
+	})
+}
+
+// Of changes at the same moment none is lost.
+func TestPinsAtOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+		limit := hourly("l", 1000)
+		limit.Tiers = map[string]Rate{}
+		var want []Patch
+		for i := range 8 {
+			tier := fmt.Sprint("tier", i)
+			limit.Tiers[tier] = *hours(1)
+			want = append(want, Patch{Tiers: map[string]Rate{tier: *hours(int64(10 + i))}})
+		}
+		var all sync.WaitGroup
+		for _, patch := range want {
+			l := newLimiter(t, client, limit)
+			all.Go(func() {
+				if _, err := l.Pin(t.Context(), "l", patch); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		infos, err := newLimiter(t, client, limit).Limits(t.Context())
+		if err != nil || len(infos) != 1 {
+			t.Fatal(infos, err)
+		}
+		for i := range want {
+			if got := infos[0].InForce.Tiers[fmt.Sprint("tier", i)]; got != *hours(int64(10 + i)) {
+				t.Errorf("tier %d: %v", i, got)
 			}
 		}
 	})

@@ -9,6 +9,10 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
+// pinTries is how often a change is made again because others come between. Each time
+// one of them got through.
+const pinTries = 20
+
 // LimitInfo is a configured limit and what became of it.
 type LimitInfo struct {
 	Configured Limit // by the configuration in force, which may be of a higher revision
@@ -62,12 +66,12 @@ func (e *InvalidPatchError) Unwrap() error { return e.Err }
 
 // Pin changes a configured limit for all processes at once, over what
 // configurations say, until [Limiter.Unpin]. What an earlier Pin changed and
-// this one does not name stays changed; of two at the same moment one may be
-// lost. The state of the limit stays: who has spent much is over a lower limit
+// this one does not name stays changed, also where both come at the same moment. The state of the limit stays: who has spent much is over a lower limit
 // at once. It returns the limit in force afterwards.
 //
 // Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [Unavailable],
-// after which the same call may be made again. It costs three round trips.
+// after which the same call may be made again. It costs three round trips,
+// and two more each time that others come between.
 func (l *Limiter) Pin(ctx context.Context, name string, p Patch) (Limit, error) {
 	return l.pin(ctx, name, func(pinned Patch) Patch { return pinned.Merge(p) })
 }
@@ -83,28 +87,46 @@ func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch
 	if err != nil {
 		return Limit{}, err
 	}
-	before, err := g.look(ctx)
-	if err != nil {
-		return Limit{}, err
-	}
-	text, err := PinText(before.configured, change(before.pin))
-	if err != nil {
-		return Limit{}, err
-	}
-	until, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-	defer cancel()
-	err = l.breaker.Run(func() error {
-		_, err := lua.Pin.Run(until, l.redis, nil, []string{g.conf}, name, text)
-		return err
-	})
-	if err != nil {
-		return Limit{}, fmt.Errorf("limit %q: %w", name, err)
+	written := false
+	for tries := 0; !written; tries++ {
+		if tries == pinTries {
+			return Limit{}, fmt.Errorf("limit %q: others changed it %d times meanwhile: change it again", name, tries)
+		}
+		before, err := g.look(ctx)
+		if err != nil {
+			return Limit{}, err
+		}
+		text, err := PinText(before.configured, change(before.pin))
+		if err != nil {
+			return Limit{}, err
+		}
+		if written, err = l.writePin(ctx, g, name, text, before.rev); err != nil {
+			return Limit{}, fmt.Errorf("limit %q: %w", name, err)
+		}
 	}
 	after, err := g.look(ctx)
 	if err != nil {
 		return Limit{}, err
 	}
 	return after.limit, nil
+}
+
+// writePin reports whether the change was written: not if the limit is another one
+// than that of rev by now.
+func (l *Limiter) writePin(ctx context.Context, g *gate, name, text, rev string) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	defer cancel()
+	written := false
+	err := l.breaker.Run(func() error {
+		reply, err := lua.Pin.Run(ctx, l.redis, nil, []string{g.conf}, name, text, rev)
+		if err != nil {
+			return err
+		}
+		r := lua.NewReader(reply)
+		written = r.Int() != 0
+		return r.Err()
+	})
+	return written, err
 }
 
 // Reconfigure replaces the configured limits, as after a reload. What is in

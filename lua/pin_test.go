@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tundish-io/tundish/lua"
@@ -27,7 +28,7 @@ func TestLimitsRev(t *testing.T) {
 		configure := func(limits string) {
 			r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", "capacity", 5, "limits", limits)
 		}
-		pin := func(text string) { r.run(lua.Pin, r.keys("conf"), "l", text) }
+		pin := func(text string) { r.run(lua.Pin, r.keys("conf"), "l", text, "") }
 		for range 2 {
 			configure("[1]")
 			fresh("first", true)
@@ -50,6 +51,37 @@ func TestLimitsRev(t *testing.T) {
 			fresh("unpinned again", false)
 			r.ok(r.c.Del(r.ctx, r.key("conf")).Err())
 			r.pass(1000)
+		}
+	})
+}
+
+// A change that was made of limits that are others by now is not written, unless
+// it is there already: its reply was lost.
+func TestPinOfOldLimits(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		pin := func(text, of string) int64 {
+			numbers, err := lua.Integers(r.run(lua.Pin, r.keys("conf"), "l", text, of))
+			r.ok(err)
+			return numbers[0]
+		}
+		first := pin("{1}", "")
+		if first == 0 {
+			t.Fatal("the first is not written")
+		}
+		of := fmt.Sprint(first)
+		second := pin("{2}", of)
+		if second <= first {
+			t.Fatalf("the second has number %d after %d", second, first)
+		}
+		if again := pin("{2}", of); again != second {
+			t.Errorf("sent again it is answered %d, want %d", again, second)
+		}
+		if late := pin("{3}", of); late != 0 {
+			t.Errorf("one of old limits is answered %d", late)
+		}
+		if got := r.c.HGet(r.ctx, r.key("conf"), "pin:l").Val(); got != "{2}" {
+			t.Errorf("pinned is %s", got)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func (c *Client) LimitHeaders(bucket string) []string {
 // kept, so that who has spent has spent. What an earlier pin changed stays
 // changed. A patch that does not fit is an error and changes nothing; any
 // other error may leave it changed in some buckets: do it again. It takes
-// three round trips a bucket.
+// five round trips a bucket, and two more each time that others come between.
 func (c *Client) PinLimit(ctx context.Context, name string, patch admission.Patch) error {
 	return c.pin(ctx, name, func(pinned admission.Patch) admission.Patch { return pinned.Merge(patch) })
 }
@@ -115,41 +115,55 @@ func (c *Client) UnpinLimit(ctx context.Context, name string) error {
 }
 
 func (c *Client) pin(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
-	type write struct {
-		b    *bucketState
-		text string
-	}
-	var writes []write
+	// All have to fit before one is written.
 	for _, bucket := range c.store.order {
-		b := c.store.buckets[bucket]
-		text, ok, err := c.store.pinText(ctx, b, name, change)
-		if err != nil {
+		if _, _, _, err := c.store.pinText(ctx, c.store.buckets[bucket], name, change); err != nil {
 			return err
 		}
-		if ok {
-			writes = append(writes, write{b, text})
-		}
 	}
-	// All fit: now they are written.
 	var errs []error
-	for _, w := range writes {
-		if _, err := c.store.run(ctx, lua.Pin, w.b.keys.forPin(), name, w.text); err != nil {
-			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", w.b.Name, name, err))
+	for _, bucket := range c.store.order {
+		b := c.store.buckets[bucket]
+		if err := c.store.pin(ctx, b, name, change); err != nil {
+			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", bucket, name, err))
 		}
-		w.b.force.Store(nil)
+		b.force.Store(nil)
 	}
 	return errors.Join(errs...)
 }
 
-// pinText makes the text of a pin; ok is false where the bucket has no such
-// limit.
-func (s *store) pinText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text string, ok bool, err error) {
+// pinTries is how often a change is made again because others come between. Each time
+// one of them got through.
+const pinTries = 20
+
+// pin writes a pin, if the bucket has such a limit.
+func (s *store) pin(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) error {
+	for range pinTries {
+		text, rev, ok, err := s.pinText(ctx, b, name, change)
+		if err != nil || !ok {
+			return err
+		}
+		reply, err := s.run(ctx, lua.Pin, b.keys.forPin(), name, text, rev)
+		if err != nil {
+			return err
+		}
+		r := lua.NewReader(reply)
+		if written := r.Int() != 0; written || r.Err() != nil {
+			return r.Err()
+		}
+	}
+	return fmt.Errorf("others changed it %d times meanwhile: change it again", pinTries)
+}
+
+// pinText makes the text of a pin of the limits that have this number; ok is false
+// where the bucket has no such limit.
+func (s *store) pinText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
 	if err := s.configure(ctx, b); err != nil {
-		return "", false, err
+		return "", "", false, err
 	}
 	conf, err := s.redis.HGetAll(ctx, b.keys.conf()).Result()
 	if err != nil {
-		return "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
+		return "", "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
 	}
 	var pinned admission.Patch
 	if json.Unmarshal([]byte(conf[admission.FieldPin+name]), &pinned) != nil {
@@ -158,12 +172,12 @@ func (s *store) pinText(ctx context.Context, b *bucketState, name string, change
 	delete(conf, admission.FieldPin+name)
 	limits, _, err := admission.DecodeLimits(conf)
 	if err != nil {
-		return "", false, fmt.Errorf("bucket %q: %w", b.Name, err)
+		return "", "", false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
 	at := slices.IndexFunc(limits, func(l admission.Limit) bool { return l.Name == name })
 	if at < 0 {
-		return "", false, nil
+		return "", "", false, nil
 	}
 	text, err = admission.PinText(limits[at], change(pinned))
-	return text, err == nil, err
+	return text, conf[admission.FieldLimitsRev], err == nil, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,6 +68,35 @@ func admitted(t *testing.T, c *Client, n int, job Job) (in int, last Receipt) {
 const generated = "generated"
 
 var lastID atomic.Int64
+
+// Of changes at the same moment none is lost.
+func TestPinLimitsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := testBucket("pinnedatonce", 1000)
+	limit := admission.Limit{Name: "l", Algorithm: admission.FixedWindow, Limit: rate("10/744h"), Tiers: map[string]admission.Rate{}}
+	const tiers = 8
+	for i := range tiers {
+		limit.Tiers[fmt.Sprint("tier", i)] = rate("1/744h")
+	}
+	b.Limits = []admission.Limit{limit}
+	processes := clients(t, tiers, b)
+	var all sync.WaitGroup
+	for i, c := range processes {
+		all.Go(func() {
+			patch := admission.Patch{Tiers: map[string]admission.Rate{fmt.Sprint("tier", i): rate(fmt.Sprint(20+i, "/744h"))}}
+			if err := c.PinLimit(t.Context(), "l", patch); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range tiers {
+		job := Job{Identity: admission.Identity{Tier: fmt.Sprint("tier", i)}}
+		if _, last := admitted(t, processes[0], 1, job); last.Decisions[0].Quota != int64(20+i) {
+			t.Errorf("tier %d: %+v", i, last.Decisions[0])
+		}
+	}
+}
 
 func caller(name string) Job { return Job{Identity: admission.Identity{Caller: name}} }
 
