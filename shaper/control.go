@@ -33,6 +33,7 @@ const (
 type Control struct {
 	store *store
 	by    string
+	group *string // of the flows that methods mean, see InGroup
 }
 
 // Control returns what changes buckets in the name of by: a person or a

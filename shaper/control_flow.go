@@ -23,8 +23,9 @@ var ErrNoFlows = errors.New("shaper: the bucket has no flows")
 type FlowInfo struct {
 	Bucket   string
 	Flow     string
-	Waiting  int64 // in its lists, and for their time
-	InFlight int64 // leased
+	Group    string // "" in a bucket without groups
+	Waiting  int64  // in its lists, and for their time
+	InFlight int64  // leased
 
 	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
 	// or a claim has seen that it is paused or has as many in flight as it may.

@@ -71,6 +71,10 @@ type Redriven struct {
 	// FlowFull are left where they are because their flow is full, or would be one
 	// more than the bucket may have.
 	FlowFull int
+
+	// GroupFull are left where they are because their group is full, or would be one
+	// more than the bucket may have.
+	GroupFull int
 }
 
 // Redrive puts dead letters back at the end of the list, with a fresh budget

@@ -46,7 +46,7 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	l := &leased{
 		unreadable: err, unsettled: unsettled,
 		Attempt: Attempt{
-			Bucket: d.Name, ID: id, Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
+			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
 		},
 		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,

@@ -138,7 +138,7 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	for _, t := range batch {
 		own, err := k.of(&t.job)
 		if err != nil {
-			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Refusal: missing(err)}
+			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
 		}
 		who := k.who

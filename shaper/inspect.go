@@ -23,6 +23,7 @@ type JobInfo struct {
 	ID       string
 	Bucket   string
 	Flow     string
+	Group    string
 	State    State
 	Attempts int // deliveries that ended
 	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
@@ -43,6 +44,7 @@ type JobInfo struct {
 	InFlight, MaxInFlight int64     // of its bucket
 	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
 	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
+	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
 
 	URL     string
 	Method  string
@@ -51,7 +53,7 @@ type JobInfo struct {
 	Last    LastResponse
 }
 
-// JobFlow is what holds for the flow of a job.
+// JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
 	Pause                 *Pause    // nil if it runs
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
@@ -139,7 +141,7 @@ func (j *JobInfo) fill(body, metaText string) error {
 	if err != nil {
 		return err
 	}
-	j.Flow, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.URL, job.Method, job.Headers, job.payload
+	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.payload
 	j.Enqueued = time.UnixMicro(job.enqueued)
 	if metaText == "" {
 		return nil
@@ -225,7 +227,11 @@ type BucketInfo struct {
 
 	HasFlows  bool
 	Flows     int64 // that have jobs, or had some so lately that their pace still counts
-	FlowsWait int64 // that stand on the calendar: they have something to send, now or later
+	FlowsWait int64 // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
+
+	HasGroups  bool
+	Groups     int64 // as Flows
+	GroupsWait int64 // that stand on the calendar of groups
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time

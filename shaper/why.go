@@ -23,6 +23,11 @@ const (
 	HoldFlowPace     Hold = "flow-pace"          // the rate of its flow lets it leave later
 	HoldFlowInFlight Hold = "flow-max-in-flight" // as many of its flow as may are on their way
 
+	HoldGroupPaused   Hold = "group-paused"        // its group is
+	HoldGroupPace     Hold = "group-pace"          // the rate of its group lets it leave later
+	HoldGroupQuota    Hold = "group-quota"         // as many of its group as may have left in a window
+	HoldGroupInFlight Hold = "group-max-in-flight" // as many of its group as may are on their way
+
 	HoldLastChance Hold = "last-chance" // it goes alone, and another one does now
 )
 

@@ -56,7 +56,8 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 		Unknown int `json:"unknown"`
 		Full    int `json:"full"`
 
-		FlowFull int `json:"flow_full"`
+		FlowFull  int `json:"flow_full"`
+		GroupFull int `json:"group_full"`
 	}(redriven)
 	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", count(redriven.Moved, "job")) }); err != nil {
 		return err
