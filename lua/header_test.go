@@ -19,18 +19,28 @@ type durationType = time.Duration
 // shared are texts that go in front of other scripts and are none themselves:
 // of those that use what they begin with.
 var shared = map[string]string{
-	"limits": "limits[", "flow": "flow.", "pending": "pending.", "places": "places.", "quota": "quota.", "turns": "turns.",
+	"limits": "limits[", "flow": "flow.", "group": "group.", "sender": "sender.", "pending": "pending.", "places": "places.", "quota": "quota.", "turns": "turns.",
 }
+
+// needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
+var needs = map[string][]string{"turns": {"group"}}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {
 	t.Helper()
 	own := fileText(t, name)
-	text := ""
-	for _, name := range slices.Sorted(maps.Keys(shared)) {
-		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(shared[name])).MatchString(code(split(own).body)) {
-			text += fileText(t, name)
+	used := map[string]bool{}
+	for name, begin := range shared {
+		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(begin)).MatchString(code(split(own).body)) {
+			used[name] = true
+			for _, other := range needs[name] {
+				used[other] = true
+			}
 		}
+	}
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		text += fileText(t, name)
 	}
 	return text + own
 }
