@@ -1,10 +1,12 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -252,25 +254,30 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
-// hasFlows reports whether a bucket has flows, as the configuration says or, of one that
-// is not configured here, as Redis knows.
-func (c *Control) hasFlows(ctx context.Context, bucket string) (bool, error) {
+// parted is how a bucket is parted, as the configuration says or, of one that is not
+// configured here, as Redis knows.
+func (c *Control) parted(ctx context.Context, bucket string) (int, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
-		return b.hasFlows(), nil
+		return b.parted(), nil
 	}
 	if !admission.ValidName(bucket) {
-		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return 0, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
 	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), "rate_count", "flows").Result()
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
+		return 0, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
 	case values[0] == nil:
-		return false, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return 0, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
-	return values[1] == "1", nil
+	text, _ := values[1].(string)
+	parted, err := strconv.Atoi(cmp.Or(text, "0"))
+	if err != nil || parted < partedNot || parted > partedGroups {
+		return 0, fmt.Errorf("bucket %q: its data is of a newer program", bucket)
+	}
+	return parted, nil
 }
 
 // note logs and counts what was done.

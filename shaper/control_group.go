@@ -2,11 +2,10 @@ package shaper
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
-
-var errNotYet = errors.New("shaper: not yet")
 
 // GroupInfo is a group in numbers.
 type GroupInfo struct {
@@ -37,42 +36,105 @@ func (c *Control) InGroup(group string) *Control {
 }
 
 // PauseGroup stops departures of all flows of a group until [Control.ResumeGroup], as
-// [Control.PauseFlow] does those of a flow. One round trip.
+// [Control.PauseFlow] does those of a flow. One round trip; two of a bucket that is not
+// configured here.
 func (c *Control) PauseGroup(ctx context.Context, bucket, group, reason string) error {
-	return errNotYet
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return err
+	}
+	return c.pauseTarget(ctx, t, reason)
 }
 
-// ResumeGroup lets a group run again, at its pace, and reports whether it was paused. One
-// round trip.
+// ResumeGroup lets a group run again, at its pace, and reports whether it was paused. Its
+// round trips are those of PauseGroup.
 func (c *Control) ResumeGroup(ctx context.Context, bucket, group string) (was bool, err error) {
-	return false, errNotYet
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return false, err
+	}
+	return c.resumeTarget(ctx, t)
 }
 
 // SetGroup gives one group settings of its own, over those of all groups of its bucket, as
 // [Control.SetFlow] does a flow: those of [GroupSettingNames].
 func (c *Control) SetGroup(ctx context.Context, bucket, group string, patch FlowPatch) (OwnFlow, error) {
-	return OwnFlow{}, errNotYet
+	if patch.IsZero() {
+		return OwnFlow{}, errNoChange(bucket)
+	}
+	for _, name := range FlowSettingNames() {
+		if patch.given[name] && !slices.Contains(GroupSettingNames(), name) {
+			return OwnFlow{}, &InvalidChangeError{bucket, fmt.Errorf("%s: is no setting of a group: give it to its flows", name)}
+		}
+	}
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return OwnFlow{}, err
+	}
+	return c.setTarget(ctx, t, &patch)
 }
 
 // DeleteGroupSettings lets one group be as all of its bucket again; a pause stays. It
-// reports whether the group had settings. One round trip.
+// reports whether the group had settings. Its round trips are those of PauseGroup.
 func (c *Control) DeleteGroupSettings(ctx context.Context, bucket, group string) (had bool, err error) {
-	return false, errNotYet
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return false, err
+	}
+	return c.resetTarget(ctx, t)
 }
 
-// Group returns what is known of one group: zeros of one that has no jobs.
+// Group returns what is known of one group: zeros of one that has no jobs. One round trip;
+// two of a bucket that is not configured here.
 func (c *Control) Group(ctx context.Context, bucket, group string) (GroupInfo, error) {
-	return GroupInfo{}, errNotYet
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return GroupInfo{}, err
+	}
+	infos, err := c.groupInfos(ctx, t, []string{group})
+	if err != nil {
+		return GroupInfo{}, err
+	}
+	return infos[0], nil
 }
 
 // Groups returns groups of a bucket that have jobs or settings of their own, as
 // [Control.Flows] does flows.
 func (c *Control) Groups(ctx context.Context, bucket, cursor string, limit int) (infos []GroupInfo, next string, err error) {
-	return nil, "", errNotYet
+	t, err := c.groupOf(ctx, bucket, "")
+	if err != nil {
+		return nil, "", err
+	}
+	names, next, err := c.list(ctx, t, "", cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	infos, err = c.groupInfos(ctx, t, names)
+	return infos, next, err
 }
 
-// PurgeGroup drops all jobs of all flows of a group that wait now, as [Control.Purge] does
-// those of a bucket.
+func (c *Control) groupInfos(ctx context.Context, t target, names []string) ([]GroupInfo, error) {
+	all, err := c.lookAt(ctx, t, names)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]GroupInfo, len(names))
+	for i, g := range all {
+		infos[i] = GroupInfo{Bucket: t.bucket, Group: names[i], Waiting: g.waiting(), InFlight: g.inFlight, Turn: g.turn, Own: g.own}
+	}
+	return infos, nil
+}
+
+// PurgeGroup drops all jobs of all flows of a group that wait now, flow by flow, as
+// [Control.Purge] does those of a bucket.
 func (c *Control) PurgeGroup(ctx context.Context, bucket, group string, options PurgeOptions) (Purged, error) {
-	return Purged{}, errNotYet
+	t, err := c.groupOf(ctx, bucket, group)
+	if err != nil {
+		return Purged{}, err
+	}
+	sum, err := c.purgeFlows(ctx, bucket, t.keys, globEscape(flowPath(group, ""))+"*", options)
+	if err == nil {
+		c.note(ctx, bucket, actionPurge, "group", group, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+	}
+	return sum, err
 }

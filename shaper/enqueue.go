@@ -110,10 +110,10 @@ const (
 	enqueueOtherFlows    = 3
 )
 
-// errOtherFlows says that the configuration in force parts the bucket into flows, and
-// that of this process does not, or the other way round.
+// errOtherFlows says that the configuration in force parts the bucket into flows or groups,
+// and that of this process does not, or the other way round.
 var errOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
-	"give all processes the same [buckets.flow]")
+	"give all processes the same [buckets.flow] and [buckets.group]")
 
 // question is a batch as it is put to the enqueue script.
 type question struct {
@@ -132,7 +132,7 @@ type question struct {
 func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	q := &question{set: set, start: time.Now(), keys: b.keys.forEnqueue()}
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
-	hasFlows := b.settings.Load().Flow != nil
+	parted := b.parted()
 	var flows flowNumberer
 	all := make([]traits, 0, len(batch))
 	for _, t := range batch {
@@ -151,10 +151,7 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 				continue
 			}
 		}
-		flow := ""
-		if hasFlows {
-			flow = t.job.Flow
-		}
+		flow := pathOf(parted, t.job.Group, t.job.Flow)
 		q.tickets, q.who = append(q.tickets, t), append(q.who, who)
 		all = append(all, traits{t.job.Priority.code(), flows.of(flow), own})
 	}
@@ -164,11 +161,12 @@ func ask(b *bucketState, set *limitSet, batch []*ticket) *question {
 	alike := areAlike(q.tickets, all)
 	rules := q.args
 	q.args = make([]any, 0, 10+len(flows.names)+len(rules)+2*len(set.limits)+len(q.tickets)*(6+len(set.limits)))
-	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike), boolArg(hasFlows), len(flows.names))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), boolArg(alike), parted, len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.keys.places(flow)...)
 		q.args = append(q.args, flow)
 	}
+	q.keys = b.keys.inGroups(q.keys, flows.names...)
 	q.args = append(q.args, rules...)
 	for i := range set.limits {
 		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
@@ -247,6 +245,9 @@ type keyring struct {
 func (k *keyring) of(job *Job) ([]int, error) {
 	id := job.Identity
 	id.Flow = job.Flow
+	if k.b.parted() == partedGroups {
+		id.Flow = flowPath(job.Group, job.Flow) // flows of two groups are two, whatever their names are
+	}
 	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {
 		return k.known, k.err
 	}

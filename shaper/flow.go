@@ -102,26 +102,17 @@ func quotasText(quotas []admission.Rate) string {
 }
 
 // hasFlows reports whether the bucket has flows, as this process knows it.
-func (b *bucketState) hasFlows() bool { return b.settings.Load().parted() != partedNot }
+func (b *bucketState) hasFlows() bool { return b.parted() != partedNot }
 
-// flowOf is the flow in whose places a job lies that names this one: a bucket without
-// flows has those of the flow "" only.
-func (b *bucketState) flowOf(name string) string {
-	if !b.hasFlows() {
-		return ""
-	}
-	return name
-}
-
-// flowGroups are the flows that one call of a script touches, in the order in
+// flowSet are the flows that one call of a script touches, in the order in
 // which their places are declared.
-type flowGroups struct {
+type flowSet struct {
 	names   []string
 	numbers map[string]int // from 1 on
 }
 
 // number is which of the flows it is, which it becomes if it is not there yet.
-func (g *flowGroups) number(flow string) int {
+func (g *flowSet) number(flow string) int {
 	if n, ok := g.numbers[flow]; ok {
 		return n
 	}
@@ -134,7 +125,7 @@ func (g *flowGroups) number(flow string) int {
 }
 
 // args are the names, as arguments of a script.
-func (g *flowGroups) args() []any {
+func (g *flowSet) args() []any {
 	args := make([]any, len(g.names))
 	for i, name := range g.names {
 		args[i] = name
@@ -142,8 +133,8 @@ func (g *flowGroups) args() []any {
 	return args
 }
 
-// maxFlowGroups is how many flows one script touches at most.
-const maxFlowGroups = 256
+// maxFlowSet is how many flows one script touches at most.
+const maxFlowSet = 256
 
 // Sizes of one question of which flow jobs are: the answer is in their bodies.
 const (
@@ -160,8 +151,8 @@ func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]s
 	}
 	for len(flows) < len(ids) {
 		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
-		args := make([]any, 0, 1+len(some))
-		args = append(args, flowsOfBytes)
+		args := make([]any, 0, 2+len(some))
+		args = append(args, flowsOfBytes, b.parted())
 		for _, id := range some {
 			args = append(args, id)
 		}

@@ -132,8 +132,8 @@ func (b *Bucket) partFields() []any {
 	return append(fields, b.Group.fields("group")...)
 }
 
-// hasGroups reports whether the bucket has groups, as this process knows it.
-func (b *bucketState) hasGroups() bool { return b.settings.Load().parted() == partedGroups }
+// parted is how the bucket is parted, as this process knows it: it cannot change.
+func (b *bucketState) parted() int { return b.keys.parted }
 
 // flowPath is the one name that a flow has in Redis, in a bucket with groups: the length
 // of its group's name, a colon, the group's name and its own. See lua/flow.lua.
@@ -149,9 +149,9 @@ func splitPath(path string) (group, flow string, ok bool) {
 	return rest[:length], rest[length:], true
 }
 
-// pathOf is the name in Redis of a flow of a group, in this bucket.
-func (b *Bucket) pathOf(group, flow string) string {
-	switch b.parted() {
+// pathOf is the name in Redis of a flow of a group, in a bucket that is parted so.
+func pathOf(parted int, group, flow string) string {
+	switch parted {
 	case partedNot:
 		return ""
 	case partedFlows:

@@ -72,7 +72,7 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
-	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0])
+	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0], b.parted())
 	if err != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -95,7 +95,14 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	info.Pause = readPause(r.Int(), r.Text(), r.Text())
 	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
 	info.QuotaFrees = instantOf(r.Int())
-	info.OfFlow = readJobFlow(r)
+	parted := r.Int()
+	ofFlow, ofGroup := readJobFlow(r), readJobFlow(r)
+	if parted != partedNot {
+		info.OfFlow = ofFlow
+	}
+	if parted == partedGroups {
+		info.OfGroup = ofGroup
+	}
 	if r.Err() != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
 	}
@@ -115,16 +122,11 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	return info, nil
 }
 
-// readJobFlow reads what inspect_job.lua says of the flow of a job; nil where the
-// bucket has none.
+// readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
 func readJobFlow(r *lua.Reader) *JobFlow {
-	has := r.Int() == 1
 	since, note := r.Int(), r.Text()
 	flow := JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
 	flow.Pause = readFlowPause(since, note)
-	if !has {
-		return nil
-	}
 	return &flow
 }
 
@@ -183,7 +185,7 @@ func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, 
 		if err != nil {
 			return "", err
 		}
-		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, boolArg(b.hasFlows()), flows[0])
+		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, b.parted(), flows[0])
 		if err != nil {
 			return "", fmt.Errorf("bucket %q: %w", bucket, err)
 		}
@@ -285,7 +287,9 @@ func readBucketInfo(name string, reply any) (BucketInfo, error) {
 	}
 	since := r.Int()
 	info.Purging, info.Purged = r.Int(), r.Int()
-	info.HasFlows, info.Flows, info.FlowsWait = r.Int() == 1, r.Int(), r.Int()
+	parted := r.Int()
+	info.HasFlows, info.HasGroups = parted != partedNot, parted == partedGroups
+	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
 	info.Pause = readPause(since, r.Text(), r.Text())
 	info.Pins = readPins(r)
 	return info, r.Err()

@@ -68,7 +68,7 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		if s.buckets[b.Name] != nil {
 			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
-		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name), turn: make(chan struct{}, 1), refusals: newRefusals()}
+		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name).as(b.parted()), turn: make(chan struct{}, 1), refusals: newRefusals()}
 		state.settings.Store(b)
 		s.buckets[b.Name] = state
 		s.order = append(s.order, b.Name)
@@ -99,7 +99,7 @@ func (s *store) reconfigure(buckets []Bucket) error {
 			return err
 		}
 		// Outcomes of jobs that are in flight would look for their places where there are none.
-		if state, ok := s.buckets[b.Name]; ok && state.settings.Load().parted() != b.parted() {
+		if state, ok := s.buckets[b.Name]; ok && state.parted() != b.parted() {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		checked = append(checked, b)
