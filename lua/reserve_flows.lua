@@ -8,7 +8,7 @@
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- Returns  {0, now, and for each flow: its name, its turn on the calendar}
--- Stores   nothing new
+-- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
 
 local pace = KEYS[1]
@@ -22,7 +22,9 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local kept = redis.call('HMGET', pace, 'clock', 'offset')
 local offset = tonumber(kept[2] or 0) + math.max(tonumber(kept[1] or 0) - now, 0)
-local latest, reserved = string.format('%.0f', now + horizon + offset), string.format('%.0f', now + offset + RESERVED)
+local function text(n) return string.format('%.0f', n) end
+local latest, reserved = text(now + horizon + offset), text(now + offset + RESERVED)
+redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
 
 -- Names flows of a group, behind those that it has named of it already, and says how many.
 local reply, moved, groups = { 0, now }, {}, #KEYS - 1
