@@ -120,6 +120,13 @@ priority_aging = "0s"
 key = "header:x-tenant"
 rate = "2/s"
 quotas = ["50/h"]
+[buckets.group]
+key = "caller"
+rate = "1000/m"
+burst = 3
+capacity = 500
+max_in_flight = 6
+quotas = ["1000/m"]
 [buckets.webhook]
 url = "https://example.com/"
 `
@@ -181,7 +188,11 @@ func TestLoad(t *testing.T) {
 	flow.Key, flow.DefaultURL = "header:x-tenant", "https://example.com/"
 	flow.Rate = admission.Rate{Count: 2, Per: time.Second, Unit: "requests"}
 	flow.Quotas = []admission.Rate{{Count: 50, Per: time.Hour, Unit: "requests"}}
-	second.Flow = &flow
+	thousand := admission.Rate{Count: 1000, Per: time.Minute, Unit: "requests"}
+	second.Flow, second.Group = &flow, &shaper.GroupSettings{
+		Key: "caller", DefaultURL: "https://example.com/", Rate: thousand, Burst: 3, Capacity: 500, MaxInFlight: 6,
+		Quotas: []admission.Rate{thousand},
+	}
 	want = Bucket{Bucket: second, Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
@@ -234,7 +245,8 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
 		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
 		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
-		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries`,
+		`buckets[1] "b": flow.rate (100/s) is above rate (17/s): no flow ever reaches it in the bucket`,
+		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket`,
 		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
 		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
 		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
@@ -244,6 +256,59 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 	}
 	if got := mustLoad(t, "").Warnings(); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Of three levels, each is held against the nearest above it that has such a bound.
+func TestWarningsOfGroups(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flow, group string
+		want        []string
+	}{
+		"rates in other times": {`rate = "5/s"`, `rate = "100/15m"`, []string{"flow.rate (5/s) is above group.rate (100/15m0s): no flow ever reaches it in its group"}},
+		"nothing to say":       {`rate = "5/s", max_in_flight = 4, capacity = 10`, `rate = "10/s", max_in_flight = 256, capacity = 10000`, nil},
+		"the flow above its group": {
+			`rate = "11/s", max_in_flight = 5, capacity = 101`, `rate = "10/s", max_in_flight = 4, capacity = 100`,
+			[]string{
+				"flow.rate (11/s) is above group.rate (10/s): no flow ever reaches it in its group",
+				"flow.max_in_flight (5) is above group.max_in_flight (4): one flow may hold all deliveries of its group",
+				"flow.capacity (101) is above group.capacity (100): one flow may fill its group",
+			},
+		},
+		"the group above the bucket": {
+			`rate = "12/s"`, `rate = "1100/m", max_in_flight = 257, capacity = 10001`,
+			[]string{
+				"group.rate (1100/m) is above rate (17/s): no group ever reaches it in the bucket",
+				"group.max_in_flight (257) is above max_in_flight (256): one group may hold all deliveries of the bucket",
+				"group.capacity (10001) is above capacity (10000): one group may fill the bucket",
+			},
+		},
+		"a group without bounds": {
+			`rate = "18/s", max_in_flight = 257`, `burst = 1`,
+			[]string{
+				"flow.rate (18/s) is above rate (17/s): no flow ever reaches it in the bucket",
+				"flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket",
+			},
+		},
+	} {
+		text := "[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow = { key = \"host\", " + test.flow + " }\ngroup = { key = \"caller\", " + test.group + " }\n"
+		got := mustLoad(t, text).Warnings()
+		for i, want := range test.want {
+			test.want[i] = `buckets[0] "a": ` + want
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+	for key, want := range map[string]string{
+		"job":  "",
+		"host": `buckets[0] "a": group.key and flow.key are both "host": each group has one flow only`,
+	} {
+		got := mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow.key = %q\ngroup.key = %q\n", key, key)).Warnings()
+		if strings.Join(got, "\n") != want {
+			t.Errorf("both keys %s: got %q, want %q", key, got, want)
+		}
 	}
 }
 
