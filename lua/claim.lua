@@ -175,7 +175,7 @@ if has_flows then
       states[i], quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
     f.places = pending.open(base, at_once_each, name)
     named[i], f.own = f, own[i]
-    f.at = math.max(f.at, sender.ready(run, f))
+    sender.waits(f, sender.ready(run, f))
     if not flow.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = turns.groups(run, conf, FIRST_GROUP, FIRST_GROUP_KEY, offset, named) end
@@ -262,7 +262,7 @@ local function step()
     turns.next(heap, true)
     return true
   elseif not entry and due_time > at then
-    f.at = due_time
+    sender.waits(f, due_time)
     turns.next(heap, false)
     return true
   end
@@ -352,6 +352,7 @@ if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) 
 quota.write(quotas)
 in_chunks('HSET', flows, states)
 in_chunks('HDEL', flows, idle)
+-- A group goes at its turn, also where that of its flows is later, unless these have to wait longer than the bucket.
 local group_states, idle_groups = {}, {}
 for _, g in ipairs(groups) do
   in_chunks('ZREM', g.due, g.taken_off)
@@ -359,7 +360,9 @@ for _, g in ipairs(groups) do
   quota.write(g.quotas)
   local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
   if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
-  turns.note(calendar, g.name, head and not flow.is_held(g) and math.max(g.at + offset, head) or nil)
+  local at = head and not flow.is_held(g) and g.at + offset
+  if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
+  turns.note(calendar, g.name, at)
   keep(g, group_states, idle_groups)
 end
 in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)

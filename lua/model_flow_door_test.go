@@ -38,13 +38,13 @@ func (m *flowModel) put(t *rapid.T) {
 	alike, flow, priority := rapid.IntRange(0, 2).Draw(t, "alike") == 0, m.pick(t), rapid.IntRange(1, 4).Draw(t, "priority")
 	var jobs []entry
 	for range rapid.IntRange(1, 4).Draw(t, "jobs") {
-		e := entry{id: pickID(t), content: "x", priority: priority}.in(m, flow)
+		e := entry{id: pickID(t), content: "x", priority: priority}.in(m.rig, flow)
 		e.expires = rapid.SampledFrom([]int64{0, 0, 0, second / 2, 5 * second}).Draw(t, "expires")
 		if !alike {
 			e.content = rapid.SampledFrom([]string{"x", "x", "x", "y"}).Draw(t, "content")
 			e.due = rapid.SampledFrom([]string{"", "", "+300000", "+2000000"}).Draw(t, "due")
 			e.priority = rapid.IntRange(1, 4).Draw(t, "priority")
-			e = e.in(m, m.pick(t))
+			e = e.in(m.rig, m.pick(t))
 		}
 		if !slices.ContainsFunc(jobs, func(other entry) bool { return alike && other.id == e.id }) {
 			jobs = append(jobs, e)
@@ -63,9 +63,9 @@ func (m *flowModel) useAgain(t *rapid.T) {
 	m.cancel(id, "")
 	old := m.jobs[id]
 	old.state, old.sched, old.purging = isCancelled, false, false
-	e := entry{id: id, content: "x", priority: old.priority}.in(m, old.flow)
+	e := entry{id: id, content: "x", priority: old.priority}.in(m.rig, old.flow)
 	if rapid.Bool().Draw(t, "another flow") {
-		e = e.in(m, m.pick(t))
+		e = e.in(m.rig, m.pick(t))
 	}
 	e.due = rapid.SampledFrom([]string{"", "+2000000"}).Draw(t, "due")
 	m.putJobs(t, []entry{e}, false)

@@ -42,15 +42,6 @@ func (m *flowModel) begin(t *rapid.T) {
 	}
 }
 
-// in is the same job, of a flow that has this name in Redis.
-func (e entry) in(m *flowModel, name string) entry {
-	e.flow = name
-	if m.hasGroups {
-		e.group, e.flow = splitPath(name)
-	}
-	return e
-}
-
 func (m *flowModel) groupOf(flow string) string {
 	if !m.hasGroups {
 		return ""

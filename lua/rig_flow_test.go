@@ -165,7 +165,7 @@ func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
 	r.t.Helper()
 	jobs := make([]entry, len(ids))
 	for i, id := range ids {
-		jobs[i] = entry{id: id, flow: flow, priority: priority, expires: expires}
+		jobs[i] = entry{id: id, priority: priority, expires: expires}.in(r, flow)
 	}
 	for i, a := range r.enqueue(nil, jobs...) {
 		if a.code != 1 {

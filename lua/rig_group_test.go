@@ -47,6 +47,15 @@ func (r *rig) nameOf(e entry) string {
 	return e.flow
 }
 
+// in is the same job, of a flow that has this name in Redis.
+func (e entry) in(r *rig, name string) entry {
+	e.flow = name
+	if r.hasGroups {
+		e.group, e.flow = splitPath(name)
+	}
+	return e
+}
+
 // top is the calendar that a claim begins with, due that of a flow.
 func (r *rig) top() string {
 	if r.hasGroups {

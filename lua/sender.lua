@@ -3,8 +3,8 @@
 -- script's, behind those of flow.lua and quota.lua.
 --
 -- The functions are given the run, a table: now, since (when the bucket's pace began), and latest,
--- beyond which no slot lies. A sender has name, at (when it may depart next, or when its turn was if
--- that is later), settings and state (see flow.lua), had_text (there was a state), changed, and quotas;
+-- beyond which no slot lies. A sender has name, from (when its own bounds let it depart next), at (the same,
+-- or when its turn is if that is later), settings and state (see flow.lua), had_text (there was a state), changed, and quotas;
 -- one with a rate also whole, part, back and rate, as claim.lua has them of the bucket.
 
 local sender = {}
@@ -50,6 +50,9 @@ function sender.ready(run, f)
   return ready
 end
 
+-- It does not depart before that time.
+function sender.waits(f, from) f.from, f.at = from, math.max(f.at, from) end
+
 -- A job of it departs at that time. It goes on with its turn, or waits for the next one.
 function sender.departs(run, f, at)
   local state, s = f.state, f.settings
@@ -64,7 +67,7 @@ function sender.departs(run, f, at)
   end
   state.turn = state.turn + 1
   if state.turn >= s.weight then state.turn, f.at = 0, at end
-  f.at = math.max(f.at, sender.ready(run, f))
+  sender.waits(f, sender.ready(run, f))
 end
 
 -- A job of it is gone without a slot.

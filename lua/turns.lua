@@ -3,7 +3,8 @@
 -- at once, the one that was placed first.
 --
 -- Where flows are in groups there are two levels: a heap of entries, one for each group, with
--- the heap of its flows. An entry goes when its group and the first of its flows may.
+-- the heap of its flows. An entry goes at the turn of its group, when the first of its flows may: not at
+-- the turn of the flow, or a group that may send twice in its turn would wait for that in between.
 
 local turns = { placed = 0 }
 
@@ -55,7 +56,7 @@ function turns.next(heap, is_off)
   if first.flows then
     if is_off then off(first.flows) else moved(first.flows) end
     is_off = #first.flows == 0 or flow.is_held(first.group)
-    if not is_off then first.at = math.max(first.group.at, first.flows[1].at) end
+    if not is_off then first.at = math.max(first.group.at, first.flows[1].from) end
   end
   if is_off then off(heap) else moved(heap) end
 end
@@ -67,12 +68,13 @@ function turns.groups(run, conf, names, keys, offset, flows)
   local windows = quota.windows(table.remove(of_all, 1) or '')
   local listed, groups, by_name = {}, {}, {}
   for i = names + 1, #ARGV, 2 do listed[#listed + 1] = ARGV[i] end
+  if #listed == 0 then return groups end
   local states, own = redis.call('HMGET', KEYS[keys + 1], unpack(listed)), redis.call('HMGET', KEYS[keys + 2], unpack(listed))
   for n, name in ipairs(listed) do
     local at = keys + 2 * n
     local g = sender.open(run, name, tonumber(ARGV[names + 2 * n]) - offset, flow.settings(own[n], of_all), states[n],
       quota.open(KEYS[at + 2], windows, 1), true)
-    g.at = math.max(g.at, sender.ready(run, g))
+    sender.waits(g, sender.ready(run, g))
     g.due, g.placed, g.taken_off = KEYS[at + 1], {}, {}
     groups[n], by_name[name] = g, g
   end
@@ -92,7 +94,7 @@ function turns.of_groups(groups, ready)
     local entry = entries[g]
     if #entry.flows > 0 and not flow.is_held(g) then
       turns.order(entry.flows)
-      entry.at = math.max(g.at, entry.flows[1].at)
+      entry.at = math.max(g.at, entry.flows[1].from)
       heap[#heap + 1] = entry
     end
   end
