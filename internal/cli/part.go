@@ -2,75 +2,107 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/part"
 	"github.com/tundish-io/tundish/shaper"
 )
 
+// parts are the commands on what a bucket is parted into: its flows, or its groups.
+type parts struct {
+	*app
+	part.Kind
+	group string // that of a flow, as --group says
+}
+
 func (a *app) flowCommand() *cobra.Command {
+	p := parts{app: a, Kind: part.Flows()}
 	return group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
 		Long: `Look at the flows of a bucket: the jobs of one key, such as a tenant or a receiving
 host. Pause one, give it settings of its own, or purge it, while the others run: all
-processes obey at once, and after every restart. A name of a flow may be any text.`,
+processes obey at once, and after every restart. A name of a flow may be any text. In a
+bucket with groups, --group says in which the flow is.`,
 		Example: `  dispatcher flow list webhooks
   dispatcher flow show webhooks acme
   dispatcher flow pause webhooks acme --reason "their server is down"
   dispatcher flow set webhooks acme --rate 5/s --weight 2
-  dispatcher flow reset webhooks acme`,
-	}, a.flowListCommand(), a.flowShowCommand(), a.flowPauseCommand(), a.flowResumeCommand(),
-		a.flowSetCommand(), a.flowResetCommand(), a.flowPurgeCommand())
+  dispatcher flow reset webhooks acme
+  dispatcher flow show webhooks hooks.acme.example --group acme`,
+	}, p.commands()...)
 }
 
-// flowView is a flow as it is shown.
-type flowView struct {
-	Flow     string           `json:"flow"`
-	Waiting  int64            `json:"waiting"`
-	InFlight int64            `json:"in_flight"`
-	Turn     *time.Time       `json:"turn,omitempty"` // when it is looked at next
-	Pause    *pauseView       `json:"pause,omitempty"`
-	Settings flowSettingsView `json:"settings"` // its own
+func (a *app) groupCommand() *cobra.Command {
+	p := parts{app: a, Kind: part.Groups()}
+	return group(&cobra.Command{
+		Use:   "group",
+		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
+		Long: `Look at the groups of a bucket: the flows of one key, such as a tenant over its
+endpoints. Pause one, give it settings of its own, or purge it, while the others run: all
+processes obey at once, and after every restart. A name of a group may be any text. Its
+flows are told by ` + "`dispatcher flow list BUCKET --group GROUP`" + `.`,
+		Example: `  dispatcher group list webhooks
+  dispatcher group show webhooks acme
+  dispatcher group pause webhooks acme --reason "they have not paid"
+  dispatcher group set webhooks acme --rate 100/m --weight 2
+  dispatcher group reset webhooks acme`,
+	}, p.commands()...)
 }
 
-// flowSettingsView is without secrets.
-type flowSettingsView struct {
-	Rate        string            `json:"rate,omitempty"`
-	Burst       *int64            `json:"burst,omitempty"`
-	Capacity    *int64            `json:"capacity,omitempty"`
-	MaxInFlight *int64            `json:"max_in_flight,omitempty"`
-	Weight      *int64            `json:"weight,omitempty"`
-	URL         string            `json:"url,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Secrets     int               `json:"secrets_count,omitempty"`
-}
-
-func viewFlow(info *shaper.FlowInfo) flowView {
-	own := &info.Own
-	v := flowView{
-		Flow: info.Flow, Waiting: info.Waiting, InFlight: info.InFlight, Pause: viewPause(own.Pause),
-		Settings: flowSettingsView{
-			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
-			URL: own.URL, Headers: own.Headers, Secrets: len(own.Secrets),
-		},
+func (p *parts) commands() []*cobra.Command {
+	list := []*cobra.Command{
+		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
 	}
-	if !own.Rate.IsZero() {
-		v.Settings.Rate = own.Rate.String()
+	for _, cmd := range list {
+		p.jsonFlag(cmd)
+		if p.Name == "flow" {
+			cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group in which the flow is, where the bucket has groups")
+		}
 	}
-	if !info.Turn.IsZero() {
-		turn := info.Turn.UTC()
-		v.Turn = &turn
-	}
-	return v
+	return list
 }
 
-// rows are the settings as names and values.
-func (s *flowSettingsView) rows() [][2]string {
+// text is a help, in which $ stands for the kind.
+func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", p.Name) }
+
+// arg is the argument that names one.
+func (p *parts) arg() string { return strings.ToUpper(p.Name) }
+
+// control is what the operator changes parts with.
+func (p *parts) control(cmd *cobra.Command, s *station) *shaper.Control {
+	control := s.client.Control(operator())
+	if cmd.Flags().Changed("group") {
+		return control.InGroup(p.group)
+	}
+	return control
+}
+
+// fault gives an error of a flow or a group its exit code.
+func (p *parts) fault(err error) error {
+	bad, isBad := errors.AsType[*shaper.InvalidChangeError](err)
+	switch {
+	case isBad:
+		return fail(exitUsage, "%w", bad)
+	case errors.Is(err, shaper.ErrNoFlows):
+		return fail(exitUsage, "%w: it is configured without [buckets.flow]", err)
+	case errors.Is(err, shaper.ErrNoGroups):
+		return fail(exitUsage, "%w: it is configured without [buckets.group]", err)
+	case errors.Is(err, shaper.ErrGroupNeeded):
+		return fail(exitUsage, "its flows are in groups: say with --group in which the flow is (%w)", err)
+	}
+	return err
+}
+
+// settingRows are the settings as names and values.
+func settingRows(s *part.Settings) [][2]string {
 	var rows [][2]string
 	add := func(name shaper.FlowSetting, value string) { rows = append(rows, [2]string{string(name), value}) }
 	if s.Rate != "" {
@@ -98,106 +130,127 @@ func (s *flowSettingsView) rows() [][2]string {
 	return rows
 }
 
-// text says the settings in one line.
-func (s *flowSettingsView) text() string {
-	rows := s.rows()
-	parts := make([]string, len(rows))
+// settingsText says the settings in one line.
+func settingsText(s *part.Settings) string {
+	rows := settingRows(s)
+	texts := make([]string, len(rows))
 	for i, row := range rows {
-		parts[i] = row[0] + " " + row[1]
+		texts[i] = row[0] + " " + row[1]
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(texts, ", ")
 }
 
-func (a *app) flowListCommand() *cobra.Command {
+func (p *parts) listCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
-		Short: "List the flows of a bucket",
-		Long:  "List the flows of a bucket that have jobs or settings of their own, in no order.",
-		Example: `  dispatcher flow list webhooks
-  dispatcher flow list webhooks --limit 10000 --json`,
+		Short: p.text("List the $s of a bucket"),
+		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order."),
+		Example: p.text(`  dispatcher $ list webhooks
+  dispatcher $ list webhooks --limit 10000 --json`),
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error { return a.flowList(ctx, s, args[0], limit) })
+			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return p.list(ctx, p.control(cmd, s), args[0], limit)
+			})
 		},
 	}
-	a.jsonFlag(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 1000, "list at most this `number`")
 	return cmd
 }
 
-func (a *app) flowList(ctx context.Context, s *station, bucket string, limit int) error {
-	views, cursor, now := []flowView{}, "", time.Now()
+func (p *parts) list(ctx context.Context, control *shaper.Control, bucket string, limit int) error {
+	views, cursor := []part.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
-		infos, next, err := s.client.Control(operator()).Flows(ctx, bucket, cursor, limit-len(views))
+		some, next, err := p.List(control, ctx, bucket, cursor, limit-len(views))
 		if err != nil {
-			return flowFault(err)
+			return p.fault(err)
 		}
-		for i := range infos {
-			views = append(views, viewFlow(&infos[i]))
-		}
-		cursor = next
+		views, cursor = append(views, some...), next
 	}
 	if len(views) >= limit && (cursor != "" || len(views) > limit) {
 		views = views[:limit]
-		a.note("there are more than %d flows: see --limit", limit)
+		p.note("there are more than %d %ss: see --limit", limit, p.Name)
 	}
-	if len(views) == 0 && !a.json {
-		a.note("bucket %q has no flows that have jobs or settings of their own", bucket)
+	if len(views) == 0 && !p.json {
+		p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.Name)
 		return nil
 	}
-	return a.print(views, func(w io.Writer) {
-		fmt.Fprintln(w, "FLOW\tWAITING\tIN FLIGHT\tSETTINGS\tNOTE")
-		for _, v := range views {
-			note := ""
-			if v.Pause != nil {
-				note = v.Pause.text(now)
-			}
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", quoted(v.Flow), v.Waiting, v.InFlight, dash(v.Settings.text()), dash(note))
-		}
-	})
+	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })
 }
 
-// quoted is the name of a flow, which may be any text, safe to show.
-func quoted(flow string) string {
-	if flow == "" {
+// table has a column for groups and one for flows where there are any.
+func table(w io.Writer, views []part.View, now time.Time) {
+	columns := []struct {
+		title string
+		of    func(part.View) *string
+	}{
+		{"GROUP", func(v part.View) *string { return v.Group }}, {"FLOW", func(v part.View) *string { return v.Flow }},
+	}
+	for _, column := range columns {
+		if slices.ContainsFunc(views, func(v part.View) bool { return column.of(v) != nil }) {
+			fmt.Fprintf(w, "%s\t", column.title)
+		}
+	}
+	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tSETTINGS\tNOTE")
+	for _, v := range views {
+		for _, column := range columns {
+			if name := column.of(v); name != nil {
+				fmt.Fprintf(w, "%s\t", quoted(*name))
+			}
+		}
+		note := ""
+		if v.Pause != nil {
+			note = pauseText(v.Pause, now)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(note))
+	}
+}
+
+// quoted is the name of a flow or a group, which may be any text, safe to show.
+func quoted(name string) string {
+	if name == "" {
 		return `""`
 	}
-	return line(flow, 80)
+	return line(name, 80)
 }
 
-func (a *app) flowShowCommand() *cobra.Command {
+func (p *parts) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show BUCKET FLOW",
-		Short: "Show one flow",
-		Long:  "Show one flow: what waits in it, whether it is paused, and the settings that it has of its own.",
-		Example: `  dispatcher flow show webhooks acme
-  dispatcher flow show webhooks acme --json`,
-		Args: positional("BUCKET", "FLOW"),
+		Use:   "show BUCKET " + p.arg(),
+		Short: p.text("Show one $"),
+		Long:  p.text("Show one $: what waits in it, whether it is paused, and the settings that it has of its own."),
+		Example: p.text(`  dispatcher $ show webhooks acme
+  dispatcher $ show webhooks acme --json`),
+		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = a.onFlow(func(context.Context, *shaper.Control, string, string) (string, error) { return "", nil })
-	a.jsonFlag(cmd)
+	cmd.RunE = p.on(func(context.Context, *shaper.Control, string, string) (string, error) { return "", nil })
 	return cmd
 }
 
-func (a *app) printFlow(v flowView) error {
-	return a.print(v, func(w io.Writer) {
+func (p *parts) printOne(v part.View) error {
+	return p.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		now := time.Now()
-		row("flow", "%s", quoted(v.Flow))
+		if v.Group != nil {
+			row("group", "%s", quoted(*v.Group))
+		}
+		if v.Flow != nil {
+			row("flow", "%s", quoted(*v.Flow))
+		}
 		row("waiting", "%d", v.Waiting)
 		row("in flight", "%d", v.InFlight)
 		if v.Turn != nil {
 			row("turn", "%s (%s)", stamp(*v.Turn), relative(*v.Turn, now))
 		}
-		for _, setting := range v.Settings.rows() {
+		for _, setting := range settingRows(&v.Settings) {
 			row(setting[0], "%s", setting[1])
 		}
 		if v.Pause != nil {
-			row("note", "%s", v.Pause.text(now))
+			row("note", "%s", pauseText(v.Pause, now))
 		}
 	})
 }
