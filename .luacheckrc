@@ -1,19 +1,21 @@
--- Scripts run in Redis' Lua 5.1. limits.lua, flow.lua and places.lua are put in front of the scripts that use them.
+-- Scripts run in Redis' Lua 5.1. limits.lua, flow.lua, group.lua and others are put in front of the scripts that use them.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
 files["lua/usual.lua"] = { read_globals = { "limits" } }
+files["lua/group.lua"] = { read_globals = { "flow" }, ignore = { "241/group" } }
+files["lua/sender.lua"] = { read_globals = { "flow", "quota" }, ignore = { "241/sender" } }
 files["lua/pending.lua"] = { read_globals = { "flow" }, ignore = { "241/pending" } }
-files["lua/turns.lua"] = { ignore = { "241/turns" } }
+files["lua/turns.lua"] = { read_globals = { "flow", "group", "quota", "sender" }, ignore = { "241/turns" } }
 files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
-files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow" } }
+files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve", "take_back",
   "flows_of", "control_flow" } do
-  files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "pending", "quota", "turns" } }
+  files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "group", "pending", "quota", "sender", "turns" } }
 end
 local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
 files["lua/allow.lua"] = rule
 files["lua/ask.lua"] = rule
-files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "places" } }
+files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "group", "places" } }

@@ -12,10 +12,10 @@
 -- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[10] …:flow_settings  hash  flow -> its own settings
 -- KEYS[11...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
---          then …:later:<flow>, a zset
+--          then …:later:<flow>, a zset; where flows are in groups then …:groups and …:group_settings
 -- ARGV[1]  id
 -- ARGV[2]  state it must be in: "" any that waits, "5" dead (drop a dead letter)
--- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  flow: that of the job
 -- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
@@ -28,7 +28,8 @@ local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_until = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local flows, flow_settings = KEYS[9], KEYS[10]
 local id, wanted, has_flows, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local later = KEYS[#KEYS]
+local FIRST_PLACE, in_groups = 10, has_flows == '2'
+local later = KEYS[FIRST_PLACE + flow.PLACES]
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
@@ -47,7 +48,7 @@ if not job then
   if tonumber(expires) <= now then return 0 end
   return tonumber(state)
 end
-if has_flows == '1' and flow.of(job) ~= name then return -2 end
+if has_flows ~= '0' and flow.of(job, in_groups) ~= name then return -2 end
 
 local stored = redis.call('HGET', meta, id)
 local state
@@ -70,14 +71,12 @@ redis.call('ZREM', later, id)
 redis.call('ZREM', dead, id)
 if state ~= '5' then
   if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
-  if has_flows == '1' then
-    local f = flow.load(conf, flows, flow_settings, { name })[1]
-    if scheduled then
-      f.state.scheduled = f.state.scheduled - 1
-    else
-      f.state.unfinished = f.state.unfinished - 1
-    end
-    flow.save(flows, f, now)
+  if has_flows ~= '0' then
+    local loaded = flow.load(conf, flows, flow_settings, { name })
+    local groups = in_groups and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
+    flow.count(loaded[1], scheduled and 0 or -1, scheduled and -1 or 0, 0)
+    flow.save(flows, loaded[1], now)
+    group.close(groups, now)
   end
 end
 if fingerprint and dedupe_window > 0 then

@@ -3,7 +3,7 @@
 -- an interval is carried. Asked again with the same claim id it answers the
 -- same jobs, so that a lost reply loses none.
 -- In a bucket with flows, reserve.lua has said whose turn it is: the flow that
--- waited longest goes first, each has as many departures a turn as its weight says
+-- waited longest goes first, of the group that waited longest where there are groups; each has as many departures a turn as its weight says
 -- (deficit round robin, Shreedhar and Varghese 1995), and all its own bounds hold
 -- together with the bucket's. Each flow is put back on the calendar at its next turn; one that has nothing to send, has
 -- as many in flight as it may, or is paused is taken off it.
@@ -33,8 +33,9 @@
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
--- KEYS[12] …:due:    zset  flow -> its turn on the calendar
--- KEYS[13...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>
+-- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[13...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+--          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
 -- ARGV[3]  want: jobs at most, 1 to 1000
@@ -44,8 +45,9 @@
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
 -- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
--- ARGV[10] has_flows: 1 if the bucket has flows, 0 if there is only the flow ""
--- ARGV[11...]  with flows, for each: its name, its turn as reserve.lua said it
+-- ARGV[10] has_flows: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
+-- ARGV[11] number of flows
+-- ARGV[12...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
@@ -59,8 +61,10 @@ local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local dead, count, departed_key, flows, flow_settings, due = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] == '1'
-local FIRST_PLACE, FIRST_FLOW = 12, 10
+local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
+local in_groups, flow_count = ARGV[10] == '2', tonumber(ARGV[11])
+local FIRST_PLACE, FIRST_FLOW = 12, 11
+local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
 local CHUNK = 500
@@ -82,7 +86,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local in_flight = redis.call('ZCARD', leases)
 local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per }
 local NEXT, EXPIRED, LONE, HEAD, JOB = 3, 5, 6, 8, has_flows and 8 or 6
-local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0))
+local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups)
 local function text(n) return string.format('%.0f', n) end
 
 local function add(id, slot, epoch, number, attempts, stored, alone, name, own)
@@ -102,7 +106,7 @@ if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
     if stored and job then
       local state, now_epoch, attempts, lost, _, owner = string.match(stored, META)
       if state == IN_FLIGHT and now_epoch == epoch and owner == claim then
-        local name = has_flows and flow.of(job)
+        local name = has_flows and flow.of(job, in_groups)
         add(id, tonumber(slot), tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts), job,
           pending.on_last_chance(reader, stored), name, name and redis.call('HGET', flow_settings, name))
       end
@@ -114,7 +118,14 @@ end
 
 local free = max_in_flight - in_flight
 if settings[5] or free <= 0 then
-  for i = FIRST_FLOW + 1, #ARGV, 2 do redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i]) end
+  local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
+  for i = FIRST_GROUP + 1, #ARGV, 2 do
+    dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
+    redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i])
+  end
+  for i = FIRST_FLOW + 1, last, 2 do
+    redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
+  end
   if not settings[5] then reply[NEXT] = -1 end
   return reply
 end
@@ -129,23 +140,15 @@ local rate = settings[1] .. '/' .. settings[2]
 local kept = redis.call('HMGET', pace, 'slot', 'frac', 'lease', 'rate', 'since', 'offset')
 local slot, frac, since, offset = tonumber(kept[1]), tonumber(kept[2]), tonumber(kept[5] or 0), tonumber(kept[6] or 0)
 local pace_changed
+local run = { now = now, since = since, latest = now + MAX_HORIZON }
 
--- The last slot of a bucket or a flow as far as it can be true. Also stored if nothing
--- is taken, or it would stay as far ahead of now for ever.
-local function cut(at, fraction, other_rate, ahead)
-  local first_at = at
-  -- What is used of the burst counts in intervals of another rate: it counts as
-  -- all used, from the last slot on that can have been handed out.
-  if other_rate and at > now then at = math.max(at, math.min(at, now + MAX_HORIZON) + ahead) end
-  if at > now + MAX_HORIZON + ahead then at, fraction = now + MAX_HORIZON + ahead, 0 end
-  return at, fraction, other_rate or at ~= first_at
-end
 if not slot then
   slot, frac, since, pace_changed = now + back, 0, now, true
 else
-  slot, frac, pace_changed = cut(slot, frac, kept[4] ~= rate, back)
+  slot, frac, pace_changed = sender.cut(run, slot, frac, kept[4] ~= rate, back)
   if since > now then since = now end
 end
+run.since = since
 if frac >= rate_count then frac = 0 end
 local earliest, latest = now + lead, now + horizon
 local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
@@ -154,62 +157,35 @@ local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
 -- twice as many as the time before where cancelled jobs lie between.
 local slots = (latest + back - math.max(slot, earliest)) * rate_count / rate_per
 local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
-if math.max(slot + whole - back, earliest, quota.ready(quotas, now + MAX_HORIZON)) > latest then at_once = 0 end
+if math.max(slot + whole - back, earliest, quota.ready(quotas, run.latest)) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
-local named, heap = {}, {}
-
-local at_once_each = has_flows and math.ceil(at_once / math.max((#ARGV - FIRST_FLOW) / 2, 1))
-
--- A flow by its settings and state, and when it may depart next.
-local function open_flow(name, turn, s, state_text, windows, base)
-  local state = flow.read(state_text)
-  local f = { name = name, at = turn - offset, settings = s, state = state, had_text = state_text }
-  f.quotas = quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-  f.places = pending.open(base, at_once_each, name)
-  if s.rate_count > 0 then
-    f.rate = text(s.rate_count) .. '/' .. text(s.rate_per)
-    f.whole = math.floor(s.rate_per / s.rate_count)
-    f.part = s.rate_per - f.whole * s.rate_count
-    f.back = (s.burst - 1) * f.whole + math.floor((s.burst - 1) * f.part / s.rate_count)
-    -- One that is missing has been idle, unless all is missing and begins anew.
-    if state.new then state.slot, state.rate = math.max(now - f.whole - 1, math.min(since + f.back, now + f.back)), f.rate end
-    state.slot, state.frac, f.changed = cut(state.slot, state.frac, state.rate ~= f.rate, f.back)
-    state.rate = f.rate
-    if state.frac >= s.rate_count then state.frac = 0 end
-  else
-    state.slot, state.frac, state.rate = 0, 0, '-'
-  end
-  return f
-end
--- The next instant at which the flow's own bounds let it depart.
-local function flow_ready(f)
-  local ready = quota.ready(f.quotas, now + MAX_HORIZON)
-  if f.rate then ready = math.max(ready, f.state.slot + f.whole - f.back) end
-  return ready
-end
-
+local named, ready, groups = {}, {}, {}
 if has_flows then
-  local names = {}
-  for i = FIRST_FLOW + 1, #ARGV, 2 do names[#names + 1] = ARGV[i] end
+  local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
+  for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   local of_all, windows = { unpack(settings, 8, 12) }, quota.windows(settings[13])
   local common, own, states = flow.settings(false, of_all), {}, {}
   if #names > 0 then
     own, states = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
   end
   for i, name in ipairs(names) do
-    local f = open_flow(name, tonumber(ARGV[FIRST_FLOW + 2 * i]), own[i] and flow.settings(own[i], of_all) or common, states[i], windows,
-      FIRST_PLACE + (i - 1) * (flow.PLACES + 1))
+    local base = FIRST_PLACE + (i - 1) * (flow.PLACES + 1)
+    local f = sender.open(run, name, tonumber(ARGV[FIRST_FLOW + 2 * i]) - offset, own[i] and flow.settings(own[i], of_all) or common,
+      states[i], quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
+    f.places = pending.open(base, at_once_each, name)
     named[i], f.own = f, own[i]
-    f.at = math.max(f.at, flow_ready(f))
-    if not flow.is_held(f) then heap[#heap + 1] = f end
+    sender.waits(f, sender.ready(run, f))
+    if not flow.is_held(f) then ready[#ready + 1] = f end
   end
+  if in_groups then groups = turns.groups(run, conf, FIRST_GROUP, FIRST_GROUP_KEY, offset, named) end
 else
   named[1] = { at = 0, places = pending.open(FIRST_PLACE, at_once) }
-  heap[1] = named[1]
+  ready[1] = named[1]
 end
+local heap = in_groups and turns.of_groups(groups, ready) or ready
 turns.order(heap)
-if at_once > 0 then pending.read_heads(reader, heap) end
+if at_once > 0 then pending.read_heads(reader, ready) end
 
 local taken, metas, deadlines, log, deaths = 0, {}, {}, {}, {}
 local aside_count, expired, unscheduled = 0, 0, 0
@@ -240,19 +216,9 @@ local function take(f, id, job, stored, at, alone)
   add(id, at, epoch, attempts + lost + 1, attempts, job, alone, f.name, f.own)
   quota.add(quotas, at)
   if not f.name then return end
-  local state, s = f.state, f.settings
-  quota.add(f.quotas, at)
-  state.in_flight, state.new = state.in_flight + 1, false
-  if f.rate then
-    local tat, tat_frac = state.slot + f.whole, state.frac + f.part
-    if tat_frac >= s.rate_count then tat, tat_frac = tat + 1, tat_frac - s.rate_count end
-    if tat < at then state.slot, state.frac = at, 0 else state.slot, state.frac = tat, tat_frac end
-  end
-  state.turn = state.turn + 1
-  f.changed = true
-  if state.turn >= s.weight then state.turn, f.at = 0, at end
-  f.at = math.max(f.at, flow_ready(f))
-  if flow.is_held(f) then turns.off(heap) else turns.moved(heap) end
+  sender.departs(run, f, at)
+  if f.group then sender.departs(run, f.group, at) end
+  turns.next(heap, flow.is_held(f))
 end
 
 local function expire(f, id, job, stored)
@@ -262,9 +228,8 @@ local function expire(f, id, job, stored)
   expired = expired + 1
   local _, delayed = pending.told(job)
   if delayed then unscheduled = unscheduled + 1 end
-  if not f.name then return end
-  f.changed = true
-  if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
+  if f.name then sender.drops(f, delayed) end
+  if f.group then sender.drops(f.group, delayed) end
 end
 
 -- The job waits in later, behind those that were set aside before it.
@@ -279,11 +244,11 @@ end
 
 -- Decides one job, or one flow that has none. Returns true to go on.
 local function step()
-  local f = heap[1]
+  local f, turn = turns.top(heap)
   if not f then return false end
   local tat, tat_frac = slot + whole, frac + part
   if tat_frac >= rate_count then tat, tat_frac = tat + 1, tat_frac - rate_count end
-  local at = math.max(tat - back, earliest, quota.ready(quotas, now + MAX_HORIZON), f.at)
+  local at = math.max(tat - back, earliest, quota.ready(quotas, run.latest), turn)
   local full = aside_count >= MAX_ASIDE
   local due_id, due_time
   if not full then due_id, due_time = pending.peek_due(f.places, latest) end
@@ -294,11 +259,11 @@ local function step()
   local entry, list
   if not due_id or due_time > at then entry, list = pending.peek(reader, f.places) end
   if not entry and not due_id then
-    turns.off(heap)
+    turns.next(heap, true)
     return true
   elseif not entry and due_time > at then
-    f.at = due_time
-    turns.moved(heap)
+    sender.waits(f, due_time)
+    turns.next(heap, false)
     return true
   end
 
@@ -339,7 +304,14 @@ end
 while step() do end
 
 -- Where each flow goes on the calendar, and what is kept of it.
-local placed, taken_off, states, idle = {}, {}, {}, {}
+local calendar, states, idle = { placed = {}, taken_off = {} }, {}, {}
+local function keep(f, changed, gone)
+  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+    if f.had_text then gone[#gone + 1] = f.name end
+  elseif f.changed then
+    changed[#changed + 1], changed[#changed + 2] = f.name, flow.write(f.state)
+  end
+end
 for _, f in ipairs(has_flows and named or {}) do
   local at
   if flow.is_held(f) then
@@ -349,16 +321,12 @@ for _, f in ipairs(has_flows and named or {}) do
   else
     f.state.turn = 0
     at = pending.due_next(f.places)
-    if at then at = math.max(at, flow_ready(f)) end
+    if at then at = math.max(at, sender.ready(run, f)) end
   end
-  if at then placed[#placed + 1], placed[#placed + 2] = text(at + offset), f.name else taken_off[#taken_off + 1] = f.name end
-  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
-    if f.had_text then idle[#idle + 1] = f.name end
-  elseif f.changed then
-    states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
-  end
+  turns.note(f.group or calendar, f.name, at and at + offset)
+  keep(f, states, idle)
 end
-local next_slot = math.max(slot + whole - back, quota.ready(quotas, now + MAX_HORIZON))
+local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
 if reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED then
   reply[NEXT] = now
 elseif not has_flows and reply[NEXT] == 0 then
@@ -367,7 +335,7 @@ elseif not has_flows and reply[NEXT] == 0 then
 end
 reply[EXPIRED] = expired
 
--- Everything is decided. From here on there are only writes, but for the calendar's head.
+-- Everything is decided. From here on there are only writes, but for the heads of calendars.
 local function in_chunks(command, key, list)
   for i = 1, #list, CHUNK do
     redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
@@ -384,8 +352,23 @@ if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) 
 quota.write(quotas)
 in_chunks('HSET', flows, states)
 in_chunks('HDEL', flows, idle)
-in_chunks('ZREM', due, taken_off)
-in_chunks('ZADD', due, placed)
+-- A group goes at its turn, also where that of its flows is later, unless these have to wait longer than the bucket.
+local group_states, idle_groups = {}, {}
+for _, g in ipairs(groups) do
+  in_chunks('ZREM', g.due, g.taken_off)
+  in_chunks('ZADD', g.due, g.placed)
+  quota.write(g.quotas)
+  local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
+  if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
+  local at = head and not flow.is_held(g) and g.at + offset
+  if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
+  turns.note(calendar, g.name, at)
+  keep(g, group_states, idle_groups)
+end
+in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
+in_chunks('HDEL', KEYS[FIRST_GROUP_KEY + 1], idle_groups)
+in_chunks('ZREM', due, calendar.taken_off)
+in_chunks('ZADD', due, calendar.placed)
 if taken > 0 then
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', claim, now) .. table.concat(log))
 end

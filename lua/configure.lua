@@ -12,8 +12,9 @@
 -- ARGV[4]  bucket: what to publish there
 -- ARGV[5...]  field, value, ...
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
---          holds jobs and is to have flows (the field "flows") where it had none, or the other way round;
---          the stored schema; the stored revision; with 3 how many jobs}
+--          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
+--          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
+--          jobs, and what the field is}
 -- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
 --          admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
@@ -34,7 +35,7 @@ if stored_revision > revision then return { 1, stored_schema, stored_revision } 
 for i = FIRST_FIELD, #ARGV, 2 do
   if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored[3] or '0') then
     local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
-    if jobs > 0 then return { 3, stored_schema, stored_revision, jobs } end
+    if jobs > 0 then return { 3, stored_schema, stored_revision, jobs, tonumber(stored[3] or 0) } end
   end
 end
 

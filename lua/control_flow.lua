@@ -1,31 +1,34 @@
--- control_flow.lua: what an operator changes of one flow at run time: pauses or resumes
--- it, gives it settings of its own over those of all flows, or takes them back. All
--- processes obey from the next script on. A flow that may go again by the change is put
--- back on the calendar. May be sent twice.
+-- control_flow.lua: what an operator changes of one flow, or of one group, at run time:
+-- pauses or resumes it, gives it settings of its own over those of all, or takes them back.
+-- All processes obey from the next script on. One that may go again by the change is
+-- put back on the calendar. May be sent twice.
 --
 -- KEYS[1]  …:conf    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  offset: of the calendar's clock
--- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[4]  …:flow_settings  hash  flow -> its own settings
--- KEYS[5]  …:due:<group>  zset  flow -> its turn in calendar time
--- KEYS[6...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then
---          …:later:<flow>, a zset
+-- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
+-- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
+-- KEYS[5]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[6...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+--          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  flow
+-- ARGV[3]  flow, or group
 -- ARGV[4]  action: pause, resume, set or reset (which leaves a pause)
--- ARGV[5...]  pause: a note of who and why, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
+-- ARGV[5]  what it is: 1 a flow, 2 a flow in a group, 3 a group
+-- ARGV[6...]  pause: a note of who and why, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
 --          none
--- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows (else nothing was changed), text
---          of the settings before ("" none), text after}
+-- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
+--          groups, else 0 (if it has not what is named, nothing was changed), text of the settings before ("" none),
+--          text after}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
 local conf, pace, flows, flow_settings, due_flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local channel, bucket, name, action = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST, FIRST_PLACE = 5, 5
+local channel, bucket, name, action, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local FIRST, FIRST_PLACE = 6, 5
+local GROUP = '3'
 local NUMBERS, PAUSED = 6, 7
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -35,7 +38,8 @@ local known = redis.call('HMGET', conf, 'rate_count', 'flows')
 if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-if known[2] ~= '1' then return { 0, now, 0, '', '' } end
+local parted = known[2] or '0'
+if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '' } end
 
 -- The text as a list of its fields: those of the first line, then the other lines.
 local text = redis.call('HGET', flow_settings, name) or ''
@@ -79,8 +83,16 @@ else
 end
 
 -- What waits may go, or sooner than before.
-local f = flow.load(conf, flows, flow_settings, { name })[1]
 local calendar = flow.calendar(due_flows, pace)
-flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
+local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
+if what == GROUP then
+  loaded[1].due = KEYS[FIRST_PLACE + 1]
+  loaded[1].turn = tonumber(redis.call('ZRANGE', loaded[1].due, 0, 0, 'WITHSCORES')[2])
+  group.recall(calendar, loaded[1], now)
+else
+  local groups = parted == '2' and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
+  flow.recall(calendar, loaded[1], KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
+  group.close(groups, now, calendar)
+end
 if calendar.sooner or action == 'resume' then redis.call('PUBLISH', channel, bucket) end
-return { 0, now, 1, text, after }
+return { 0, now, tonumber(parted), text, after }

@@ -4,7 +4,7 @@
 -- The first write is one that Redis refuses when it is out of memory, so that
 -- nothing is half done then. A paused bucket takes jobs in until it is full, and
 -- tells no times. In a bucket with flows a job has to fit into its flow too, and a flow that
--- has something to send is put on the calendar (see flow.lua).
+-- has something to send is put on the calendar (see flow.lua); so it is with its group, where there are some.
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
@@ -14,11 +14,12 @@
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
--- KEYS[9]  …:due:   zset  the calendar: flow -> its turn
+-- KEYS[9]  …:due:   zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
 -- KEYS[11...]  first …:limit:<limit>:<key>, state of a limit for one key: zset (sliding_window_log) or string;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low:
---          list  ids that wait; …:later:<flow>  zset  id -> due time, microseconds
+--          list  ids that wait; …:later:<flow>  zset  id -> due time, microseconds; then, where flows are in groups,
+--          what group.load wants
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
@@ -26,7 +27,7 @@
 -- ARGV[5]  number of jobs
 -- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; 2 if their ids
 --          were also made for this batch, which was not sent before (see usual.lua); else 0
--- ARGV[7]  1 if the bucket has flows; else 0, and the only flow is ""
+-- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[11...]: algorithm, a, b, full (see limits.lua);
 --          then for each limit: 1 in
@@ -47,8 +48,8 @@
 --          asked), remaining, wait, reset}
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
---          flows; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket or the flow is
---          paused; with 7 to 11 position is how many there are, eta
+--          flows, 12 group full, 13 too many groups; position is that in the flow, behind all of its priority or
+--          above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 13 position is how many there are, eta
 --          how many there may be, and wait 0 while it is paused
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
 --          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
@@ -70,7 +71,7 @@ if (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= flows_known then return { 3 } end
 local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
 local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
-local interval, paused, has_flows = rate_per / rate_count, settings[9], flows_known == '1'
+local interval, paused, has_flows = rate_per / rate_count, settings[9], flows_known ~= '0'
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
 local bounds = { capacity }
@@ -81,7 +82,10 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local first_place = #KEYS - flow.PLACES * flow_count
+local names, group_keys = {}, nil
+for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
+if flows_known == '2' then group_keys = #KEYS - 2 - #group.names(names) end
+local first_place = (group_keys or #KEYS) - flow.PLACES * flow_count
 local key_count = first_place - FIRST_LIMIT_KEY
 local rules, shadow = {}, {}
 for i = 1, key_count do
@@ -109,11 +113,11 @@ local last = redis.call('HMGET', pace, 'slot', 'offset')
 
 -- See places.lua.
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.max(tonumber(last[1] or now) + interval, now),
-  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows,
+  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled }
 local parts = {}
 for n = 1, flow_count do
-  parts[n] = { name = ARGV[FIRST_ARG + n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
+  parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
 end
 if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
 
@@ -148,7 +152,9 @@ local function write()
     if next(part.pushed) or part.first_due then
       local waits, wakes, turn = places.write(bucket, part)
       waited, wake = waits, wake or wakes
-      if turn then
+      if turn and part.group then
+        places.turn_in_group(bucket, part, turn)
+      elseif turn then
         turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), part.name
         earliest = math.min(earliest or turn, turn)
       end
@@ -157,6 +163,7 @@ local function write()
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
   if has_flows then redis.call('HSET', flows, unpack(texts)) end
+  if bucket.groups then earliest = places.write_groups(bucket, turns) end
   if earliest then
     local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')
     wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
@@ -276,8 +283,11 @@ local function refuse(full, part, bound)
   if full == places.FLOW_FULL then
     local there, may_be = part.state.unfinished, part.obeys.capacity
     answer(full, there, may_be, places.held(bucket, part) and 0 or math.max(places.eta(bucket, part, there - may_be) - now, interval))
-  elseif full == places.TOO_MANY_FLOWS then
-    answer(full, bucket.there, bucket.max_flows, paused and 0 or interval) -- nobody knows which flow ends when
+  elseif full == places.GROUP_FULL then
+    answer(full, part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part))
+  elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
+    local there = full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there
+    answer(full, there, bucket.max_flows, paused and 0 or interval) -- nobody knows which flow ends when
   elseif full == 8 then
     local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
     local wait = interval

@@ -3,6 +3,10 @@
 -- for each priority, and in its later. A bucket without flows has the flow "",
 -- of which nothing else is kept.
 --
+-- Where flows are in groups (see group.lua), a flow is one of its group, and its name in
+-- Redis is its path: the length of the group's name in bytes, a colon, the group's name,
+-- and its own. So no two flows have the same, whatever bytes are in their names.
+--
 -- What is kept of a flow is a text in the hash flows, by its name:
 --   "slot frac rate turn unfinished scheduled in_flight"
 --   slot, frac  its last slot and the fraction of it, as in pace; 0 of one without a rate
@@ -16,7 +20,7 @@
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
 -- "-" for what it has not, then a line feed, and more that is not for scripts.
 --
--- The calendar is the zset due: flow -> when its turn is, for each flow that has
+-- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. It has a clock of its own, which never steps back:
 -- the server's plus the offset in pace (see reserve.lua).
 
@@ -71,16 +75,45 @@ function flow.settings(text, of_all)
     weight = found[6], paused = found[7] }
 end
 
+-- The path of a flow, and the group in a path.
+function flow.path(group, name) return string.format('%.0f:', #group) .. group .. name end
+function flow.group_of(path)
+  local colon = string.find(path, ':', 1, true) or 0
+  return string.sub(path, colon + 1, colon + tonumber(string.sub(path, 1, colon - 1)))
+end
+
+-- The path that a header makes, and whether it can be read.
+local function path_of(header)
+  local name, group = string.match(header, '^{"f":"([^"\\]*)","g":"([^"\\]*)"')
+  if name then return flow.path(group, name), true end
+  if header == '' then return flow.path('', ''), true end
+  local ok, decoded = pcall(cjson.decode, header)
+  if not ok or type(decoded) ~= 'table' then return flow.path('', ''), false end
+  name, group = decoded.f or '', decoded.g or ''
+  if type(name) ~= 'string' or type(group) ~= 'string' then return flow.path('', ''), false end
+  return flow.path(group, name), true
+end
+
 -- The flow that a job's header names, "" if it names none, and whether it can be read. A name
--- is there as it is but for what JSON escapes.
-function flow.of(job)
+-- is there as it is but for what JSON escapes. Where flows are in groups it is the path.
+function flow.of(job, in_groups)
   local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or '?'
+  if in_groups then return path_of(header) end
   local name = string.match(header, '^{"f":"([^"\\]*)"')
   if name then return name, true end
   if string.sub(header, 1, 5) ~= '{"f":' then return '', header == '' or string.sub(header, 1, 2) == '{"' end
   local ok, decoded = pcall(cjson.decode, header)
   if ok and type(decoded) == 'table' and type(decoded.f) == 'string' then return decoded.f, true end
   return '', false
+end
+
+-- Counts jobs that come to a flow, or, with numbers below 0, go from it: of those that came at
+-- once, of those that came with a delay, and of those in flight. Its group counts them too.
+function flow.count(f, unfinished, scheduled, in_flight)
+  local state = f.state
+  state.unfinished, state.scheduled = state.unfinished + unfinished, state.scheduled + scheduled
+  state.in_flight = state.in_flight + in_flight
+  if f.group then flow.count(f.group, unfinished, scheduled, in_flight) end
 end
 
 -- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
@@ -93,8 +126,9 @@ end
 flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
 
 -- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, was_held }.
-function flow.load(conf, flows, flow_settings, names)
-  local of_all, loaded = redis.call('HMGET', conf, unpack(flow.OF_ALL)), {}
+-- fields says what in conf holds for all, of groups; nil of flows.
+function flow.load(conf, flows, flow_settings, names, fields)
+  local of_all, loaded = redis.call('HMGET', conf, unpack(fields or flow.OF_ALL)), {}
   local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
   for n, name in ipairs(names) do
     local f = { name = name, state = flow.read(texts[n]), settings = flow.settings(own[n], of_all) }
@@ -112,7 +146,7 @@ function flow.save(flows, f, now)
   end
 end
 
--- The calendar as a script finds it. sooner tells in the end whether its head has moved.
+-- The calendar as a script finds it: that of flows, or of groups where there are some. sooner tells in the end whether its head has moved.
 function flow.calendar(due, pace)
   return { key = due, offset = tonumber(redis.call('HGET', pace, 'offset') or 0),
     head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]), sooner = false }
@@ -131,10 +165,16 @@ end
 -- come earlier than it stands there, never later, and not if it is held back.
 function flow.recall(calendar, f, keys, before, now, at)
   if flow.is_held(f) then return end
-  if f.was_held or not redis.call('ZSCORE', calendar.key, f.name) then at = flow.next(keys, before, now) end
+  local g = f.group
+  local due = g and g.due or calendar.key
+  if f.was_held or not redis.call('ZSCORE', due, f.name) then at = flow.next(keys, before, now) end
   if not at then return end
   local ready = flow.ready(f.state, now, f.settings.rate_count, f.settings.rate_per, f.settings.burst)
   local turn = math.max(at, now, ready) + calendar.offset
-  redis.call('ZADD', calendar.key, 'LT', string.format('%.0f', turn), f.name)
-  if not calendar.head or turn < calendar.head then calendar.sooner = true end
+  redis.call('ZADD', due, 'LT', string.format('%.0f', turn), f.name)
+  if g then
+    g.turn = math.min(g.turn or turn, turn) -- see group.close
+  elseif not calendar.head or turn < calendar.head then
+    calendar.sooner = true
+  end
 end

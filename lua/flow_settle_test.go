@@ -14,7 +14,7 @@ func TestFlowsOf(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
-		args := []any{1 << 20}
+		args := []any{1 << 20, 1}
 		for i, flow := range oddFlows {
 			r.place(placed{id: fmt.Sprint("j", i), flow: flow})
 			args = append(args, fmt.Sprint("j", i))
@@ -30,7 +30,7 @@ func TestFlowsOf(t *testing.T) {
 		r.ok(in.Err())
 		// No more bodies are read than fit, and one in any case.
 		for most, want := range map[int]int{1: 1, 200: 2, 1 << 20: 3} {
-			if in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), most, "j0", "j1", "j2")); in.Left() != want {
+			if in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), most, 1, "j0", "j1", "j2")); in.Left() != want {
 				t.Errorf("%d bytes at most: %d answers, want %d", most, in.Left(), want)
 			}
 		}
@@ -239,7 +239,7 @@ func TestSettleWithoutFlows(t *testing.T) {
 		r.place(job)
 		keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until", "flows", "flow_settings", "due:"),
 			false, "f")
-		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, "f", "j", 1, "c", returned, 0, "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
+		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, 1, "f", "j", 1, "c", returned, 0, "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("settle answered %v", reply)
 		}
 	})

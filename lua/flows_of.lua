@@ -3,18 +3,21 @@
 --
 -- KEYS[1]  …:body  hash  id -> "base time mark index envelope"
 -- ARGV[1]  most_bytes: of bodies to read in this call; one is read in any case
--- ARGV[2...]  ids
--- Returns  for each id, up to the last one that was read: its flow ("" of one that names none, or is no job)
+-- ARGV[2]  has_flows: 1, or 2 if they are in groups
+-- ARGV[3...]  ids
+-- Returns  for each id, up to the last one that was read: its flow ("" of one that names none, or is no job), as
+--          flow.of tells it
 -- Stores   nothing
 -- Needs    Redis 7.0
 
-local body, most_bytes = KEYS[1], tonumber(ARGV[1])
+local body, most_bytes, in_groups = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '2'
+local FIRST_ID = 3
 
 local reply, bytes = {}, 0
-for i = 2, #ARGV do
+for i = FIRST_ID, #ARGV do
   bytes = bytes + redis.call('HSTRLEN', body, ARGV[i])
-  if i > 2 and bytes > most_bytes then break end
+  if i > FIRST_ID and bytes > most_bytes then break end
   local job = redis.call('HGET', body, ARGV[i])
-  reply[#reply + 1] = job and flow.of(job) or ''
+  reply[#reply + 1] = job and flow.of(job, in_groups) or in_groups and flow.path('', '') or ''
 end
 return reply

@@ -21,17 +21,29 @@ type sharedText struct{ name, begin string }
 // shared are texts that go in front of other scripts and are none themselves: in this
 // order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
 var shared = []sharedText{
-	{"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"pending", "pending."}, {"places", "places."}, {"quota", "quota."},
-	{"turns", "turns."},
+	{"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"pending", "pending."}, {"places", "places."},
+	{"quota", "quota."}, {"sender", "sender."}, {"turns", "turns."},
 }
+
+// needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
+var needs = map[string][]string{"turns": {"group"}}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {
 	t.Helper()
 	own := fileText(t, name)
-	text := ""
+	used := map[string]bool{}
 	for _, s := range shared {
 		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(s.begin)).MatchString(code(split(own).body)) {
+			used[s.name] = true
+			for _, other := range needs[s.name] {
+				used[other] = true
+			}
+		}
+	}
+	text := ""
+	for _, s := range shared {
+		if used[s.name] {
 			text += fileText(t, s.name)
 		}
 	}

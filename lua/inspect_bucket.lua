@@ -8,24 +8,27 @@
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[9]  …:due:<group>  zset  flow -> its turn in calendar time
--- KEYS[10...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[9]  …:due:    zset  flow -> its turn in calendar time, where flows are in no groups
+-- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
+-- KEYS[11]  …:due_groups  zset  group -> its turn
+-- KEYS[12...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
 --          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
 --          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head (0 none),
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
---          jobs that purges have removed, 1 if the bucket has flows, how many flows there are, how many are on the
---          calendar, who paused it, why; and for each field that is pinned: field, value of the configuration,
---          value in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0,
---          and no head is known
+--          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, how many flows
+--          there are, how many are on the calendar, how many groups there are, how many are on theirs, who paused
+--          it, why; and for each field that is pinned: field, value of the configuration, value in force, "time
+--          who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local PURGED = 9 -- the keys before those of a purge
+local groups, due_groups = KEYS[10], KEYS[11]
+local PURGED = 11 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
@@ -34,7 +37,8 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
   'scheduled_capacity', 'max_in_flight', 'flows')
-local has_flows = settings[8] == '1'
+local parted = tonumber(settings[8] or 0)
+local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged')
 local scheduled = tonumber(counters[1] or 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
@@ -67,9 +71,11 @@ local pause = redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason')
 reply[#reply + 1] = tonumber(pause[1] or 0)
 reply[#reply + 1] = unpurged
 reply[#reply + 1] = tonumber(counters[3] or 0)
-reply[#reply + 1] = has_flows and 1 or 0
+reply[#reply + 1] = parted
 reply[#reply + 1] = redis.call('HLEN', flows)
 reply[#reply + 1] = redis.call('ZCARD', due_flows)
+reply[#reply + 1] = redis.call('HLEN', groups)
+reply[#reply + 1] = redis.call('ZCARD', due_groups)
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 for _, field in ipairs(PINNABLE) do

@@ -15,16 +15,18 @@
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
 -- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
---          the most important first, then …:later:<flow>, a zset
+--          the most important first, then …:later:<flow>, a zset; where flows are in groups then …:groups,
+--          …:group_settings, and …:departed_group:<group>, a list
 -- ARGV[1]  id
 -- ARGV[2]  flow: that of the job
+-- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
 --          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
 --          settled: now, paused since (0 it is not), who paused it, why, in flight, max_in_flight, next slot of the
---          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows; and of the flow:
---          paused since, its note of that, in flight, max_in_flight (0 none), when its rate and when its quotas let
---          it depart (0 at once); instants in microseconds
+--          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
+--          groups; and of the flow: paused since, its note of that, in flight, max_in_flight (0 none), when its rate
+--          and when its quotas let it depart (0 at once); then the same of its group; instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -32,6 +34,7 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local departed, flow_departed = KEYS[11], KEYS[12]
 local id, name = ARGV[1], ARGV[2]
+local parted = ARGV[3]
 local PURGED = 12 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
@@ -71,9 +74,9 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas')
+  'flows', 'quotas', 'flow_quotas', 'group_quotas')
 local paused = tonumber(settings[4] or 0)
-local has_flows = settings[7] == '1'
+local has_flows = parted ~= '0' and settings[7] == parted
 local interval = 0
 if settings[1] then interval = tonumber(settings[2]) / tonumber(settings[1]) end
 local next_slot = math.max(tonumber(redis.call('HGET', pace, 'slot') or now) + interval, now)
@@ -88,17 +91,30 @@ local function free_again(list, quotas)
   return latest
 end
 local quota = free_again(departed, settings[8])
-local of_flow = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0 }
-local own_paused = false
+-- What holds for a flow or a group.
+local function bounds_of(f, ready, own_text, list, quotas)
+  return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)') or '',
+    in_flight = f.state.in_flight, most = f.settings.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
+    quota = free_again(list, quotas) }
+end
+local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0 }
+local of_flow, of_group = none, none
 if has_flows then
-  local f = flow.load(conf, flows, flow_settings, { name })[1]
+  local loaded = flow.load(conf, flows, flow_settings, { name })
+  local f = loaded[1]
   local own = f.settings
-  local ready = flow.ready(f.state, now, own.rate_count, own.rate_per, own.burst)
-  own_paused = own.paused > 0
-  of_flow = { paused = own.paused, note = string.match(redis.call('HGET', flow_settings, name) or '', '^[^\n]*\n([^\n]*)') or '',
-    in_flight = f.state.in_flight, most = own.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
-    quota = free_again(flow_departed, settings[9]) }
+  of_flow = bounds_of(f, flow.ready(f.state, now, own.rate_count, own.rate_per, own.burst),
+    redis.call('HGET', flow_settings, name), flow_departed, settings[9])
   if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
+  if parted == '2' then
+    local first = PLACES + flow.PLACES
+    local g = group.load(conf, KEYS, first, loaded)[1]
+    local all = g.settings
+    -- Its last departure, after which the next group goes first, is no bound of its own.
+    local ready = all.rate_count > 0 and group.ready(g, now) or 0
+    of_group = bounds_of(g, ready, redis.call('HGET', KEYS[first + 2], g.name), KEYS[first + 3], settings[10])
+    if all.rate_count > 0 then interval = math.max(interval, all.rate_per / all.rate_count) end
+  end
 end
 
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
@@ -122,8 +138,8 @@ if state == QUEUED then
   local list = flow.PRIORITY_OF[letter or ''] or 3
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
-  if settings[1] and paused == 0 and not own_paused then
-    instant = math.floor(math.max(next_slot, of_flow.ready, quota, of_flow.quota) + position * interval)
+  if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
+    instant = math.floor(math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota) + position * interval)
   end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -132,6 +148,9 @@ elseif state == IN_FLIGHT then
 elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
-return { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and 1 or 0,
-  of_flow.paused, of_flow.note, of_flow.in_flight, of_flow.most, of_flow.ready, of_flow.quota }
+local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
+  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(parted) or 0 }
+for _, of in ipairs({ of_flow, of_group }) do
+  for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota }) do reply[#reply + 1] = value end
+end
+return reply

@@ -18,6 +18,12 @@ var usualText string
 //go:embed flow.lua
 var flowText string
 
+//go:embed group.lua
+var groupText string
+
+//go:embed sender.lua
+var senderText string
+
 //go:embed quota.lua
 var quotaText string
 
@@ -44,6 +50,9 @@ var claimText string
 
 //go:embed reserve.lua
 var reserveText string
+
+//go:embed reserve_flows.lua
+var reserveFlowsText string
 
 //go:embed settle.lua
 var settleText string
@@ -92,22 +101,23 @@ var inspectBucketText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+placesText+enqueueText)
-	Claim         = newScript("claim", flowText+pendingText+quotaText+turnsText+claimText)
+	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
+	Claim         = newScript("claim", flowText+groupText+pendingText+quotaText+senderText+turnsText+claimText)
 	Reserve       = newScript("reserve", reserveText)
-	Settle        = newScript("settle", flowText+settleText)
+	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
+	Settle        = newScript("settle", flowText+groupText+settleText)
 	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", flowText+sweepText)
-	TakeBack      = newScript("take_back", flowText+takeBackText)
+	Sweep         = newScript("sweep", flowText+groupText+sweepText)
+	TakeBack      = newScript("take_back", flowText+groupText+takeBackText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
-	Cancel        = newScript("cancel", flowText+cancelText)
-	Redrive       = newScript("redrive", flowText+redriveText)
+	Cancel        = newScript("cancel", flowText+groupText+cancelText)
+	Redrive       = newScript("redrive", flowText+groupText+redriveText)
 	Configure     = newScript("configure", configureText)
 	Control       = newScript("control", controlText)
-	ControlFlow   = newScript("control_flow", flowText+controlFlowText)
+	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
 	Pin           = newScript("pin", pinText)
-	Purge         = newScript("purge", flowText+purgeText)
-	InspectJob    = newScript("inspect_job", flowText+inspectJobText)
+	Purge         = newScript("purge", flowText+groupText+purgeText)
+	InspectJob    = newScript("inspect_job", flowText+groupText+inspectJobText)
 	InspectBucket = newScript("inspect_bucket", flowText+inspectBucketText)
 	Instances     = newScript("instances", instancesText)
 )
@@ -117,7 +127,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		Instances, Pin, Purge, Redrive, Reserve, Settle, Sweep, TakeBack,
+		Instances, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
 	}
 }
 

@@ -7,22 +7,26 @@ import (
 )
 
 // codeOf is what enqueue should answer.
-func (m *flowModel) codeOf(e entry, there map[string]bool) int64 {
+func (m *flowModel) codeOf(e entry, there, groups map[string]bool) int64 {
 	if job := m.jobs[e.id]; job != nil && (job.state <= isDead || m.s.dedupe > 0) {
 		if job.content != e.content {
 			return 4
 		}
 		return 3
 	}
-	f := m.obeyed(e.flow)
+	f := m.obeyed(m.nameOf(e))
 	switch {
 	case e.due != "" && m.count("*", true) >= m.s.scheduled:
 		return 8
 	case e.due == "" && m.count("*", false) >= m.s.capacity:
 		return 7
-	case e.due == "" && f.capacity > 0 && m.count(e.flow, false) >= f.capacity:
+	case e.due == "" && m.groupFull(m.nameOf(e)):
+		return groupFull
+	case e.due == "" && f.capacity > 0 && m.count(m.nameOf(e), false) >= f.capacity:
 		return flowFull
-	case !there[e.flow] && int64(len(there)) >= m.of.maxFlows:
+	case m.hasGroups && !groups[e.group] && int64(len(groups)) >= m.of.maxFlows:
+		return tooManyGroups
+	case !there[m.nameOf(e)] && int64(len(there)) >= m.of.maxFlows:
 		return tooManyFlows
 	case e.due != "":
 		return 2
@@ -34,12 +38,13 @@ func (m *flowModel) put(t *rapid.T) {
 	alike, flow, priority := rapid.IntRange(0, 2).Draw(t, "alike") == 0, m.pick(t), rapid.IntRange(1, 4).Draw(t, "priority")
 	var jobs []entry
 	for range rapid.IntRange(1, 4).Draw(t, "jobs") {
-		e := entry{id: pickID(t), content: "x", flow: flow, priority: priority}
+		e := entry{id: pickID(t), content: "x", priority: priority}.in(m.rig, flow)
 		e.expires = rapid.SampledFrom([]int64{0, 0, 0, second / 2, 5 * second}).Draw(t, "expires")
 		if !alike {
 			e.content = rapid.SampledFrom([]string{"x", "x", "x", "y"}).Draw(t, "content")
 			e.due = rapid.SampledFrom([]string{"", "", "+300000", "+2000000"}).Draw(t, "due")
-			e.flow, e.priority = m.pick(t), rapid.IntRange(1, 4).Draw(t, "priority")
+			e.priority = rapid.IntRange(1, 4).Draw(t, "priority")
+			e = e.in(m.rig, m.pick(t))
 		}
 		if !slices.ContainsFunc(jobs, func(other entry) bool { return alike && other.id == e.id }) {
 			jobs = append(jobs, e)
@@ -58,18 +63,22 @@ func (m *flowModel) useAgain(t *rapid.T) {
 	m.cancel(id, "")
 	old := m.jobs[id]
 	old.state, old.sched, old.purging = isCancelled, false, false
-	e := entry{id: id, content: "x", flow: old.flow, priority: old.priority}
+	e := entry{id: id, content: "x", priority: old.priority}.in(m.rig, old.flow)
 	if rapid.Bool().Draw(t, "another flow") {
-		e.flow = m.pick(t)
+		e = e.in(m.rig, m.pick(t))
 	}
 	e.due = rapid.SampledFrom([]string{"", "+2000000"}).Draw(t, "due")
 	m.putJobs(t, []entry{e}, false)
 }
 
 func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
-	there := map[string]bool{}
-	for flow := range m.snapshot().flows {
+	there, groups := map[string]bool{}, map[string]bool{}
+	s := m.snapshot()
+	for flow := range s.flows {
 		there[flow] = true
+	}
+	for group := range s.groups {
+		groups[group] = true
 	}
 	var codes []int64
 	if alike {
@@ -81,14 +90,14 @@ func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
 	}
 	now := m.clock()
 	for i, e := range jobs {
-		if want := m.codeOf(e, there); codes[i] != want {
+		if want := m.codeOf(e, there, groups); codes[i] != want {
 			t.Fatalf("enqueue %d, %+v: code %d, want %d", i, e, codes[i], want)
 		}
 		if codes[i] > 2 {
 			continue
 		}
 		m.order++
-		job := &modelJob{flow: e.flow, content: e.content, priority: e.priority, state: codes[i], sched: codes[i] == 2, order: m.order}
+		job := &modelJob{flow: m.nameOf(e), content: e.content, priority: e.priority, state: codes[i], sched: codes[i] == 2, order: m.order}
 		job.reused = m.jobs[e.id] != nil
 		if job.sched {
 			job.order = 0
@@ -96,6 +105,6 @@ func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
 		if e.expires > 0 {
 			job.expires = now + e.expires
 		}
-		m.jobs[e.id], there[e.flow] = job, true
+		m.jobs[e.id], there[job.flow], groups[e.group] = job, true, true
 	}
 }

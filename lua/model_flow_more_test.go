@@ -50,7 +50,7 @@ func (m *flowModel) operate(t *rapid.T) {
 	id := pickID(t)
 	j := m.jobs[id]
 	if j == nil {
-		j = &modelJob{}
+		j = &modelJob{flow: m.flows[0]}
 	}
 	switch rapid.SampledFrom([]string{"cancel", "cancel", "drop", "redrive"}).Draw(t, "operation") {
 	case "cancel":
@@ -65,7 +65,9 @@ func (m *flowModel) operate(t *rapid.T) {
 			j.state = isDropped
 		}
 	case "redrive":
-		flows := m.snapshot().flows
+		s := m.snapshot()
+		flows := s.flows
+		_, groupThere := s.groups[m.groupOf(j.flow)]
 		want, f := int64(1), m.obeyed(j.flow)
 		_, there := flows[j.flow]
 		switch {
@@ -75,6 +77,8 @@ func (m *flowModel) operate(t *rapid.T) {
 			want = 0
 		case m.count("*", false) >= m.s.capacity:
 			want = 2
+		case m.hasGroups && (m.groupFull(j.flow) || !groupThere && int64(len(s.groups)) >= m.of.maxFlows):
+			want = 5
 		case f.capacity > 0 && m.count(j.flow, false) >= f.capacity, !there && int64(len(flows)) >= m.of.maxFlows:
 			want = 4
 		}
@@ -151,19 +155,29 @@ func (m *flowModel) controlIt(t *rapid.T) {
 
 // restart begins to watch the rate of a flow anew.
 func (m *flowModel) restart(flow string) {
-	f := m.obeyed(flow)
+	m.slots["flow "+flow] = watched(m.obeyed(flow), m.slots["flow "+flow])
+}
+
+func watched(f flowSettings, old *steady) *steady {
 	watch := &steady{burst: cmp.Or(f.burst, 1)}
 	if f.rateCount > 0 {
 		watch.interval = float64(cmp.Or(f.ratePer, second)) / float64(f.rateCount)
 	}
-	if old := m.slots["flow "+flow]; old != nil {
+	if old != nil {
 		watch.quota, watch.left = old.quota, old.left
 	}
-	m.slots["flow "+flow] = watch
+	return watch
 }
 
 func (m *flowModel) set(t *rapid.T, flow string, own flowSettings) flowSettings {
-	args := make([]any, 6)
+	own, args := changed(t, own)
+	m.controlFlow(flow, "set", args...)
+	return own
+}
+
+// changed changes one of the settings that a flow or a group has of its own.
+func changed(t *rapid.T, own flowSettings) (now flowSettings, args []any) {
+	args = make([]any, 6)
 	for i := range args {
 		args[i] = ""
 	}
@@ -188,8 +202,7 @@ func (m *flowModel) set(t *rapid.T, flow string, own flowSettings) flowSettings 
 	case "weight":
 		change(5, &own.weight, rapid.Int64Range(0, 3).Draw(t, "weight"))
 	}
-	m.controlFlow(flow, "set", args...)
-	return own
+	return own, args
 }
 
 // purgeSome runs a chunk of a purge: of a new one, of the last one, or as the sweeper goes on.
@@ -245,7 +258,8 @@ func (m *flowModel) idle(t *rapid.T) {
 	if len(f.flows) > 0 || f.repaired != 0 {
 		t.Fatalf("found flows %q, repaired %d", f.flows, f.repaired)
 	}
-	if _, _, repaired, missing := m.takeBack(sweep{retry: 1000 * 3600 * second}, f.ids, modelFlows); repaired != 0 || missing != 0 {
+	m.idleGroups(t)
+	if _, _, repaired, missing := m.takeBack(sweep{retry: 1000 * 3600 * second}, f.ids, m.flows); repaired != 0 || missing != 0 {
 		t.Fatalf("repaired %d, missing %d", repaired, missing)
 	}
 }
@@ -270,13 +284,16 @@ func (m *flowModel) check(t *rapid.T) {
 			m.checkPlaces(t, s, id, j)
 		}
 	}
-	for _, flow := range modelFlows {
+	for _, flow := range m.flows {
 		for id := range s.later[flow] {
 			if j := m.jobs[id]; j.flow != flow || !j.is(isScheduled, isRetrying) {
 				t.Fatalf("%s lies in later of %q: %+v", id, flow, *j)
 			}
 		}
 		m.checkFlow(t, s, flow)
+	}
+	for _, group := range m.groups {
+		m.checkGroup(t, s, group)
 	}
 	if got, want := cmp.Or(s.count["scheduled"], "0"), fmt.Sprint(m.count("*", true)); got != want {
 		t.Fatalf("scheduled %s, want %s", got, want)
@@ -286,7 +303,7 @@ func (m *flowModel) check(t *rapid.T) {
 // checkPlaces looks for a job in all places.
 func (m *flowModel) checkPlaces(t *rapid.T, s snapshot, id string, j *modelJob) {
 	own := 0
-	for _, flow := range modelFlows {
+	for _, flow := range m.flows {
 		for i, list := range s.lists[flow] {
 			for _, other := range list {
 				if other == id && flow == j.flow && i+1 == j.priority && j.is(isQueued) && !j.purging {

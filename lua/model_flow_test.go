@@ -34,6 +34,7 @@ type flowModel struct {
 	s      settings
 	of     flowSettings
 	own    map[string]flowSettings
+	flows  []string // by the names that they have in Redis
 	jobs   map[string]*modelJob
 	held   map[string]lease
 	old    []lease
@@ -45,7 +46,11 @@ type flowModel struct {
 	purging      purge // the last one
 	order        int64
 	shift        int64              // from the server's clock to one that never steps
-	slots        map[string]*steady // by flow, and "bucket"
+	slots        map[string]*steady // by flow, by group, and "bucket"
+
+	groups    []string // none in a bucket without
+	ofGroups  flowSettings
+	ownGroups map[string]flowSettings
 }
 
 // reservation is what a process was told that may have been long ago.
@@ -137,8 +142,9 @@ func (m *flowModel) inFlight(flow string) (n int64) {
 }
 
 // obeyed are the settings that a flow obeys.
-func (m *flowModel) obeyed(flow string) flowSettings {
-	f, own := m.of, m.own[flow]
+func (m *flowModel) obeyed(flow string) flowSettings { return obeyed(m.of, m.own[flow]) }
+
+func obeyed(f, own flowSettings) flowSettings {
 	f.weight, f.paused = 1, own.paused
 	for _, one := range []struct{ to, from *int64 }{
 		{&f.rateCount, &own.rateCount}, {&f.ratePer, &own.ratePer}, {&f.burst, &own.burst},
@@ -151,10 +157,10 @@ func (m *flowModel) obeyed(flow string) flowSettings {
 	return f
 }
 
-func (m *flowModel) snapshot() snapshot { return m.snap(modelFlows...) }
+func (m *flowModel) snapshot() snapshot { return m.snap(m.flows...) }
 
 func (m *flowModel) pick(t *rapid.T) string {
-	return rapid.SampledFrom(modelFlows).Draw(t, "flow")
+	return rapid.SampledFrom(m.flows).Draw(t, "flow")
 }
 
 func pickID(t *rapid.T) string { return fmt.Sprint("j", rapid.IntRange(0, 11).Draw(t, "id")) }
@@ -177,8 +183,11 @@ func (m *flowModel) claimSome(t *rapid.T) {
 	}
 	of := m.reservations[i].reserved
 	of.turns = slices.Clone(of.turns)
-	for n := 1; n < len(of.turns); n += 2 { // the data has moved meanwhile
-		of.turns[n] = of.turns[n].(int64) + m.reservations[i].past - m.past //nolint:forcetypeassert // made so
+	of.groupTurns = slices.Clone(of.groupTurns)
+	for _, turns := range [][]any{of.turns, of.groupTurns} {
+		for n := 1; n < len(turns); n += 2 { // the data has moved meanwhile
+			turns[n] = turns[n].(int64) + m.reservations[i].past - m.past //nolint:forcetypeassert // made so
+		}
 	}
 	if rapid.Bool().Draw(t, "use up") {
 		m.reservations = slices.Delete(m.reservations, i, i+1)
@@ -195,6 +204,9 @@ func (m *flowModel) claimSome(t *rapid.T) {
 // claimOf claims, and judges what came.
 func (m *flowModel) claimOf(t *rapid.T, a ask, of reserved) claimed {
 	again := a.claim == m.last[a.dispatcher].claim
+	if m.hasGroups && len(of.groups) == 0 {
+		return claimed{now: of.now, next: of.next}
+	}
 	c := m.claimFlows(a, of)
 	after := m.snapshot()
 	if len(c.jobs) > 0 {
@@ -211,7 +223,7 @@ func (m *flowModel) claimOf(t *rapid.T, a ask, of reserved) claimed {
 			t.Fatalf("claimed %s, which is %+v", job.id, *j)
 		case job.flow != j.flow:
 			t.Fatalf("claimed %s as one of %q, and it is one of %q", job.id, job.flow, j.flow)
-		case m.paused || m.own[j.flow].paused > 0:
+		case m.paused || m.own[j.flow].paused > 0 || m.ownGroups[m.groupOf(j.flow)].paused > 0:
 			t.Fatalf("claimed %s, and that is paused", job.id)
 		case j.expires > 0 && at > j.expires+1000:
 			t.Fatalf("claimed %s, which expired", job.id)
@@ -236,6 +248,7 @@ func (m *flowModel) claimOf(t *rapid.T, a ask, of reserved) claimed {
 		if most := m.obeyed(j.flow).inFlight; most > 0 && m.inFlight(j.flow) > most {
 			t.Fatalf("%d jobs of flow %q are in flight", m.inFlight(j.flow), j.flow)
 		}
+		m.groupDeparts(t, j.flow, at)
 		if n := int64(len(m.held)); n > m.s.inFlight {
 			t.Fatalf("%d jobs are in flight", n)
 		}
@@ -316,11 +329,17 @@ func (m *flowModel) drainAll(t *rapid.T) {
 	m.resume()
 	m.control("reset", "anna", "max_in_flight")
 	m.paused, m.s.inFlight = false, 1000
-	for _, flow := range modelFlows {
+	for _, flow := range m.flows {
 		m.controlFlow(flow, "resume")
 		m.controlFlow(flow, "reset")
 		m.own[flow] = flowSettings{}
 		m.restart(flow)
+	}
+	for _, group := range m.groups {
+		m.controlGroup(group, "resume")
+		m.controlGroup(group, "reset")
+		m.ownGroups[group] = flowSettings{}
+		m.restartGroup(group)
 	}
 	for m.snapshot().left() > 0 {
 		m.purgeOnce(t, purge{atMost: 3})
@@ -340,16 +359,19 @@ func (m *flowModel) drainAll(t *rapid.T) {
 		m.check(t)
 		delete(m.lone, "last")
 	}
-	for range len(modelFlows) {
+	for range len(m.flows) {
 		m.wait(24 * 3600 * second)
 		m.drain(ask{})
 	}
 	m.find(sweep{none: true, flowCursor: "0"})
-	s := m.snapshot()
-	if len(s.due)+len(s.flows)+len(s.leases)+s.left() > 0 {
-		t.Fatalf("left: calendar %v, flows %v, leases %v", s.due, s.flows, s.leases)
+	if m.hasGroups {
+		m.find(sweep{none: true, flowCursor: "g0"})
 	}
-	for _, flow := range modelFlows {
+	s := m.snapshot()
+	if len(s.due)+len(s.flows)+len(s.leases)+s.left()+len(s.groups)+len(s.top) > 0 {
+		t.Fatalf("left: calendar %v, flows %v, leases %v, groups %v, theirs %v", s.due, s.flows, s.leases, s.groups, s.top)
+	}
+	for _, flow := range m.flows {
 		if len(s.all(flow))+len(s.later[flow]) > 0 {
 			t.Fatalf("left in flow %q: %v, %v", flow, s.all(flow), s.later[flow])
 		}
@@ -361,18 +383,23 @@ func (m *flowModel) drainAll(t *rapid.T) {
 // and in the end all jobs have left and nothing is kept of any flow.
 func TestFlowModel(t *testing.T) {
 	t.Parallel()
+	checkFlowModel(t, false)
+}
+
+func checkFlowModel(t *testing.T, groups bool) {
+	t.Helper()
 	onBoth(t, func(t *testing.T, base *rig) {
 		t.Helper()
 		rapid.Check(t, func(rt *rapid.T) {
 			if base.mini != nil && rapid.IntRange(0, 4).Draw(rt, "round") > 0 {
 				return // it takes ten times as long
 			}
-			runFlowModel(rt, base)
+			runFlowModel(rt, base, groups)
 		})
 	})
 }
 
-func runFlowModel(t *rapid.T, base *rig) {
+func runFlowModel(t *rapid.T, base *rig, groups bool) {
 	rate := rapid.SampledFrom([]int64{50_000, 20, 3}).Draw(t, "rate")
 	m := &flowModel{
 		rig: base.fresh(t, fmt.Sprint("m", nextClaim())),
@@ -387,15 +414,18 @@ func runFlowModel(t *rapid.T, base *rig) {
 			quotas: rapid.SampledFrom([]string{"", "", fmt.Sprintf("%d %d;", quotaCount, quotaWindow)}).Draw(t, "flow quotas"),
 		},
 		own: map[string]flowSettings{}, jobs: map[string]*modelJob{}, held: map[string]lease{}, last: map[string]ask{},
-		lone: map[string]string{}, slots: map[string]*steady{},
+		lone: map[string]string{}, slots: map[string]*steady{}, flows: modelFlows,
 	}
 	m.configureFlows(m.s, m.of)
+	if groups {
+		m.begin(t)
+	}
 	m.slots["bucket"] = &steady{interval: float64(second) / float64(rate), burst: m.s.burst}
 	if rapid.IntRange(0, 2).Draw(t, "quotas") == 0 {
 		m.slots["bucket"].quota = true
 		m.ok(m.c.HSet(m.ctx, m.key("conf"), "quotas", fmt.Sprintf("%d %d;", quotaCount, quotaWindow)).Err())
 	}
-	for _, flow := range modelFlows {
+	for _, flow := range m.flows {
 		m.restart(flow)
 		m.slots["flow "+flow].quota = m.of.quotas != ""
 	}
@@ -406,9 +436,10 @@ func runFlowModel(t *rapid.T, base *rig) {
 		"settle":  m.settleSome, "settle 2": m.settleSome,
 		"lose":    m.lose,
 		"operate": m.operate, "use again": m.useAgain,
-		"control": m.controlIt,
-		"purge":   m.purgeSome,
-		"idle":    m.idle,
+		"control":       m.controlIt,
+		"control group": m.controlAGroup,
+		"purge":         m.purgeSome,
+		"idle":          m.idle,
 		"wait": func(t *rapid.T) {
 			m.wait(rapid.SampledFrom([]int64{1000, 50_000, 400_000, second, 3 * second}).Draw(t, "time"))
 		},

@@ -12,9 +12,9 @@ local pending = {
 }
 
 -- What a run of the script reads with: the keys of bodies and metas, how many
--- crashes put a job on its last chance, and the ids that it has handled already.
-function pending.reader(body, meta, last_chance, aging)
-  return { body = body, meta = meta, last_chance = last_chance, aging = aging, handled = {}, looked_at = 0 }
+-- crashes put a job on its last chance, whether flows are in groups, and the ids that it has handled already.
+function pending.reader(body, meta, last_chance, aging, in_groups)
+  return { body = body, meta = meta, last_chance = last_chance, aging = aging, in_groups = in_groups, handled = {}, looked_at = 0 }
 end
 
 local function open_list(key, class, at_once)
@@ -88,7 +88,7 @@ local function in_list(reader, places, entry)
   if reader.handled[entry.id] or not (entry.body or entry.alone) then return false end
   -- The id of a cancelled job may be that of a job in another flow by now. A body that nobody can read goes out.
   if entry.body and places.name then
-    local name, readable = flow.of(entry.body)
+    local name, readable = flow.of(entry.body, reader.in_groups)
     if readable and name ~= places.name then return false end
   end
   if entry.meta then return string.sub(entry.meta, 1, 1) == '1' end

@@ -6,7 +6,8 @@
 -- ARGV[1]  the limit's name
 -- ARGV[2]  the change as text (Patch of package admission), "" to remove it
 -- ARGV[3]  limits_rev that the change was made of; "" for any
--- Returns  {0} the limits are others now: make it again of those; {limits_rev}: the number that processes compare; it rises with every call that changes something
+-- Returns  {0} the limits are others now: make it again of those;
+--          {limits_rev}: the number that processes compare; it rises with every call that changes something
 -- Stores   the field "pin:" and the limit's name; no expiry: it is obeyed until it is removed
 -- Needs    Redis 7.0
 

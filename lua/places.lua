@@ -1,10 +1,13 @@
 -- places.lua: where enqueue.lua puts jobs: the flows of a batch, and what is known
 -- of their times; its text goes in front of that script's. A bucket without flows has
--- one, "", of which no more is kept than its lists and its later (see flow.lua).
+-- one, "", of which no more is kept than its lists and its later (see flow.lua). Where flows are
+-- in groups, the calendar is that of the groups.
 --
 -- The functions are given the bucket, a table: now, offset (of the calendar's clock),
 -- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows; places.read
--- adds there (flows there are), max_flows, and rivals (those whose turn it is).
+-- adds there (flows there are), max_flows, rivals (those whose turn it is), and, where there are some,
+-- groups (see group.load; of each also known, ready, rivals and interval) and groups_there. Their keys begin
+-- behind group_keys.
 --
 -- A part is what the batch has to do with one flow: name; at, behind which its places begin in
 -- KEYS; lengths of its lists, as far as known; pushed (priority -> ids), delayed (score, id, ...)
@@ -13,9 +16,20 @@
 -- interval, if it has a rate.
 
 local places = {
-  FLOW_FULL = 10, TOO_MANY_FLOWS = 11, -- codes of enqueue.lua
+  FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, -- codes of enqueue.lua
   CHUNK = 500,
 }
+
+local function read_groups(bucket, parts, conf)
+  bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
+  bucket.groups_there = redis.call('HLEN', bucket.groups.key)
+  for _, g in ipairs(bucket.groups) do
+    local s = g.settings
+    g.known, g.ready, g.obeys = not g.state.new, group.ready(g, bucket.now), s
+    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%.0f', bucket.now + bucket.offset))
+    if s.rate_count > 0 then g.interval = s.rate_per / s.rate_count end
+  end
+end
 
 -- Reads what is known of the flows.
 function places.read(bucket, parts, conf, flows, calendar, flow_settings)
@@ -34,38 +48,56 @@ function places.read(bucket, parts, conf, flows, calendar, flow_settings)
       part.ready = flow.ready(state, bucket.now, obeys.rate_count, obeys.rate_per, obeys.burst)
     end
   end
+  if bucket.group_keys then read_groups(bucket, parts, conf) end
 end
 
--- Whether nothing of the flow leaves.
-function places.held(bucket, part) return bucket.paused or bucket.has_flows and part.obeys.paused > 0 end
+-- Whether nothing of the flow leaves, or of the group.
+function places.held(bucket, part)
+  return bucket.paused or bucket.has_flows and part.obeys.paused > 0 or part.group and part.group.obeys.paused > 0
+end
+
+-- The time, but not before the rate of a flow or a group lets one leave that has so many ahead of it.
+local function not_before(bucket, part, ahead, at)
+  if not part.interval then return at end
+  local unused = (part.obeys.burst - 1) * part.interval
+  return math.max(at, math.max(part.ready + unused, bucket.now) + ahead * part.interval - unused)
+end
+
+-- How many turns of so many it takes until one has had its own that has so many ahead of it.
+local function turns_until(rivals, ahead) return math.max((ahead + 1) * rivals - math.min(ahead, 1), ahead) end
 
 -- When a job leaves that has so many ahead of it in its flow, as far as can be told; 0 if
 -- nothing leaves. The flows whose turn it is go one after the other.
 function places.eta(bucket, part, ahead)
   if places.held(bucket, part) then return 0 end
   if not bucket.has_flows then return bucket.next_slot + ahead * bucket.interval end
-  local turns = math.max((ahead + 1) * bucket.rivals - math.min(ahead, 1), ahead)
-  local at = bucket.next_slot + math.min(turns, bucket.unfinished) * bucket.interval
-  if part.interval then
-    local unused = (part.obeys.burst - 1) * part.interval
-    at = math.max(at, math.max(part.ready + unused, bucket.now) + ahead * part.interval - unused)
+  local g, in_group, at = part.group, ahead, bucket.next_slot
+  if g then
+    in_group = math.min(turns_until(g.rivals, ahead), g.state.unfinished)
+    at = not_before(bucket, g, in_group, at)
   end
-  return at
+  at = math.max(at, bucket.next_slot + math.min(turns_until(bucket.rivals, in_group), bucket.unfinished) * bucket.interval)
+  return not_before(bucket, part, ahead, at)
 end
 
 -- How far apart the jobs of one flow leave then, as count and per.
 function places.step(bucket, part)
   if not bucket.has_flows then return bucket.rate_count, bucket.rate_per end
-  local per = bucket.rate_per * math.max(bucket.rivals, 1)
-  if part.interval and part.interval > per / bucket.rate_count then return part.obeys.rate_count, part.obeys.rate_per end
-  return bucket.rate_count, per
+  local g = part.group
+  local in_group = g and math.max(g.rivals, 1) or 1
+  local count, per = bucket.rate_count, bucket.rate_per * math.max(bucket.rivals, 1) * in_group
+  if g and g.interval and g.interval * in_group > per / count then count, per = g.obeys.rate_count, g.obeys.rate_per * in_group end
+  if part.interval and part.interval > per / count then return part.obeys.rate_count, part.obeys.rate_per end
+  return count, per
 end
 
 -- Why a flow, if the bucket has flows, does not take a job more, or so many that come at once:
 -- a code, or nil.
 function places.refusal(bucket, part, at_once)
-  local bound = part.obeys.capacity
+  local bound, g = part.obeys.capacity, part.group
+  if g and at_once > 0 and g.obeys.capacity > 0 and g.state.unfinished + at_once > g.obeys.capacity then return places.GROUP_FULL end
   if at_once > 0 and bound > 0 and part.state.unfinished + at_once > bound then return places.FLOW_FULL end
+  if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
 end
 
@@ -73,7 +105,43 @@ end
 function places.count(bucket, part, at_once, for_later)
   if not part.known then bucket.there = bucket.there + 1 end
   part.known = true
-  part.state.unfinished, part.state.scheduled = part.state.unfinished + at_once, part.state.scheduled + for_later
+  flow.count(part, at_once, for_later, 0)
+  local g = part.group
+  if not g then return end
+  if not g.known then bucket.groups_there = bucket.groups_there + 1 end
+  g.known, g.changed = true, true
+end
+
+-- How long until the group of a flow is below its bound, if the jobs of it that leave are done: 0 if none leaves.
+function places.wait_of_group(bucket, part)
+  local g = part.group
+  if bucket.paused or g.obeys.paused > 0 then return 0 end
+  local ahead = g.state.unfinished - g.obeys.capacity
+  local at = not_before(bucket, g, ahead, bucket.next_slot + math.max(ahead * bucket.rivals, 0) * bucket.interval)
+  return math.max(at - bucket.now, bucket.interval)
+end
+
+-- Puts a flow on the calendar of its group.
+function places.turn_in_group(bucket, part, turn)
+  local g = part.group
+  turn = turn + bucket.offset
+  redis.call('ZADD', g.due, 'LT', string.format('%.0f', turn), part.name)
+  g.turn = math.min(g.turn or turn, turn)
+end
+
+-- Keeps what became of groups. Adds their turns to those that are to be written, and returns the earliest,
+-- by the server's clock.
+function places.write_groups(bucket, turns)
+  local earliest
+  for _, g in ipairs(bucket.groups) do
+    if g.changed then redis.call('HSET', bucket.groups.key, g.name, flow.write(g.state)) end
+    if g.turn and not flow.is_held(g) then
+      local turn = math.max(g.turn - bucket.offset, g.ready)
+      turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), g.name
+      earliest = math.min(earliest or turn, turn)
+    end
+  end
+  return earliest
 end
 
 -- How many wait in the lists that are more important. Mostly none.

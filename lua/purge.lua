@@ -16,12 +16,13 @@
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
---          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset
+--          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
+--          in groups then …:groups and …:group_settings
 -- ARGV[1]  purge: its id; "" begins none and goes on with the one that is under way
 -- ARGV[2]  keep_later: 1 leaves delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
--- ARGV[5]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[5]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[6]  flow: which is to be purged
 -- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, whose purge
 --          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
@@ -100,7 +101,7 @@ if n > 0 then
     -- later by now, or of another flow's.
     local place, state = from[i] < LATER and QUEUED or RETRYING, metas[i] and string.sub(metas[i], 1, 1)
     if not state then state = not base and place or kind == plain and QUEUED or RETRYING end
-    if job and state == place and not handled[id] and (has_flows == '0' or flow.of(job) == purged_flow) then
+    if job and state == place and not handled[id] and (has_flows == '0' or flow.of(job, has_flows == '2') == purged_flow) then
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
         removed = removed + 1
@@ -130,11 +131,12 @@ if popped[LATER] then redis.call('ZREM', KEYS[PURGED + LATER], unpack(ids, n - p
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))
-  if has_flows == '1' then
-    local f = flow.load(conf, flows, flow_settings, { purged_flow })[1]
-    f.state.scheduled = f.state.scheduled - unscheduled
-    f.state.unfinished = f.state.unfinished - (removed - unscheduled)
-    flow.save(flows, f, now)
+  if has_flows ~= '0' then
+    local loaded = flow.load(conf, flows, flow_settings, { purged_flow })
+    local groups = has_flows == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
+    flow.count(loaded[1], unscheduled - removed, -unscheduled, 0)
+    flow.save(flows, loaded[1], now)
+    group.close(groups, now)
   end
 end
 if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end

@@ -1,5 +1,5 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never passes the bucket's bound nor their flow's. May be sent twice.
+-- that keep their id. It never passes the bucket's bound, their group's nor their flow's. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -9,26 +9,27 @@
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
--- KEYS[9]  …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
---          …:later:<flow>, a zset
+--          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
--- ARGV[4...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+-- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  number of flows
+-- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
 --          each id: 1 back in the list, 2 the bucket is full, 3 waits already, 4 its flow is full, or it would be one
---          flow more than there may be, 0 not a dead letter, or none of ours}
+--          flow more than there may be, 5 the same of its group, 0 not a dead letter, or none of ours}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows = KEYS[7], KEYS[8], KEYS[9]
-local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3]
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 9, 3, 2
+local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 9, 4, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
-local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
+local flow_count = tonumber(ARGV[4])
 local first_arg = FIRST_FLOW + flow_count
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -45,29 +46,35 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = string.format('%.0f', micros)
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
-local loaded, calendar, more_flows, changed = nil, nil, 0, {}
-if has_flows == '1' then
+local loaded, calendar, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
+if has_flows ~= '0' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
   more_flows = tonumber(settings[3] or 0) - redis.call('HLEN', flows)
 end
+if in_groups then
+  groups = group.load(conf, KEYS, before(flow_count + 1), loaded)
+  more_groups = tonumber(settings[3] or 0) - redis.call('HLEN', groups.key)
+end
 
--- Whether the job's flow has room; takes it.
+local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished >= f.settings.capacity end
+
+-- Takes the room that the job's flow and group have for it. Returns the code of what has none, or 1.
 local function enter(n)
-  if not loaded then return true end
+  if not loaded then return 1 end
   local f = loaded[n]
-  local most = f.settings.capacity
-  if most > 0 and f.state.unfinished >= most then return false end
-  if f.state.new then
-    if more_flows <= 0 then return false end
-    more_flows, f.state.new = more_flows - 1, false
-  end
+  local g = f.group
+  if g and (is_full(g) or (g.state.new and more_groups <= 0)) then return 5 end
+  if is_full(f) or (f.state.new and more_flows <= 0) then return 4 end
+  if f.state.new then more_flows, f.state.new = more_flows - 1, false end
+  if g and g.state.new then more_groups, g.state.new = more_groups - 1, false end
   if not changed[n] then
     f.were_empty = redis.call('EXISTS', KEYS[before(n) + 1], KEYS[before(n) + 2], KEYS[before(n) + 3], KEYS[before(n) + 4]) == 0
   end
-  f.state.unfinished, changed[n] = f.state.unfinished + 1, true
-  return true
+  flow.count(f, 1, 0, 0)
+  changed[n] = true
+  return 1
 end
 
 local reply, moved = { 0 }, 0
@@ -82,14 +89,14 @@ for i = first_arg + 1, #ARGV, WIDTH do
   local code
   if state == '1' then
     code = 3
-  elseif state ~= '5' or not fingerprint or (loaded and flow.of(job) ~= loaded[n].name) then
+  elseif state ~= '5' or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
     code = 0
   elseif unfinished >= capacity then
     code = 2
-  elseif not enter(n) then
-    code = 4
   else
-    code = 1
+    code = enter(n)
+  end
+  if code == 1 then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
     redis.call('ZREM', dead, id)
     redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
@@ -107,6 +114,7 @@ if moved > 0 then
     flow.save(flows, f, micros)
     flow.recall(calendar, f, KEYS, before(n), micros, f.were_empty and micros or nil)
   end
+  group.close(groups, micros, calendar)
   if not calendar or calendar.sooner then redis.call('PUBLISH', channel, bucket) end
 end
 return reply

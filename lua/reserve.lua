@@ -10,13 +10,15 @@
 -- KEYS[1]  …:conf    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  slot, frac, rate, since: the last slot (see claim.lua); clock: the latest time seen; offset: of
 --          the calendar
--- KEYS[3]  …:due:    zset  flow -> its turn on the calendar
+-- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
+--          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
--- Returns  {1} the bucket is not configured; else {0, now, next, and for each flow: its name, its turn on the calendar}
---          next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has
---          anything to send, or the bucket is paused), -1 when max_in_flight is reached
+-- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
+--          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
+--          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
+--          is paused), -1 when max_in_flight is reached
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket
 -- Needs    Redis 7.0
 
@@ -33,7 +35,7 @@ if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
-local reply = { 0, now, 0 }
+local reply = { 0, now, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
 local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset')
@@ -59,9 +61,9 @@ end
 local next_slot = math.max(slot + interval - back, now)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
+reply[4] = math.max(math.min(want, free, slots), 0)
 if slots > 0 then
-  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0,
-    math.min(want, free, slots))
+  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0, reply[4])
 end
 
 local moved = {}

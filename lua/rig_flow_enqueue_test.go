@@ -40,14 +40,14 @@ func (r *rig) places(flow string) []string {
 
 // enqueueKeys are those of the script for jobs of these flows, "" where there are none.
 func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "count", "dead", "seen", "flows", "due:", "flow_settings")
+	keys := r.keys("body", "meta", "conf", "pace", "count", "dead", "seen", "flows", r.top(), "flow_settings")
 	for _, limit := range limits {
 		keys = append(keys, r.key("limit:"+limit))
 	}
 	for _, flow := range flows {
 		keys = append(keys, r.places(flow)...)
 	}
-	return keys
+	return r.withGroups(keys, flows...)
 }
 
 // alike are the arguments of the script for jobs that are alike: what comes before the jobs.
@@ -65,6 +65,9 @@ func (r *rig) enqueueHead(limits []limit, jobs, alike int, flows ...string) (nam
 	hasFlows := 0
 	if r.hasFlows {
 		hasFlows = 1
+	}
+	if r.hasGroups {
+		hasFlows = 2
 	}
 	args = []any{"tundish:wake", r.name, "", len(limits), jobs, alike, hasFlows, len(flows)}
 	for _, flow := range flows {
@@ -84,13 +87,13 @@ func (r *rig) enqueueHead(limits []limit, jobs, alike int, flows ...string) (nam
 func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []any) {
 	flows := []string{}
 	for _, e := range jobs {
-		if !slices.Contains(flows, e.flow) {
-			flows = append(flows, e.flow)
+		if !slices.Contains(flows, r.nameOf(e)) {
+			flows = append(flows, r.nameOf(e))
 		}
 	}
 	names, args := r.enqueueHead(limits, len(jobs), 0, flows...)
 	for n, e := range jobs {
-		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content), cmp.Or(e.priority, 3), slices.Index(flows, e.flow)+1)
+		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content), cmp.Or(e.priority, 3), slices.Index(flows, r.nameOf(e))+1)
 		for i := range limits {
 			args = append(args, i+1)
 		}

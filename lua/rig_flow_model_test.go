@@ -3,6 +3,7 @@ package lua_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ type snapshot struct {
 	dead   map[string]int64
 	due    map[string]int64
 	flows  map[string]string
+	groups map[string]string
+	top    map[string]int64 // the calendar of groups
 	purged [4][]string
 	aside  map[string]int64 // purged_later
 	count  map[string]string
@@ -60,7 +63,12 @@ func (r *rig) snap(names ...string) snapshot {
 	now := pipe.Time(r.ctx)
 	bodies, metas := pipe.HGetAll(r.ctx, r.key("body")), pipe.HGetAll(r.ctx, r.key("meta"))
 	flows, count, pace := pipe.HGetAll(r.ctx, r.key("flows")), pipe.HGetAll(r.ctx, r.key("count")), pipe.HGetAll(r.ctx, r.key("pace"))
-	leases, dead, due, aside := zset("leases"), zset("dead"), zset("due:"), zset("purged_later:")
+	groups, top := pipe.HGetAll(r.ctx, r.key("groups")), zset("due_groups")
+	leases, dead, aside := zset("leases"), zset("dead"), zset("purged_later:")
+	calendars := map[string]*redis.ZSliceCmd{}
+	for _, name := range append([]string{}, names...) {
+		calendars[r.due(name)] = zset(r.due(name))
+	}
 	var purged [4]*redis.StringSliceCmd
 	lists, laters := map[string][4]*redis.StringSliceCmd{}, map[string]*redis.ZSliceCmd{}
 	for i, list := range listKeys {
@@ -77,8 +85,12 @@ func (r *rig) snap(names ...string) snapshot {
 	r.ok(err)
 	s := snapshot{
 		now: now.Val().UnixMicro(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
-		leases: scores(leases.Val()), dead: scores(dead.Val()), due: scores(due.Val()), flows: flows.Val(),
+		leases: scores(leases.Val()), dead: scores(dead.Val()), due: map[string]int64{}, flows: flows.Val(),
+		groups: groups.Val(), top: scores(top.Val()),
 		aside: scores(aside.Val()), count: count.Val(),
+	}
+	for _, calendar := range calendars {
+		maps.Copy(s.due, scores(calendar.Val()))
 	}
 	for i := range purged {
 		s.purged[i] = purged[i].Val()
@@ -118,7 +130,7 @@ func (r *rig) seenJob(id, body, meta string) seenJob {
 	index, err := strconv.ParseInt(mark[13:16], 10, 64)
 	r.ok(err)
 	job := seenJob{
-		flow: flowNamed(r, parts[3]), priority: strings.IndexByte("khnl", mark[12]) + 1,
+		flow: r.flowNamed(parts[3]), priority: strings.IndexByte("khnl", mark[12]) + 1,
 		state: isQueued, sched: mark[11] == 'C', number: base + index,
 	}
 	if job.sched {
@@ -133,15 +145,13 @@ func (r *rig) seenJob(id, body, meta string) seenJob {
 }
 
 // flowNamed is the flow that a header names.
-func flowNamed(r *rig, header string) string {
+func (r *rig) flowNamed(header string) string {
 	r.t.Helper()
-	var h struct {
-		Flow string `json:"f"`
-	}
+	var h jobNames
 	if header != "" {
 		r.ok(json.Unmarshal([]byte(header), &h))
 	}
-	return h.Flow
+	return r.nameOf(entry{flow: h.Flow, group: h.Group})
 }
 
 // all are the ids of the lists of a flow.
@@ -177,7 +187,7 @@ func (s snapshot) left() int {
 // enqueueBatch enqueues jobs of one flow and priority as one, and returns the code of each.
 func (r *rig) enqueueBatch(jobs []entry) []int64 {
 	r.t.Helper()
-	keys, args := r.alike(nil, len(jobs), max(jobs[0].priority, 1), jobs[0].flow)
+	keys, args := r.alike(nil, len(jobs), max(jobs[0].priority, 1), r.nameOf(jobs[0]))
 	for n, e := range jobs {
 		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content))
 	}

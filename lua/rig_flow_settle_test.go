@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/tundish-io/tundish/lua"
 )
@@ -30,10 +31,9 @@ func (r *rig) withFlows() int {
 	r.t.Helper()
 	flows, err := r.c.HMGet(r.ctx, r.key("conf"), "flows").Result()
 	r.ok(err)
-	if flows[0] == "1" {
-		return 1
-	}
-	return 0
+	text, _ := flows[0].(string)
+	n, _ := strconv.Atoi(text) // 0 without
+	return n
 }
 
 // flowOf is the flow of a job, as the caller of a script has to know it.
@@ -42,7 +42,7 @@ func (r *rig) flowOf(id string) string {
 	if r.withFlows() == 0 {
 		return ""
 	}
-	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), 1<<20, id))
+	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), 1<<20, r.withFlows(), id))
 	flow := in.Text()
 	r.ok(in.Err())
 	return flow
@@ -79,12 +79,12 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		ids[i] = o.id
 	}
 	flows, numbers := r.flowsOf(ids...)
-	args := texts([]any{"tundish:wake", r.name, r.withFlows()}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), len(flows)}, flows)
 	for i, o := range outcomes {
 		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark, numbers[i])
 	}
-	in := r.reader(lua.Settle, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
-		"flows", "flow_settings", "due:"), false, flows...), args...)
+	in := r.reader(lua.Settle, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+		"flows", "flow_settings", r.top()), false, flows...), flows...), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()
@@ -124,13 +124,19 @@ func (r *rig) find(s sweep) found {
 		atMost = 0
 	}
 	in := lua.NewReader(r.run(lua.Sweep, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
-		"claims", "flows", "flow_settings", "due:"), true, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound))
+		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings"), true, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
-	for range in.Int() + in.Int() {
+	ids, astray := in.Int()+in.Int(), in.Int()
+	for range ids {
 		f.ids = append(f.ids, in.Text())
 	}
-	for in.Left() > 0 {
+	for range astray {
 		f.flows = append(f.flows, in.Text())
+	}
+	for in.Left() > 0 {
+		if flow := in.Text(); r.turn(flow) == 0 {
+			f.flows = append(f.flows, flow)
+		}
 	}
 	r.ok(in.Err())
 	return f
@@ -155,12 +161,12 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 			flows = append(flows, flow)
 		}
 	}
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), crash, lastChance + 1, `{"cause":"poison"}`, s.retry, s.bound}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), crash, lastChance + 1, `{"cause":"poison"}`, s.retry, s.bound, len(flows)}, flows)
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := lua.NewReader(r.run(lua.TakeBack, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
-		"flows", "flow_settings", "due:"), true, flows...), args...))
+	in := lua.NewReader(r.run(lua.TakeBack, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
+		"flows", "flow_settings", r.top()), true, flows...), flows...), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
 	return takenBack, poison, repaired, missing
@@ -182,8 +188,8 @@ func (r *rig) sweep(s sweep) swept {
 func (r *rig) cancel(id, state string) int64 {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	reply := r.run(lua.Cancel, r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_until",
-		"flows", "flow_settings"), false, flow), id, state, r.withFlows(), flow)
+	reply := r.run(lua.Cancel, r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_until",
+		"flows", "flow_settings"), false, flow)), id, state, r.withFlows(), flow)
 	code, ok := reply.(int64)
 	if !ok {
 		r.t.Fatalf("cancel answered %v", reply)
@@ -194,12 +200,12 @@ func (r *rig) cancel(id, state string) int64 {
 func (r *rig) redrive(ids ...string) []int64 {
 	r.t.Helper()
 	flows, numbers := r.flowsOf(ids...)
-	args := texts([]any{"tundish:wake", r.name, r.withFlows()}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), len(flows)}, flows)
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := r.reader(lua.Redrive, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "dead", "flows", "flow_settings", "due:"),
-		false, flows...), args...)
+	in := r.reader(lua.Redrive, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "dead", "flows", "flow_settings", r.top()),
+		false, flows...), flows...), args...)
 	codes := make([]int64, len(ids))
 	for i := range codes {
 		codes[i] = in.Int()

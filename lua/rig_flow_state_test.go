@@ -131,7 +131,7 @@ func (r *rig) setState(name string, f flowState) {
 // turn is that of a flow in calendar time, 0 if it is not on the calendar.
 func (r *rig) turn(flow string) int64 {
 	r.t.Helper()
-	turns, err := r.c.ZRangeWithScores(r.ctx, r.key("due:"), 0, -1).Result()
+	turns, err := r.c.ZRangeWithScores(r.ctx, r.key(r.due(flow)), 0, -1).Result()
 	r.ok(err)
 	for _, z := range turns {
 		if z.Member == flow {
@@ -186,9 +186,9 @@ func (r *rig) wakes(do func()) bool {
 // controlFlow runs control_flow.lua and returns the settings before and after.
 func (r *rig) controlFlow(flow, action string, args ...any) (before, after string) {
 	r.t.Helper()
-	in := r.reader(lua.ControlFlow, r.placesOf(r.keys("conf", "pace", "flows", "flow_settings", "due:"), false, flow),
-		append([]any{"tundish:wake", r.name, flow, action}, args...)...)
-	if _, has := in.Int(), in.Int(); has != 1 {
+	in := r.reader(lua.ControlFlow, r.withGroups(r.placesOf(r.keys("conf", "pace", "flows", "flow_settings", r.top()), false, flow), flow),
+		append([]any{"tundish:wake", r.name, flow, action, max(r.withFlows(), 1)}, args...)...)
+	if _, has := in.Int(), in.Int(); has == 0 {
 		r.t.Fatalf("the bucket has no flows")
 	}
 	before, after = in.Text(), in.Text()

@@ -14,11 +14,11 @@ const expiredLast = `{"cause":"expired"}`
 
 // claimKeys are those of claim.lua for these flows.
 func (r *rig) claimKeys(flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", "due:")
+	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top())
 	for _, flow := range flows {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}
-	return keys
+	return keys // with groups, their keys follow: see claimFlows
 }
 
 // setFlow gives a flow settings of its own.
@@ -37,15 +37,27 @@ func (r *rig) setFlow(flow string, f flowSettings) {
 
 // reserved are flows with their turns.
 type reserved struct {
-	now, next int64
-	flows     []string
-	turns     []any
+	now, next, slots int64
+	flows            []string
+	turns            []any
+
+	groups     []string // where there are some, with their turns
+	groupTurns []any
 }
 
 func (r *rig) reserve(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.keys("conf", "pace", "due:", "leases"), want, horizon)
-	out := reserved{now: in.Int(), next: in.Int()}
+	if r.hasGroups {
+		return r.reserveInGroups(want, horizon)
+	}
+	return r.reserveTop(want, horizon)
+}
+
+// reserveTop reserves on the calendar of flows, or of groups where there are some.
+func (r *rig) reserveTop(want, horizon int64) reserved {
+	r.t.Helper()
+	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases"), want, horizon)
+	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
 		out.flows, out.turns = append(out.flows, name), append(out.turns, name, turn)
@@ -59,15 +71,22 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
 	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, 1}, of.turns...)
-	return r.readClaim(r.reader(lua.Claim, r.claimKeys(of.flows...), args...), a.claim)
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), len(of.flows)}, of.turns...)
+	keys := r.claimKeys(of.flows...)
+	if r.hasGroups {
+		keys, args = append(keys, r.keys("groups", "group_settings")...), append(args, of.groupTurns...)
+		for _, group := range of.groups {
+			keys = append(keys, r.key("due:"+group), r.key("departed_group:"+group))
+		}
+	}
+	return r.readClaim(r.reader(lua.Claim, keys, args...), a.claim)
 }
 
 // drain reserves and claims.
 func (r *rig) drain(a ask) claimed {
 	r.t.Helper()
 	of := r.reserve(cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000))
-	if len(of.flows) == 0 {
+	if len(of.flows)+len(of.groups) == 0 {
 		return claimed{now: of.now, next: of.next}
 	}
 	return r.claimFlows(a, of)
@@ -85,10 +104,14 @@ func (r *rig) calendar() string {
 func (r *rig) passFlows(micros int64) {
 	r.t.Helper()
 	pipe := r.c.Pipeline()
-	due, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
+	calendars, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":due*").Result()
 	r.ok(err)
-	for _, flow := range due {
-		pipe.ZIncrBy(r.ctx, r.key("due:"), -float64(micros), flow)
+	for _, calendar := range calendars {
+		due, err := r.c.ZRange(r.ctx, calendar, 0, -1).Result()
+		r.ok(err)
+		for _, name := range due {
+			pipe.ZIncrBy(r.ctx, calendar, -float64(micros), name)
+		}
 	}
 	laters, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":"+laterKey+"?*").Result()
 	r.ok(err)
@@ -99,13 +122,15 @@ func (r *rig) passFlows(micros int64) {
 			pipe.ZIncrBy(r.ctx, later, -float64(micros), id)
 		}
 	}
-	states, err := r.c.HGetAll(r.ctx, r.key("flows")).Result()
-	r.ok(err)
-	for flow, text := range states {
-		slot, rest, _ := strings.Cut(text, " ")
-		at, err := strconv.ParseInt(slot, 10, 64)
+	for _, hash := range []string{"flows", "groups"} {
+		states, err := r.c.HGetAll(r.ctx, r.key(hash)).Result()
 		r.ok(err)
-		pipe.HSet(r.ctx, r.key("flows"), flow, fmt.Sprint(max(at-micros, 0), " ", rest))
+		for name, text := range states {
+			slot, rest, _ := strings.Cut(text, " ")
+			at, err := strconv.ParseInt(slot, 10, 64)
+			r.ok(err)
+			pipe.HSet(r.ctx, r.key(hash), name, fmt.Sprint(max(at-micros, 0), " ", rest))
+		}
 	}
 	for _, field := range []string{"since", "clock"} {
 		if exists, err := r.c.HExists(r.ctx, r.key("pace"), field).Result(); err == nil && exists {
@@ -140,7 +165,7 @@ func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
 	r.t.Helper()
 	jobs := make([]entry, len(ids))
 	for i, id := range ids {
-		jobs[i] = entry{id: id, flow: flow, priority: priority, expires: expires}
+		jobs[i] = entry{id: id, priority: priority, expires: expires}.in(r, flow)
 	}
 	for i, a := range r.enqueue(nil, jobs...) {
 		if a.code != 1 {

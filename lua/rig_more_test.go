@@ -64,14 +64,14 @@ type bucket struct {
 	now, configured, revision, rateCount, ratePer, burst, capacity, scheduledCapacity, maxInFlight int64
 	unfinished, waiting, later, scheduled, inFlight, dead, remembered, forgotten, oldest, lastSlot int64
 	paused, unpurged, purged                                                                       int64
-	hasFlows, flows, onCalendar                                                                    int64
+	hasFlows, flows, onCalendar, groups, groupsOnCalendar                                          int64
 
 	by, reason string
 	pins       string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
-	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:"), true, "")
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups"), true, "")
 }
 
 func (r *rig) inspect() bucket {
@@ -81,7 +81,7 @@ func (r *rig) inspect() bucket {
 	for _, to := range []*int64{
 		&b.now, &b.configured, &b.revision, &b.rateCount, &b.ratePer, &b.burst, &b.capacity, &b.scheduledCapacity, &b.maxInFlight,
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
-		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar,
+		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 	} {
 		*to = in.Int()
 	}
@@ -105,14 +105,19 @@ type job struct {
 	by, reason                      string
 	inFlight, maxInFlight, nextSlot int64
 	quota, hasFlows                 int64
-	ofFlow                          jobFlow
+	ofFlow, ofGroup                 jobFlow
 }
 
 func (r *rig) job(id string) job {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	in := lua.NewReader(r.run(lua.InspectJob, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
-		"flows", "flow_settings", "departed", "departed:"+flow), true, flow), id, flow))
+	keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
+		"flows", "flow_settings", "departed", "departed:"+flow), true, flow)
+	if r.withFlows() == 2 {
+		group, _ := splitPath(flow)
+		keys = append(keys, r.keys("groups", "group_settings", "departed_group:"+group)...)
+	}
+	in := lua.NewReader(r.run(lua.InspectJob, keys, id, flow, r.withFlows()))
 	if in.Left() == 0 {
 		r.ok(in.Err())
 		return job{}
@@ -122,6 +127,7 @@ func (r *rig) job(id string) job {
 		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
 		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
 		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
+		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 	}
 	r.ok(in.Err())
 	return j
@@ -170,7 +176,7 @@ func (r *rig) undisturbed(t *testing.T, within int64, part func(r *rig, fault fu
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
 	return lua.NewReader(r.run(lua.Claim, r.claimKeys(""),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0))
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, 1))
 }
 
 // configured runs configure.lua with these fields.

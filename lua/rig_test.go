@@ -38,7 +38,8 @@ type rig struct {
 	name string
 	past int64 // how far a real server's data was moved into the past
 
-	hasFlows bool // see configureFlows
+	hasFlows  bool // see configureFlows
+	hasGroups bool // see configureGroups
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -206,6 +207,7 @@ type entry struct {
 
 	priority int    // 0 means normal
 	flow     string // in a bucket with flows, see configureFlows
+	group    string // in a bucket with groups, see configureGroups
 	expires  int64  // after so many microseconds; 0 never
 }
 
@@ -218,10 +220,10 @@ func (e entry) expiry() string {
 
 // header is what Go packs before the payload.
 func (e entry) header() string {
-	if e.flow == "" {
+	if e.flow == "" && e.group == "" {
 		return ""
 	}
-	text, err := json.Marshal(map[string]string{"f": e.flow})
+	text, err := json.Marshal(jobNames{Flow: e.flow, Group: e.group})
 	if err != nil {
 		panic(err) // strings always marshal
 	}
@@ -339,7 +341,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.claimKeys(""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0)
+		expiredLast, 0, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }
@@ -351,7 +353,7 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	for in.Left() > 0 {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: claim}
 		body := in.Text()
-		if r.withFlows() == 1 {
+		if r.withFlows() > 0 {
 			job.flow, job.own = in.Text(), in.Text()
 		}
 		parts := strings.SplitN(body, " ", 4)

@@ -13,13 +13,14 @@
 -- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
 -- KEYS[10] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
--- KEYS[12] …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[12] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
---          …:later:<flow>, a zset
+--          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
--- ARGV[4...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
+-- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  number of flows
+-- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
 --          result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds (retry), last response (JSON,
 --          "" none), mark of the job, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
@@ -31,13 +32,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings, due_flows = KEYS[10], KEYS[11], KEYS[12]
-local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3]
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 3, 8
+local channel, bucket, has_flows, flow_count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 4, 8
 local DONE, RETRY, DEAD = '1', '2', '3'
 local CHUNK = 500
 local GENERATED_WINDOW = 60000000
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
-local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
 local first_arg = FIRST_FLOW + flow_count
 local outcome_count = (#ARGV - first_arg) / WIDTH
 
@@ -61,15 +61,15 @@ local unleased, gone, metas, deaths, remembered, until_when = {}, {}, {}, {}, {}
 local unscheduled, handled = 0, {}
 
 -- What becomes of each flow, in the order in which they come.
-local groups, touched = {}, {}
-local function group_of(n)
-  local group = groups[n]
-  if not group then
-    group = { n = n, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
+local parts, touched = {}, {}
+local function part_of(n)
+  local part = parts[n]
+  if not part then
+    part = { n = n, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
       retries = {}, returned = {} }
-    groups[n], touched[#touched + 1] = group, group
+    parts[n], touched[#touched + 1] = part, part
   end
-  return group
+  return part
 end
 
 for i = 1, outcome_count do
@@ -86,16 +86,16 @@ for i = 1, outcome_count do
     reply[i + 1] = 1
     handled[id] = true
     unleased[#unleased + 1] = id
-    local group = group_of(tonumber(ARGV[at + 8]))
-    group.ended = group.ended + 1
+    local part = part_of(tonumber(ARGV[at + 8]))
+    part.ended = part.ended + 1
     local kind = string.sub(mark, 12, 12)
     local came_scheduled = kind ~= string.lower(kind)
     if last == '' then last = before end
     if result == DONE or result == DEAD then
       if came_scheduled then
-        unscheduled, group.scheduled_gone = unscheduled + 1, group.scheduled_gone + 1
+        unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
       else
-        group.plain_gone = group.plain_gone + 1
+        part.plain_gone = part.plain_gone + 1
       end
     end
     if result == DONE then
@@ -114,15 +114,15 @@ for i = 1, outcome_count do
       if result == RETRY then
         code, attempts, crashes = '4', tonumber(attempts) + 1, '0'
         local due = now + delay
-        group.retries[#group.retries + 1] = string.format('%.0f', due)
-        group.retries[#group.retries + 1] = id
-        group.earliest = math.min(group.earliest or due, due)
+        part.retries[#part.retries + 1] = string.format('%.0f', due)
+        part.retries[#part.retries + 1] = id
+        part.earliest = math.min(part.earliest or due, due)
       elseif result == DEAD then
         code, attempts, crashes = '5', tonumber(attempts) + 1, '0'
         deaths[#deaths + 1] = string.format('%.0f', now)
         deaths[#deaths + 1] = id
       else
-        group.returned[#group.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+        part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
       end
       metas[#metas + 1] = id
       metas[#metas + 1] = string.format('%s %s %.0f %s %s %s ', code, epoch, tonumber(attempts), lost, crashes, claim)
@@ -133,24 +133,29 @@ end
 if #unleased == 0 then return reply end
 
 -- What waited before.
-local wake, loaded, calendar, on_calendar = was_full, nil, nil, nil
-for _, group in ipairs(touched) do
-  if #group.returned > 0 then
-    group.were_empty = redis.call('EXISTS', KEYS[group.before + 1], KEYS[group.before + 2], KEYS[group.before + 3],
-      KEYS[group.before + 4]) == 0
+local wake, loaded, calendar, groups = was_full, nil, nil, nil
+for _, part in ipairs(touched) do
+  if #part.returned > 0 then
+    part.were_empty = redis.call('EXISTS', KEYS[part.before + 1], KEYS[part.before + 2], KEYS[part.before + 3],
+      KEYS[part.before + 4]) == 0
   end
 end
-if has_flows == '1' then
+if has_flows ~= '0' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
-  on_calendar = redis.call('ZMSCORE', due_flows, unpack(names))
+  if has_flows == '2' then
+    groups = group.load(conf, KEYS, FIRST_PLACE + flow_count * flow.PLACES, loaded)
+    for _, f in ipairs(loaded) do f.on_calendar = redis.call('ZSCORE', f.group.due, f.name) end
+  else
+    for n, score in ipairs(redis.call('ZMSCORE', due_flows, unpack(names))) do loaded[n].on_calendar = score end
+  end
 else
-  local group = touched[1]
-  if group.were_empty then wake = true end
-  if group.earliest then
-    local head = tonumber(redis.call('ZRANGE', KEYS[group.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
-    if not head or group.earliest < head then wake = true end
+  local part = touched[1]
+  if part.were_empty then wake = true end
+  if part.earliest then
+    local head = tonumber(redis.call('ZRANGE', KEYS[part.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
+    if not head or part.earliest < head then wake = true end
   end
 end
 
@@ -166,26 +171,24 @@ in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
 in_chunks('ZADD', dead, deaths)
 local idle, states = {}, {}
-for _, group in ipairs(touched) do
-  in_chunks('ZADD', KEYS[group.before + flow.PLACES], group.retries)
-  for i = #group.returned, 1, -1 do
-    local job = group.returned[i]
-    redis.call('LPUSH', KEYS[group.before + job.list], job.id)
+for _, part in ipairs(touched) do
+  in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries)
+  for i = #part.returned, 1, -1 do
+    local job = part.returned[i]
+    redis.call('LPUSH', KEYS[part.before + job.list], job.id)
   end
   if loaded then
-    local f = loaded[group.n]
-    f.state.in_flight = f.state.in_flight - group.ended
-    f.state.unfinished = f.state.unfinished - group.plain_gone
-    f.state.scheduled = f.state.scheduled - group.scheduled_gone
+    local f = loaded[part.n]
+    flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended)
     if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
       idle[#idle + 1] = f.name
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
     end
     -- One that is not on the calendar may have been held back by the place that is free now.
-    local at = group.were_empty and now or group.earliest
-    local k = group.before
-    if at or f.was_held or (not on_calendar[group.n]
+    local at = part.were_empty and now or part.earliest
+    local k = part.before
+    if at or f.was_held or (not f.on_calendar
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
       flow.recall(calendar, f, KEYS, k, now, at)
     end
@@ -193,6 +196,7 @@ for _, group in ipairs(touched) do
 end
 in_chunks('HDEL', flows, idle)
 in_chunks('HSET', flows, states)
+group.close(groups, now, calendar)
 if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
 in_chunks('HSET', seen, remembered)
 in_chunks('ZADD', seen_until, until_when)

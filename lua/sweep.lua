@@ -15,28 +15,32 @@
 -- KEYS[10] …:claims  hash  dispatcher -> its last claim and when
 -- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[12] …:flow_settings  hash  flow -> its own settings
--- KEYS[13] …:due:<group>  zset  flow -> its turn in calendar time
--- KEYS[14...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[13] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[14] …:groups  hash  group -> its state (see group.lua)
+-- KEYS[15] …:group_settings  hash  group -> its own settings
+-- KEYS[16...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset
--- ARGV[1]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[2]  leases to name at most; 0 for none (the clock stepped)
 -- ARGV[3]  cursor of the comparison, "" to compare nothing
--- ARGV[4]  cursor in the flows, "" to look at none
+-- ARGV[4]  cursor in the flows and the groups, "" to look at none
 -- ARGV[5]  latest time that it can be, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
 -- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
 --          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
 --          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
---          that wait for a retry, then their ids, then names of flows}
+--          that wait for a retry, how many flows, then their ids and names; then, where flows are in groups, more flows,
+--          which are only meant if they are not on the calendar of their group}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows = KEYS[11], KEYS[12], KEYS[13]
-local has_flows, at_most, cursor, flow_cursor, bound = ARGV[1] == '1', tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
-local PURGED = 13 -- the keys before those of a purge
+local flows, flow_settings, due_flows, groups, group_settings = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
+local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local PURGED = 15 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -59,7 +63,7 @@ if longest > 0 then
   end
 end
 
-local expired, retries, astray, repaired = {}, {}, {}, 0
+local expired, retries, astray, suspects, repaired = {}, {}, {}, {}, 0
 if at_most > 0 and (bound == 0 or now <= bound) then
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)) do
     local stored = redis.call('HGET', meta, id)
@@ -123,35 +127,98 @@ if not has_flows then
   if missing < 0 then missing = 0 end
 end
 
--- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
--- on the calendar or is held back; and without leases nothing of it is in flight.
-local next_flow_cursor = ''
-if flow_cursor ~= '' then
-  local scan = redis.call('HSCAN', flows, flow_cursor, 'COUNT', CHUNK)
-  next_flow_cursor = scan[1]
-  local names, idle, none_leased = {}, {}, redis.call('ZCARD', leases) == 0
-  for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
+local none_leased, none_unfinished = redis.call('ZCARD', leases) == 0, redis.call('HLEN', body) == redis.call('ZCARD', dead)
+local function forget(key, idle)
+  for from = 1, #idle, CHUNK do redis.call('HDEL', key, unpack(idle, from, math.min(from + CHUNK - 1, #idle))) end
+end
+-- The names of a scan, a chunk at a time, with what is kept of them and their turns on the calendar.
+local function each(names, states, own, fields, look)
   for from = 1, #names, CHUNK do
     local some = { unpack(names, from, math.min(from + CHUNK - 1, #names)) }
     local turns = redis.call('ZMSCORE', due_flows, unpack(some))
-    for n, f in ipairs(flow.load(conf, flows, flow_settings, some)) do
-      local jobs = f.state.unfinished + f.state.scheduled
-      if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
-        idle[#idle + 1] = f.name
-      elseif (none_leased and f.state.in_flight > 0) or (jobs > f.state.in_flight and not turns[n] and not flow.is_held(f)
-        and (unpurged == 0 or f.name ~= purge[2])) then
-        astray[#astray + 1] = f.name
-      end
-    end
+    for n, f in ipairs(flow.load(conf, states, own, some, fields)) do look(f, turns[n]) end
   end
-  for from = 1, #idle, CHUNK do
-    redis.call('HDEL', flows, unpack(idle, from, math.min(from + CHUNK - 1, #idle)))
+end
+local function is_idle(f) return flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) end
+local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not flow.is_held(f) end
+
+-- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
+-- on the calendar or is held back; and without leases nothing of it is in flight. The calendar of a
+-- group is none of our keys.
+local function audit_flows(names)
+  local idle = {}
+  each(names, flows, flow_settings, flow.OF_ALL, function(f, turn)
+    if is_idle(f) then
+      idle[#idle + 1] = f.name
+    elseif none_leased and f.state.in_flight > 0 then
+      astray[#astray + 1] = f.name
+    elseif not turn and should_go(f) and (unpurged == 0 or f.name ~= purge[2]) then
+      local list = in_groups and suspects or astray
+      list[#list + 1] = f.name
+    end
+  end)
+  forget(flows, idle)
+end
+
+-- The sums of the counters of all flows by group, where flows are so few that it costs little; else nil.
+local function sums_by_group()
+  if redis.call('HLEN', flows) > CHUNK then return nil end
+  local sums, all = {}, redis.call('HGETALL', flows)
+  for i = 1, #all, 2 do
+    local name, state = flow.group_of(all[i]), flow.read(all[i + 1])
+    sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }
+    flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight)
+  end
+  return sums
+end
+
+-- The same of groups. Where they can be summed up, their counters are what those of their flows say;
+-- where nothing is there, or nothing in flight, there is nothing to sum up.
+local function audit_groups(names)
+  local idle, listed, sums = {}, {}, sums_by_group()
+  for _, name in ipairs(names) do listed[name] = true end
+  for name in pairs(sums or {}) do
+    if not listed[name] then names[#names + 1] = name end
+  end
+  each(names, groups, group_settings, group.OF_ALL, function(g, turn)
+    local state = g.state
+    local sum = sums and (sums[g.name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }).state or
+      { unfinished = none_unfinished and 0 or state.unfinished, scheduled = none_unfinished and 0 or state.scheduled,
+        in_flight = none_leased and 0 or state.in_flight }
+    if sum.unfinished ~= state.unfinished or sum.scheduled ~= state.scheduled or sum.in_flight ~= state.in_flight then
+      repaired = repaired + 1
+      state.unfinished, state.scheduled, state.in_flight = sum.unfinished, sum.scheduled, sum.in_flight
+      redis.call('HSET', groups, g.name, flow.write(state))
+    end
+    if is_idle(g) then
+      idle[#idle + 1] = g.name
+    elseif not turn and should_go(g) then
+      astray[#astray + 1] = flow.path(g.name, '') -- for the group's sake; it may be that all its flows are held back
+    end
+  end)
+  forget(groups, idle)
+end
+
+-- The flows come first, then the groups, whose cursor has a g in front.
+local next_flow_cursor = ''
+if flow_cursor ~= '' then
+  local of_groups = string.sub(flow_cursor, 1, 1) == 'g'
+  local scan = redis.call('HSCAN', of_groups and groups or flows, of_groups and string.sub(flow_cursor, 2) or flow_cursor, 'COUNT', CHUNK)
+  local names = {}
+  for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
+  next_flow_cursor = scan[1]
+  if of_groups then
+    audit_groups(names)
+    if next_flow_cursor ~= '0' then next_flow_cursor = 'g' .. next_flow_cursor end
+  else
+    audit_flows(names)
+    if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
   end
 end
 
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
-local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries }
-for _, list in ipairs({ expired, retries, astray }) do
+local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray }
+for _, list in ipairs({ expired, retries, astray, suspects }) do
   for _, name in ipairs(list) do reply[#reply + 1] = name end
 end
 return reply

@@ -13,20 +13,21 @@
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
--- KEYS[10] …:due:<group>  zset  flow -> its turn in calendar time
+-- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
---          most important first, then …:later:<flow>, a zset
+--          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  1 if a lost lease counts as a crash, 0 after an outage of Redis
 -- ARGV[5]  consecutive crashes that make a job poison
 -- ARGV[6]  last response of a poison job (JSON)
 -- ARGV[7]  longest wait of a retry, microseconds: one further ahead is cut to it (or to a second: claim
 --          sets jobs aside for less)
 -- ARGV[8]  latest time that it can be, microseconds: if it is later, no lease is taken back; 0 unknown
--- ARGV[9...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+-- ARGV[9]  number of flows
+-- ARGV[10...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}
 -- Stores   nothing new
@@ -34,14 +35,14 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local channel, bucket, has_flows = ARGV[1], ARGV[2], ARGV[3] == '1'
+local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 10, 8, 2
+local PURGED, FIRST_FLOW, WIDTH = 10, 9, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
-local flow_count = (#KEYS - FIRST_PLACE) / flow.PLACES
+local flow_count = tonumber(ARGV[9])
 local first_arg = FIRST_FLOW + flow_count
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -52,9 +53,10 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
-local names, loaded, calendar = {}, nil, nil
+local names, loaded, calendar, groups = {}, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
 if has_flows then loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace) end
+if in_groups then groups = group.load(conf, KEYS, before(flow_count + 1), loaded) end
 
 local taken_back, poison, repaired, missing = 0, 0, 0, 0
 local lost_jobs, unplaced = {}, {}
@@ -65,7 +67,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   local deadline = state == '3' and tonumber(redis.call('ZSCORE', leases, id))
   if deadline and deadline <= now and (bound == 0 or now <= bound) then
     local job = redis.call('HGET', body, id)
-    if job and (not has_flows or flow.of(job) == names[n]) then
+    if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
@@ -74,7 +76,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     local due = tonumber(redis.call('ZSCORE', KEYS[before(n) + flow.PLACES], id))
     if (not due and not redis.call('ZSCORE', purged_later, id)) or (due and due > now + longest_retry) then
       local job = not has_flows or redis.call('HGET', body, id)
-      if job == true or job and flow.of(job) == names[n] then
+      if job == true or job and flow.of(job, in_groups) == names[n] then
         unplaced[#unplaced + 1] = { id = id, n = n, due = due and now + longest_retry or now }
       end
     end
@@ -108,17 +110,13 @@ for _, lost_job in ipairs(lost_jobs) do
     crashes = tonumber(crashes) + counts_as_crash
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]
-    if f then f.state.in_flight = f.state.in_flight - 1 end
+    if f then flow.count(f, 0, 0, -1) end
     if crashes >= poison_at then
       code, last = '5', poison_last
       poison = poison + 1
       redis.call('ZADD', dead, text(now), id)
       if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
-      if f and scheduled then
-        f.state.scheduled = f.state.scheduled - 1
-      elseif f then
-        f.state.unfinished = f.state.unfinished - 1
-      end
+      if f then flow.count(f, scheduled and 0 or -1, scheduled and -1 or 0, 0) end
     else
       taken_back = taken_back + 1
       redis.call('LPUSH', KEYS[before(lost_job.n) + lost_job.list], id)
@@ -140,17 +138,18 @@ if loaded then
   local none_leased = redis.call('ZCARD', leases) == 0
   for n, f in ipairs(loaded) do
     local state = f.state
-    if none_leased then state.in_flight = 0 end
+    if none_leased then flow.count(f, 0, 0, -state.in_flight) end
     local excess = state.unfinished + state.scheduled - state.in_flight
     -- Counters that tell of more than there is, which keep the flow for ever and fill it: keys were deleted by hand.
     if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then
       missing = missing + excess
       local plain = math.min(excess, state.unfinished)
-      state.unfinished, state.scheduled = state.unfinished - plain, state.scheduled - (excess - plain)
+      flow.count(f, -plain, plain - excess, 0)
     end
     flow.save(flows, f, now)
     flow.recall(calendar, f, KEYS, before(n), now, soonest[n])
   end
+  group.close(groups, now, calendar)
 end
 -- Also where others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end

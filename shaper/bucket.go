@@ -53,6 +53,9 @@ type Bucket struct {
 	// Flow, if not nil, parts the bucket into flows.
 	Flow *FlowSettings
 
+	// Group, if not nil, puts the flows into groups. It needs Flow.
+	Group *GroupSettings
+
 	Shed   Shed              // how full the bucket may be for jobs of each priority
 	Limits []admission.Limit // asked at the door, all or nothing
 	Worker string            // the kind of worker that delivers
@@ -145,6 +148,12 @@ func (b Bucket) Validate() error {
 	}
 	if b.Flow != nil {
 		errs = append(errs, b.Flow.validate()...)
+	}
+	if b.Group != nil {
+		errs = append(errs, b.Group.validate()...)
+		if b.Flow == nil {
+			fail("group", "is given without flows: groups are of flows, so say in flow.key what names these")
+		}
 	}
 	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
 	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)

@@ -206,7 +206,7 @@ func onlyIDs(tickets []ticket) []Receipt {
 	receipts := make([]Receipt, len(tickets))
 	for i := range tickets {
 		job := &tickets[i].job
-		receipts[i] = Receipt{ID: job.ID, Bucket: job.Bucket, Flow: job.Flow}
+		receipts[i] = Receipt{ID: job.ID, Bucket: job.Bucket, Flow: job.Flow, Group: job.Group}
 	}
 	return receipts
 }
@@ -222,6 +222,9 @@ func (c *Client) prepare(t *ticket) error {
 		return err
 	}
 	if t.job.Flow, err = settings.Flow.NameOf(&t.job); err != nil {
+		return err
+	}
+	if t.job.Group, err = settings.Group.NameOf(&t.job); err != nil {
 		return err
 	}
 	if t.job.ID == "" {

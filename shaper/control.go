@@ -33,6 +33,7 @@ const (
 type Control struct {
 	store *store
 	by    string
+	group *string // of the flows that methods mean, see InGroup
 }
 
 // Control returns what changes buckets in the name of by: a person or a
@@ -251,14 +252,14 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
-// hasFlows reports whether a bucket has flows, as the configuration says or, of one that
-// is not configured here, as Redis knows.
-func (c *Control) hasFlows(ctx context.Context, bucket string) (bool, error) {
+// parted is how a bucket is parted, as the configuration says or, of one that is not
+// configured here, as Redis knows.
+func (c *Control) parted(ctx context.Context, bucket string) (int, error) {
 	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	return b.hasFlows(), nil
+	return b.parted(), nil
 }
 
 // note logs and counts what was done.

@@ -72,11 +72,15 @@ type Redriven struct {
 	// FlowFull are left where they are because their flow is full, or would be one
 	// more than the bucket may have.
 	FlowFull int
+
+	// GroupFull are left where they are because their group is full, or would be one
+	// more than the bucket may have.
+	GroupFull int
 }
 
 // Redrive puts dead letters back at the end of the list, with a fresh budget
 // of attempts; they leave at the bucket's pace. It never passes the bucket's
-// bound nor that of a flow: what does not fit stays dead. One round trip for 200 ids;
+// bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
 // two where the bucket has flows.
 func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
 	var sum Redriven
@@ -90,12 +94,12 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 		if err != nil {
 			return sum, err
 		}
-		var flows flowGroups
+		var flows flowSet
 		jobs := make([]any, 0, 2*n)
 		for i, id := range ids[:n] {
 			jobs = append(jobs, id, flows.number(names[i]))
 		}
-		args := slices.Concat([]any{wakeChannel, bucket, boolArg(b.hasFlows())}, flows.args(), jobs)
+		args := slices.Concat([]any{wakeChannel, bucket, b.parted(), len(flows.names)}, flows.args(), jobs)
 		r, err := c.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(flows.names...), args...)
 		if err != nil {
 			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
@@ -108,6 +112,8 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 				sum.Full++
 			case 4:
 				sum.FlowFull++
+			case 5:
+				sum.GroupFull++
 			default:
 				sum.Unknown++
 			}
@@ -129,8 +135,8 @@ func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redr
 		return sum, err
 	}
 	for sum.Moved < limit {
-		// Those whose flow is full stay where they are, ahead of others.
-		ids, err := c.oldestDead(ctx, b, sum.FlowFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
+		// Those whose flow or group is full stay where they are, ahead of others.
+		ids, err := c.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err
 		}
@@ -138,6 +144,7 @@ func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redr
 		sum.Moved += part.Moved
 		sum.Unknown += part.Unknown
 		sum.FlowFull += part.FlowFull
+		sum.GroupFull += part.GroupFull
 		if err != nil || part.Full > 0 {
 			sum.Full = part.Full
 			return sum, err

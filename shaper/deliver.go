@@ -28,8 +28,7 @@ type leased struct {
 func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	id, slot, epoch, number, attempts, body := r.Text(), r.Int(), r.Int(), r.Int(), r.Int(), r.Text()
 	var flow, settings string
-	hasFlows := d.hasFlows()
-	if hasFlows {
+	if d.hasFlows() {
 		flow, settings = r.Text(), r.Text()
 	}
 	if r.Err() != nil {
@@ -39,14 +38,17 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if err != nil {
 		job.mark = unknownMark
 	}
-	if hasFlows {
-		job.Flow = flow // also of a body that nobody can read
+	switch d.parted() { // also of a body that nobody can read
+	case partedFlows:
+		job.Flow = flow
+	case partedGroups:
+		job.Group, job.Flow, _ = splitPath(flow)
 	}
 	own, unsettled := d.ownDelivery(flow, settings)
 	l := &leased{
 		unreadable: err, unsettled: unsettled,
 		Attempt: Attempt{
-			Bucket: d.Name, ID: id, Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
+			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
 		},
 		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,

@@ -189,24 +189,23 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
 		return 0, err
 	}
-	names, turns := []string{""}, []any(nil)
-	hasFlows := d.hasFlows()
-	if hasFlows {
+	turn := turns{flows: []string{""}}
+	if d.hasFlows() {
 		var next int64
 		var err error
-		if names, turns, next, err = d.reserve(ctx, want, ahead+longest); err != nil {
+		if turn, next, err = d.reserve(ctx, want, ahead+longest); err != nil {
 			return 0, err
 		}
-		if len(names) == 0 {
+		if len(turn.flows)+len(turn.groups) == 0 {
 			return d.untilNext(next, ahead), nil
 		}
 	}
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, boolArg(hasFlows),
-	}, turns...)
+		lastChance, d.lone.free(), expiredLast, d.parted(), len(turn.flows),
+	}, turn.args...)
 	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(names...), args...)
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(turn.flows, turn.groups), args...)
 	end := time.Now()
 	if err != nil {
 		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
@@ -259,7 +258,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 
 	all := next > now+ahead.Microseconds() // slots within the horizon are taken
-	d.standby.is = all && !hasFlows && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
+	d.standby.is = all && !d.hasFlows() && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
 	if d.standBy(ctx) {
 		return min(time.Until(d.clock.local(next))-longest+d.standby.patience(whole), idleClaim), nil
 	}
@@ -275,26 +274,6 @@ func (d *drain) untilNext(next int64, ahead time.Duration) time.Duration {
 	default:
 		return min(time.Until(d.clock.local(next))-ahead/2, idleClaim)
 	}
-}
-
-// reserve asks whose turn it is, in a bucket with flows. It returns the flows, and
-// for the claim each with its turn; or when to ask again, if there is none now.
-func (d *drain) reserve(ctx context.Context, want int, ahead time.Duration) (names []string, turns []any, next int64, err error) {
-	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds())
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
-	}
-	now, next := r.Int(), r.Int()
-	d.clock.observe(start, time.Now(), now)
-	for r.Left() > 0 {
-		name, turn := r.Text(), r.Int()
-		names, turns = append(names, name), append(turns, name, turn)
-	}
-	if r.Err() != nil {
-		return nil, nil, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
-	}
-	return names, turns, next, nil
 }
 
 // obeyed is the bucket with the rate that is in force: an operator may have

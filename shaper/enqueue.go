@@ -112,10 +112,10 @@ const (
 	enqueueOtherFlows    = 3
 )
 
-// errOtherFlows says that the configuration in force parts the bucket into flows, and
-// that of this process does not, or the other way round.
+// errOtherFlows says that the configuration in force parts the bucket into flows or groups,
+// and that of this process does not, or the other way round.
 var errOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
-	"give all processes the same [buckets.flow]")
+	"give all processes the same [buckets.flow] and [buckets.group]")
 
 // question is a batch as it is put to the enqueue script.
 type question struct {
@@ -150,12 +150,12 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 	q := questions.Get().(*question) //nolint:errcheck,forcetypeassert // nothing else is put there
 	q.set, q.start, q.keys = set, time.Now(), append(q.keys, b.enqueueKeys...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
-	hasFlows := b.settings.Load().Flow != nil
+	parted := b.parted()
 	var flows flowNumberer
 	for _, t := range batch {
 		own, err := k.of(&t.job)
 		if err != nil {
-			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Refusal: missing(err)}
+			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
 		}
 		who := k.who
@@ -168,10 +168,7 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 				continue
 			}
 		}
-		flow := ""
-		if hasFlows {
-			flow = t.job.Flow
-		}
+		flow := pathOf(parted, t.job.Group, t.job.Flow)
 		q.tickets, q.who = append(q.tickets, t), append(q.who, who)
 		q.traits = append(q.traits, traits{t.job.Priority.code(), flows.of(flow), own})
 	}
@@ -182,11 +179,12 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
-	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, boolArg(hasFlows), len(flows.names))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, parted, len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.keys.places(flow)...)
 		q.args = append(q.args, flow)
 	}
+	q.keys = b.keys.inGroups(q.keys, flows.names...)
 	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
 		q.args = append(q.args, boolArg(set.limits[i].Mode == admission.Shadow))
@@ -266,6 +264,9 @@ type keyring struct {
 func (k *keyring) of(job *Job) ([]int, error) {
 	id := job.Identity
 	id.Flow = job.Flow
+	if k.b.parted() == partedGroups {
+		id.Flow = flowPath(job.Group, job.Flow) // flows of two groups are two, whatever their names are
+	}
 	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {
 		return k.known, k.err
 	}

@@ -23,6 +23,7 @@ import (
 // fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string            `json:"f,omitempty"`
+	Group       string            `json:"g,omitempty"`
 	URL         string            `json:"u,omitempty"`
 	Method      string            `json:"m,omitempty"`
 	Headers     map[string]string `json:"h,omitempty"`
@@ -64,7 +65,7 @@ func (s *sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // is found out.
 func seal(job *Job, generated bool) (sealed, error) {
 	header := envelope{
-		Flow: job.Flow, URL: job.URL, Method: job.Method, Headers: job.Headers,
+		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
 		ExpiresIn: job.ExpiresIn.Microseconds(),
 	}
@@ -119,7 +120,7 @@ func setIndex(packed sealed, index int) {
 }
 
 func (e *envelope) empty() bool {
-	return e.Flow == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
+	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
 		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0
 }
 

@@ -56,42 +56,20 @@ type FlowSettings struct {
 // DefaultFlowSettings returns the defaults. Key has none.
 func DefaultFlowSettings() FlowSettings { return FlowSettings{Burst: 1, MaxFlows: DefaultMaxFlows} }
 
+// asGroup are the settings that groups have too.
+func (f *FlowSettings) asGroup() *GroupSettings {
+	return &GroupSettings{
+		Key: f.Key, DefaultURL: f.DefaultURL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight, Quotas: f.Quotas,
+	}
+}
+
 // validate returns the faults, each with the key of the configuration.
 func (f *FlowSettings) validate() []error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("flow.%s: %s", key, fmt.Sprintf(format, args...)))
+	errs := f.asGroup().validateAs("flow")
+	if f.MaxFlows < 1 || f.MaxFlows > MaxFlows {
+		errs = append(errs, fmt.Errorf("flow.max_flows: %d: want 1 to %d", f.MaxFlows, MaxFlows))
 	}
-	header, isHeader := strings.CutPrefix(f.Key, FlowKeyHeader)
-	switch {
-	case f.Key == "":
-		fail("key", "is missing: say what names the flow of a job: job, host, caller or header:X-Name")
-	case isHeader && header == "", !isHeader && f.Key != FlowKeyJob && f.Key != FlowKeyHost && f.Key != FlowKeyCaller:
-		fail("key", "%q: want job, host, caller or header:X-Name", f.Key)
-	}
-	if !f.Rate.IsZero() {
-		if err := f.Rate.Validate(); err != nil {
-			fail("rate", "%v", err)
-		} else if f.Rate.Unit != admission.UnitRequests {
-			fail("rate", "%q: only requests are paced in this version, not %s", f.Rate, f.Rate.Unit)
-		} else if float64(f.Burst)/f.Rate.PerSecond() > maxBurstTime.Seconds() {
-			fail("burst", "%d: at %s it takes more than %d days to come back", f.Burst, f.Rate, int(maxBurstTime.Hours()/24))
-		}
-	}
-	for _, bound := range []struct {
-		key              string
-		value, low, high int64
-	}{
-		{"burst", f.Burst, 1, MaxBurst},
-		{"capacity", f.Capacity, 0, MaxCapacity},
-		{"max_in_flight", f.MaxInFlight, 0, MaxCapacity},
-		{"max_flows", f.MaxFlows, 1, MaxFlows},
-	} {
-		if bound.value < bound.low || bound.value > bound.high {
-			fail(bound.key, "%d: want %d to %d", bound.value, bound.low, bound.high)
-		}
-	}
-	return append(errs, validateQuotas("flow.quotas", f.Quotas)...)
+	return errs
 }
 
 func validateQuotas(key string, quotas []admission.Rate) []error {
@@ -123,41 +101,18 @@ func quotasText(quotas []admission.Rate) string {
 	return text.String()
 }
 
-// fields are those of the hash conf that hold the settings. A bucket without flows
-// has them too, so that they are taken back.
-func (f *FlowSettings) fields() []any {
-	var none FlowSettings
-	on := 1
-	if f == nil {
-		f, on = &none, 0
-	}
-	return []any{
-		"flows", on, "flow_rate_count", f.Rate.Count, "flow_rate_per", f.Rate.Per.Microseconds(), "flow_burst", f.Burst,
-		"flow_capacity", f.Capacity, "flow_max_in_flight", f.MaxInFlight, "flow_quotas", quotasText(f.Quotas), "max_flows", f.MaxFlows,
-	}
-}
-
 // hasFlows reports whether the bucket has flows, as this process knows it.
-func (b *bucketState) hasFlows() bool { return b.settings.Load().Flow != nil }
+func (b *bucketState) hasFlows() bool { return b.parted() != partedNot }
 
-// flowOf is the flow in whose places a job lies that names this one: a bucket without
-// flows has those of the flow "" only.
-func (b *bucketState) flowOf(name string) string {
-	if !b.hasFlows() {
-		return ""
-	}
-	return name
-}
-
-// flowGroups are the flows that one call of a script touches, in the order in
+// flowSet are the flows that one call of a script touches, in the order in
 // which their places are declared.
-type flowGroups struct {
+type flowSet struct {
 	names   []string
 	numbers map[string]int // from 1 on
 }
 
 // number is which of the flows it is, which it becomes if it is not there yet.
-func (g *flowGroups) number(flow string) int {
+func (g *flowSet) number(flow string) int {
 	if n, ok := g.numbers[flow]; ok {
 		return n
 	}
@@ -170,7 +125,7 @@ func (g *flowGroups) number(flow string) int {
 }
 
 // args are the names, as arguments of a script.
-func (g *flowGroups) args() []any {
+func (g *flowSet) args() []any {
 	args := make([]any, len(g.names))
 	for i, name := range g.names {
 		args[i] = name
@@ -178,8 +133,8 @@ func (g *flowGroups) args() []any {
 	return args
 }
 
-// maxFlowGroups is how many flows one script touches at most.
-const maxFlowGroups = 256
+// maxFlowSet is how many flows one script touches at most.
+const maxFlowSet = 256
 
 // Sizes of one question of which flow jobs are: the answer is in their bodies.
 const (
@@ -196,8 +151,8 @@ func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]s
 	}
 	for len(flows) < len(ids) {
 		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
-		args := make([]any, 0, 1+len(some))
-		args = append(args, flowsOfBytes)
+		args := make([]any, 0, 2+len(some))
+		args = append(args, flowsOfBytes, b.parted())
 		for _, id := range some {
 			args = append(args, id)
 		}
@@ -219,10 +174,7 @@ func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]s
 	return flows, nil
 }
 
-func errFlowsChanged(on bool, jobs int64) error {
-	was, is := "with", "without"
-	if on {
-		was, is = is, was
-	}
-	return fmt.Errorf("holds %d jobs that were queued %s flows, and is configured %s: drain or purge it first", jobs, was, is)
+func errFlowsChanged(parted int, jobs, was int64) error {
+	return fmt.Errorf("holds %d jobs that were queued %s, and is configured %s: drain or purge it first",
+		jobs, partedText(int(was)), partedText(parted))
 }

@@ -16,35 +16,40 @@ func (f *FlowSettings) NameOf(job *Job) (string, error) {
 	if f == nil {
 		return job.Flow, nil
 	}
+	return nameOf("flow", f.Key, f.DefaultURL, job.Flow, job)
+}
+
+// nameOf names the flow or the group of a job, as what says.
+func nameOf(what, key, defaultURL, given string, job *Job) (string, error) {
 	fault := func(field, format string, args ...any) (string, error) {
 		return "", &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	var name string
-	switch f.Key {
+	switch key {
 	case FlowKeyJob:
-		if name = job.Flow; name == "" {
-			return fault("flow", "is missing: the bucket has flows, and the job has to name its own")
+		if name = given; name == "" {
+			return fault(what, "is missing: the bucket has %ss, and the job has to name its own", what)
 		}
 	case FlowKeyHost:
 		target := job.URL
 		if target == "" {
-			target = f.DefaultURL
+			target = defaultURL
 		}
 		if name = hostOf(target); name == "" {
-			return fault("url", "names no host, which is what the bucket's flows are named by")
+			return fault("url", "names no host, which is what the bucket's %ss are named by", what)
 		}
 	case FlowKeyCaller:
 		if name = job.Identity.Caller; name == "" {
-			return fault("flow", "is named by the caller, and none is known")
+			return fault(what, "is named by the caller, and none is known")
 		}
 	default:
-		header := admission.HeaderOf(f.Key)
+		header := admission.HeaderOf(key)
 		if name = job.Identity.Headers[header]; name == "" {
-			return fault("flow", "is named by the header %s, which the request has not: send it", header)
+			return fault(what, "is named by the header %s, which the request has not: send it", header)
 		}
 	}
 	if len(name) > MaxFlowBytes || !utf8.ValidString(name) {
-		return fault("flow", "is named by %s, and that is none of at most %d bytes of UTF-8", f.Key, MaxFlowBytes)
+		return fault(what, "is named by %s, and that is none of at most %d bytes of UTF-8", key, MaxFlowBytes)
 	}
 	return name, nil
 }

@@ -23,6 +23,7 @@ type JobInfo struct {
 	ID       string
 	Bucket   string
 	Flow     string
+	Group    string
 	State    State
 	Attempts int // deliveries that ended
 	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
@@ -43,6 +44,7 @@ type JobInfo struct {
 	InFlight, MaxInFlight int64     // of its bucket
 	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
 	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
+	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
 
 	URL     string
 	Method  string
@@ -51,7 +53,7 @@ type JobInfo struct {
 	Last    LastResponse
 }
 
-// JobFlow is what holds for the flow of a job.
+// JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
 	Pause                 *Pause    // nil if it runs
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
@@ -71,7 +73,7 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
-	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0])
+	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0], b.parted())
 	if err != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -94,7 +96,14 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	info.Pause = readPause(r.Int(), r.Text(), r.Text())
 	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
 	info.QuotaFrees = instantOf(r.Int())
-	info.OfFlow = readJobFlow(r)
+	parted := r.Int()
+	ofFlow, ofGroup := readJobFlow(r), readJobFlow(r)
+	if parted != partedNot {
+		info.OfFlow = ofFlow
+	}
+	if parted == partedGroups {
+		info.OfGroup = ofGroup
+	}
 	if r.Err() != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
 	}
@@ -114,16 +123,11 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	return info, nil
 }
 
-// readJobFlow reads what inspect_job.lua says of the flow of a job; nil where the
-// bucket has none.
+// readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
 func readJobFlow(r *lua.Reader) *JobFlow {
-	has := r.Int() == 1
 	since, note := r.Int(), r.Text()
 	flow := JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
 	flow.Pause = readFlowPause(since, note)
-	if !has {
-		return nil
-	}
 	return &flow
 }
 
@@ -140,7 +144,7 @@ func (j *JobInfo) fill(body, metaText string) error {
 	if err != nil {
 		return err
 	}
-	j.Flow, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.URL, job.Method, job.Headers, job.payload
+	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.payload
 	j.Enqueued = time.UnixMicro(job.enqueued)
 	if metaText == "" {
 		return nil
@@ -182,7 +186,7 @@ func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, 
 		if err != nil {
 			return "", err
 		}
-		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, boolArg(b.hasFlows()), flows[0])
+		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, b.parted(), flows[0])
 		if err != nil {
 			return "", fmt.Errorf("bucket %q: %w", bucket, err)
 		}
@@ -226,7 +230,11 @@ type BucketInfo struct {
 
 	HasFlows  bool
 	Flows     int64 // that have jobs, or had some so lately that their pace still counts
-	FlowsWait int64 // that stand on the calendar: they have something to send, now or later
+	FlowsWait int64 // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
+
+	HasGroups  bool
+	Groups     int64 // as Flows
+	GroupsWait int64 // that stand on the calendar of groups
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
@@ -280,7 +288,9 @@ func readBucketInfo(name string, reply any) (BucketInfo, error) {
 	}
 	since := r.Int()
 	info.Purging, info.Purged = r.Int(), r.Int()
-	info.HasFlows, info.Flows, info.FlowsWait = r.Int() == 1, r.Int(), r.Int()
+	parted := r.Int()
+	info.HasFlows, info.HasGroups = parted != partedNot, parted == partedGroups
+	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
 	info.Pause = readPause(since, r.Text(), r.Text())
 	info.Pins = readPins(r)
 	return info, r.Err()

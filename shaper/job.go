@@ -34,6 +34,7 @@ type Job struct {
 	ID string
 
 	Flow    string            // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
+	Group   string            // above the flow, likewise; see [GroupSettings]
 	URL     string            // where to; empty means the bucket's
 	Method  string            // HTTP method; empty means POST
 	Headers map[string]string // sent with the delivery
@@ -106,6 +107,9 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if len(j.Flow) > MaxFlowBytes || !utf8.ValidString(j.Flow) {
 		fail("flow", "want at most %d bytes of UTF-8", MaxFlowBytes)
+	}
+	if len(j.Group) > MaxFlowBytes || !utf8.ValidString(j.Group) {
+		fail("group", "want at most %d bytes of UTF-8", MaxFlowBytes)
 	}
 	if len(j.Payload) == 0 {
 		fail("payload", "is empty")

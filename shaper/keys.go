@@ -18,11 +18,20 @@ const tagsKey = "tundish:buckets"
 // cluster, and none has a TTL: they are the bucket. They hold what is
 // unfinished, what is dead until an operator drops it, and ids that expire by
 // their dedupe window.
-type keys struct{ prefix string }
+//
+// A script on a bucket whose flows are in groups touches more keys: so these know how
+// the bucket is parted.
+type keys struct {
+	prefix string
+	parted int
+}
 
 func bucketKeys(bucket string) keys {
 	return keys{prefix: fmt.Sprintf("tundish:{%s}:b:%s:", bucket, bucket)}
 }
+
+// as are the same of a bucket that is parted so.
+func (k keys) as(parted int) keys { return keys{k.prefix, parted} }
 
 func (k keys) conf() string      { return k.prefix + "conf" }
 func (k keys) pace() string      { return k.prefix + "pace" }
@@ -39,13 +48,36 @@ func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 func (k keys) flows() string        { return k.prefix + "flows" }
 func (k keys) flowSettings() string { return k.prefix + "flow_settings" }
 
-// due is the calendar: flows that have something to send. The group of all is "" in
-// this version.
-func (k keys) due() string { return k.prefix + "due:" }
+func (k keys) groups() string        { return k.prefix + "groups" }
+func (k keys) groupSettings() string { return k.prefix + "group_settings" }
+
+// due is the calendar: flows that have something to send. Where they are in groups, each
+// group has one, and there is one of groups.
+func (k keys) due() string                    { return k.prefix + "due:" }
+func (k keys) dueOfGroup(group string) string { return k.prefix + "due:" + group }
+func (k keys) dueGroups() string              { return k.prefix + "due_groups" }
+
+// calendar is the one that a claim begins with.
+func (k keys) calendar() string {
+	if k.parted == partedGroups {
+		return k.dueGroups()
+	}
+	return k.due()
+}
+
+// dueOf is the calendar on which a flow stands.
+func (k keys) dueOf(flow string) string {
+	if k.parted == partedGroups {
+		group, _, _ := splitPath(flow)
+		return k.dueOfGroup(group)
+	}
+	return k.due()
+}
 
 // departed are the times of departures, for the quotas: of a flow, or of the bucket.
-func (k keys) departed() string                { return k.prefix + "departed" }
-func (k keys) flowDeparted(flow string) string { return k.prefix + "departed:" + flow }
+func (k keys) departed() string                  { return k.prefix + "departed" }
+func (k keys) flowDeparted(flow string) string   { return k.prefix + "departed:" + flow }
+func (k keys) groupDeparted(group string) string { return k.prefix + "departed_group:" + group }
 
 // A bucket without flows has the flow "".
 func (k keys) list(priority Priority, flow string) string {
@@ -82,6 +114,23 @@ func (k keys) with(fixed []string, flows ...string) []string {
 	return fixed
 }
 
+// inGroups are keys of a script and, where flows are in groups, those of the groups of some,
+// as group.load of lua/group.lua wants them.
+func (k keys) inGroups(fixed []string, flows ...string) []string {
+	if k.parted != partedGroups {
+		return fixed
+	}
+	fixed = append(fixed, k.groups(), k.groupSettings())
+	seen := make(map[string]bool, 1)
+	for _, flow := range flows {
+		if due := k.dueOf(flow); !seen[due] {
+			seen[due] = true
+			fixed = append(fixed, due)
+		}
+	}
+	return fixed
+}
+
 // limit is the state of a limit for one key, counted in this bucket. It has a
 // TTL, set by the script.
 func (k keys) limit(limit admission.Limit, key string) string {
@@ -90,51 +139,67 @@ func (k keys) limit(limit admission.Limit, key string) string {
 
 // The KEYS of each script, in the order of its header.
 
-// forEnqueue are the first ones: those of limits and the places of flows follow.
+// forEnqueue are the first ones: those of limits, the places of flows, and inGroups follow.
 func (k keys) forEnqueue() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.due(), k.flowSettings()}
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.calendar(), k.flowSettings()}
 }
 
-func (k keys) forReserve() []string { return []string{k.conf(), k.pace(), k.due(), k.leases()} }
+func (k keys) forReserve() []string { return []string{k.conf(), k.pace(), k.calendar(), k.leases()} }
+
+func (k keys) forReserveFlows(groups []string) []string {
+	names := make([]string, 0, 1+len(groups))
+	names = append(names, k.pace())
+	for _, group := range groups {
+		names = append(names, k.dueOfGroup(group))
+	}
+	return names
+}
 
 // A bucket without flows has the flow "".
-func (k keys) forClaim(flows ...string) []string {
-	names := make([]string, 0, 12+6*len(flows))
+func (k keys) forClaim(flows, groups []string) []string {
+	names := make([]string, 0, 14+6*len(flows)+2*len(groups))
 	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
-		k.flows(), k.flowSettings(), k.due())
+		k.flows(), k.flowSettings(), k.calendar())
 	for _, flow := range flows {
 		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
+	}
+	if k.parted == partedGroups {
+		names = append(names, k.groups(), k.groupSettings())
+		for _, group := range groups {
+			names = append(names, k.dueOfGroup(group), k.groupDeparted(group))
+		}
 	}
 	return names
 }
 
 func (k keys) forSettle(flows ...string) []string {
-	return k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
-		k.flows(), k.flowSettings(), k.due()}, flows...)
+	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings(), k.calendar()}, flows...), flows...)
 }
 
 func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
 
 func (k keys) forSweep() []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
-		k.flows(), k.flowSettings(), k.due()}
+		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings()}
 	return k.with(append(fixed, k.purged()...), "")
 }
 
 func (k keys) forTakeBack(flows ...string) []string {
-	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.flows(), k.flowSettings(), k.due()}
-	return k.with(append(fixed, k.purged()...), flows...)
+	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.flows(), k.flowSettings(), k.calendar()}
+	return k.inGroups(k.with(append(fixed, k.purged()...), flows...), flows...)
 }
 
 func (k keys) forFlowsOf() []string { return []string{k.body()} }
 
 func (k keys) forCancel(flow string) []string {
-	return k.with([]string{k.body(), k.meta(), k.conf(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
-		k.flows(), k.flowSettings()}, flow)
+	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings()}, flow))
 }
 
 func (k keys) forRedrive(flows ...string) []string {
-	return k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.flows(), k.flowSettings(), k.due()}, flows...)
+	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.flows(), k.flowSettings(), k.calendar()},
+		flows...), flows...)
 }
 
 func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead()} }
@@ -142,12 +207,16 @@ func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.de
 func (k keys) forControl() []string { return []string{k.conf()} }
 
 func (k keys) forControlFlow(flow string) []string {
-	return k.with([]string{k.conf(), k.pace(), k.flows(), k.flowSettings(), k.due()}, flow)
+	return k.inGroups(k.with([]string{k.conf(), k.pace(), k.flows(), k.flowSettings(), k.calendar()}, flow), flow)
+}
+
+func (k keys) forControlGroup(group string) []string {
+	return []string{k.conf(), k.pace(), k.groups(), k.groupSettings(), k.dueGroups(), k.dueOfGroup(group)}
 }
 
 func (k keys) forPurge(flow string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenUntil(), k.flows(), k.flowSettings()}
-	return k.with(append(fixed, k.purged()...), flow)
+	return k.inGroups(k.with(append(fixed, k.purged()...), flow))
 }
 
 func (k keys) forInstances() []string { return []string{k.standbys()} }
@@ -157,10 +226,15 @@ func (k keys) forPin() []string { return []string{k.conf()} }
 func (k keys) forInspectJob(flow string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.flowSettings(),
 		k.departed(), k.flowDeparted(flow)}
-	return k.with(append(fixed, k.purged()...), flow)
+	names := k.inGroups(k.with(append(fixed, k.purged()...), flow))
+	if k.parted == partedGroups {
+		group, _, _ := splitPath(flow)
+		names = append(names, k.groupDeparted(group))
+	}
+	return names
 }
 
 func (k keys) forInspectBucket() []string {
-	fixed := []string{k.body(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.due()}
+	fixed := []string{k.body(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.due(), k.groups(), k.dueGroups()}
 	return k.with(append(fixed, k.purged()...), "")
 }

@@ -74,7 +74,7 @@ func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) 
 }
 
 // LimitHeaders lists the canonical names of the headers by which a bucket's
-// limits count and its flows are named, so that a caller can put them into the jobs' Identity. Until
+// limits count and its flows and groups are named, so that a caller can put them into the jobs' Identity. Until
 // the bucket was used it knows those of the configuration only. It asks nobody.
 func (c *Client) LimitHeaders(bucket string) []string {
 	b, err := c.store.bucket(bucket)
@@ -90,8 +90,15 @@ func (c *Client) LimitHeaders(bucket string) []string {
 		}
 	}
 	headers := admission.Headers(limits)
+	var keys []string
 	if settings.Flow != nil {
-		if header := admission.HeaderOf(settings.Flow.Key); header != "" && !slices.Contains(headers, header) {
+		keys = append(keys, settings.Flow.Key)
+	}
+	if settings.Group != nil {
+		keys = append(keys, settings.Group.Key)
+	}
+	for _, key := range keys {
+		if header := admission.HeaderOf(key); header != "" && !slices.Contains(headers, header) {
 			headers = append(headers, header)
 		}
 	}

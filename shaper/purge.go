@@ -44,15 +44,15 @@ type Purged struct {
 // When it ends early, the sweeper finishes the flow that was under way, and those behind
 // it keep their jobs: purge again then.
 func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
-	flows, err := c.hasFlows(ctx, bucket)
+	parted, err := c.parted(ctx, bucket)
 	if err != nil {
 		return Purged{}, err
 	}
 	var sum Purged
-	if flows {
-		sum, err = c.purgeFlows(ctx, bucket, options)
+	if k := bucketKeys(bucket).as(parted); parted == partedNot {
+		sum, err = c.purge(ctx, bucket, k, "", options)
 	} else {
-		sum, err = c.purge(ctx, bucket, false, "", options)
+		sum, err = c.purgeFlows(ctx, bucket, k, "", options)
 	}
 	if err == nil {
 		c.note(ctx, bucket, actionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
@@ -63,26 +63,28 @@ func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions
 // PurgeFlow drops all jobs of a flow that wait now, as [Control.Purge] does those of
 // a bucket.
 func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options PurgeOptions) (Purged, error) {
-	if err := c.wantFlows(ctx, bucket, flow); err != nil {
+	t, err := c.flowOf(ctx, bucket, flow)
+	if err != nil {
 		return Purged{}, err
 	}
-	sum, err := c.purge(ctx, bucket, true, flow, options)
+	sum, err := c.purge(ctx, bucket, t.keys, t.name, options)
 	if err == nil {
-		c.note(ctx, bucket, actionPurge, "flow", flow, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+		c.noteTarget(ctx, t, actionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
 	}
 	return sum, err
 }
 
-// purgeFlows purges every flow of a bucket that has something that waits.
-func (c *Control) purgeFlows(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+// purgeFlows purges every flow of a bucket that has something that waits, and whose name
+// in Redis matches.
+func (c *Control) purgeFlows(ctx context.Context, bucket string, k keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	for cursor := uint64(0); ; {
-		names, next, err := c.scanFlows(ctx, bucket, cursor)
+		names, next, err := c.scanFlows(ctx, bucket, match, cursor)
 		if err != nil {
 			return sum, err
 		}
 		for _, flow := range names {
-			one, err := c.purge(ctx, bucket, true, flow, options)
+			one, err := c.purge(ctx, bucket, k, flow, options)
 			if sum.Jobs, sum.Left = sum.Jobs+one.Jobs, one.Left; err != nil {
 				return sum, err
 			}
@@ -94,10 +96,10 @@ func (c *Control) purgeFlows(ctx context.Context, bucket string, options PurgeOp
 }
 
 // scanFlows returns some of a bucket's flows that have something that waits.
-func (c *Control) scanFlows(ctx context.Context, bucket string, cursor uint64) (names []string, next uint64, err error) {
+func (c *Control) scanFlows(ctx context.Context, bucket, match string, cursor uint64) (names []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	states, next, err := c.store.redis.HScan(ctx, bucketKeys(bucket).flows(), cursor, "", flowScan).Result()
+	states, next, err := c.store.redis.HScan(ctx, bucketKeys(bucket).flows(), cursor, match, flowScan).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
 	}
@@ -110,15 +112,15 @@ func (c *Control) scanFlows(ctx context.Context, bucket string, cursor uint64) (
 }
 
 // purge purges one flow; without flows, the bucket.
-func (c *Control) purge(ctx context.Context, bucket string, flows bool, flow string, options PurgeOptions) (Purged, error) {
+func (c *Control) purge(ctx context.Context, bucket string, k keys, flow string, options PurgeOptions) (Purged, error) {
 	var sum Purged
-	keysOf := func(k keys) []string { return k.forPurge(flow) }
+	keysOf := func(keys) []string { return k.forPurge(flow) }
 	id := shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	for lost := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, boolArg(flows), flow)
+		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, k.parted, flow)
 		if err != nil {
 			if lost++; lostReply(err) && lost < purgeTries {
 				continue // safe: by its id it is the same purge
@@ -144,8 +146,8 @@ func (c *Control) purge(ctx context.Context, bucket string, flows bool, flow str
 // returns how many entries are left.
 func (s *store) finishPurge(ctx context.Context, b *bucketState, while time.Duration) (left int64, err error) {
 	for began := time.Now(); ; {
-		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(""), "", 0, purgeBatch, purgeBytes,
-			boolArg(b.hasFlows()), "")
+		none := pathOf(b.parted(), "", "")
+		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(none), "", 0, purgeBatch, purgeBytes, b.parted(), none)
 		if err != nil {
 			return 0, err
 		}

@@ -16,6 +16,7 @@ type Receipt struct {
 	ID        string
 	Bucket    string
 	Flow      string    // as the bucket's FlowSettings name it, else that of the job
+	Group     string    // as the bucket's GroupSettings name it, else that of the job
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
 	Duplicate bool      // the id was there already: no second job, no quota spent
 	Position  int64     // jobs ahead: of its flow, and as important or more
@@ -34,7 +35,8 @@ const (
 	ReasonBucketFull    Reason = "bucket-full"
 	ReasonScheduledFull Reason = "scheduled-full"
 	ReasonFlowFull      Reason = "flow-full"
-	ReasonTooManyFlows  Reason = "too-many-flows"   // so many have jobs that no new one is let in
+	ReasonGroupFull     Reason = "group-full"
+	ReasonTooManyFlows  Reason = "too-many-flows"   // so many, or so many groups, have jobs that no new one is let in
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
@@ -43,8 +45,8 @@ const (
 // Reasons lists all reasons, for metrics.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonTooManyFlows, ReasonShed,
-		ReasonIdentity, ReasonIDReused,
+		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
+		ReasonShed, ReasonIdentity, ReasonIDReused,
 	}
 }
 
@@ -69,6 +71,8 @@ const (
 	codeShed
 	codeFlowFull
 	codeTooManyFlows
+	codeGroupFull
+	codeTooManyGroups
 )
 
 // stateCodes are the codes of the scripts, in order.
@@ -111,7 +115,7 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 	interval := float64(per) / float64(count)
 	for i, t := range batch {
 		*t.receipt = Receipt{
-			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, State: StateQueued, Position: first + int64(i), Decisions: decisions,
+			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: StateQueued, Position: first + int64(i), Decisions: decisions,
 		}
 		if eta > 0 {
 			t.receipt.ETA = time.UnixMicro(eta + int64(float64(i)*interval))
@@ -122,7 +126,7 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 
 func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
-	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow}
+	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
 		verdict, remaining, retry, reset := r.Int(), r.Int(), r.Int(), r.Int()
 		if admission.Asked(verdict) {
@@ -197,6 +201,13 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 	case codeFlowFull:
 		refusal.Reason = ReasonFlowFull
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+	case codeGroupFull:
+		refusal.Reason = ReasonGroupFull
+		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)
+	case codeTooManyGroups:
+		refusal.Reason = ReasonTooManyFlows
+		refusal.Detail = fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, held, bound, t.job.Group, next)
 	case codeTooManyFlows:
 		refusal.Reason = ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",

@@ -66,7 +66,7 @@ func (r *refusals) recall(set *limitSet, who string, job *Job, now time.Time) (R
 	passed := refusal.RetryAfter - past.told.Sub(now)
 	refusal.RetryAfter -= passed
 	refusal.Detail = limitedDetail(refusal.Limits, refusal.RetryAfter)
-	receipt.ID, receipt.Flow, receipt.Refusal = job.ID, job.Flow, &refusal
+	receipt.ID, receipt.Flow, receipt.Group, receipt.Refusal = job.ID, job.Flow, job.Group, &refusal
 	receipt.Decisions = slices.Clone(receipt.Decisions)
 	for i := range receipt.Decisions {
 		receipt.Decisions[i] = receipt.Decisions[i].Later(passed)

@@ -28,13 +28,13 @@ type settlement struct {
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
 func (d *drain) sendSettlements(batch []*settlement) (after func()) {
-	var flows flowGroups
+	var flows flowSet
 	outcomes := make([]any, 0, 8*len(batch))
 	for _, s := range batch {
 		outcomes = append(outcomes, s.job.ID, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last, s.job.mark,
-			flows.number(d.flowOf(s.job.Flow)))
+			flows.number(pathOf(d.parted(), s.job.Group, s.job.Flow)))
 	}
-	args := slices.Concat([]any{wakeChannel, d.Name, boolArg(d.hasFlows())}, flows.args(), outcomes)
+	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), len(flows.names)}, flows.args(), outcomes)
 	ctx := d.life
 	wait := minFaultWait
 	for resent := false; ; resent = true {

@@ -69,7 +69,8 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		if s.buckets[b.Name] != nil {
 			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
-		state := &bucketState{Name: b.Name, keys: bucketKeys(b.Name), enqueueKeys: bucketKeys(b.Name).forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
+		own := bucketKeys(b.Name).as(b.parted())
+		state := &bucketState{Name: b.Name, keys: own, enqueueKeys: own.forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
 		state.settings.Store(b)
 		s.buckets[b.Name] = state
 		s.order = append(s.order, b.Name)
@@ -100,8 +101,8 @@ func (s *store) reconfigure(buckets []Bucket) error {
 			return err
 		}
 		// Outcomes of jobs that are in flight would look for their places where there are none.
-		if state, ok := s.buckets[b.Name]; ok && state.hasFlows() != (b.Flow != nil) {
-			return fmt.Errorf("bucket %q: flow: whether there are flows cannot change while the bucket is in use: restart with it empty", b.Name)
+		if state, ok := s.buckets[b.Name]; ok && state.parted() != b.parted() {
+			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		checked = append(checked, b)
 	}
@@ -187,7 +188,7 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
 		"quotas", quotasText(own.Quotas), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
-	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), append(args, own.Flow.fields()...)...)
+	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), append(args, own.partFields()...)...)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
@@ -198,7 +199,7 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	}
 	switch code {
 	case 3:
-		return fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.Flow != nil, r.Int()))
+		return fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.parted(), r.Int(), r.Int()))
 	case 1:
 		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)

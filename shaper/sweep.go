@@ -2,9 +2,12 @@ package shaper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
 )
@@ -39,7 +42,7 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		w.begin(d.hasFlows())
 		cursor, flows = w.cursor, w.flows
 	}
-	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), boolArg(d.hasFlows()), atMost, cursor, flows, how.bound)
+	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), d.parted(), atMost, cursor, flows, how.bound)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)
 	}
@@ -47,8 +50,9 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 	now := r.Int()
 	sum := mended{repaired: r.Int()}
 	cursor, flows = r.Text(), r.Text()
-	missing, unpurged, lost, retries := r.Int(), r.Int(), r.Int(), r.Int()
-	expired, waiting, astray := readTexts(r, lost), readTexts(r, retries), readTexts(r, int64(r.Left()))
+	missing, unpurged, lost, retries, strays := r.Int(), r.Int(), r.Int(), r.Int(), r.Int()
+	expired, waiting, astray := readTexts(r, lost), readTexts(r, retries), readTexts(r, strays)
+	suspects := readTexts(r, int64(r.Left()))
 	if r.Err() != nil {
 		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
 	}
@@ -60,7 +64,10 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 	// Those that ran out on their own: their order at the head is made in one call.
 	err = d.takeBack(ctx, how, expired, nil, &sum)
 	if err == nil {
-		err = d.takeBack(ctx, how, waiting, astray, &sum)
+		suspects, err = d.offCalendar(ctx, suspects)
+	}
+	if err == nil {
+		err = d.takeBack(ctx, how, waiting, append(astray, suspects...), &sum)
 	}
 	d.store.metrics.countSweep(d.Name, sum.takenBack, sum.poisoned, sum.repaired)
 	if sum.takenBack+sum.poisoned+sum.repaired > 0 {
@@ -103,6 +110,31 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 	}
 }
 
+// offCalendar returns those of some flows that are not on the calendar of their group,
+// which the script that named them could not see.
+func (d *drain) offCalendar(ctx context.Context, flows []string) ([]string, error) {
+	if len(flows) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.store.timeout)
+	defer cancel()
+	pipe := d.store.redis.Pipeline()
+	turns := make([]*redis.FloatCmd, len(flows))
+	for i, flow := range flows {
+		turns[i] = pipe.ZScore(ctx, d.keys.dueOf(flow), flow)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
+	}
+	var off []string
+	for i, flow := range flows {
+		if errors.Is(turns[i].Err(), redis.Nil) {
+			off = append(off, flow)
+		}
+	}
+	return off, nil
+}
+
 func readTexts(r *lua.Reader, n int64) []string {
 	var texts []string
 	for range min(n, int64(r.Left())) {
@@ -117,26 +149,26 @@ func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string,
 	if err != nil {
 		return err
 	}
-	var flows flowGroups
+	var flows flowSet
 	var jobs []any
 	send := func() error {
 		if len(flows.names) == 0 {
 			return nil
 		}
 		err := d.sendTakeBack(ctx, how, &flows, jobs, sum)
-		flows, jobs = flowGroups{}, nil
+		flows, jobs = flowSet{}, nil
 		return err
 	}
 	for i, id := range ids {
 		jobs = append(jobs, id, flows.number(names[i]))
-		if len(flows.names) == maxFlowGroups || len(jobs) == 2*sweepAtMost {
+		if len(flows.names) == maxFlowSet || len(jobs) == 2*sweepAtMost {
 			if err := send(); err != nil {
 				return err
 			}
 		}
 	}
 	for _, flow := range astray {
-		if flows.number(flow); len(flows.names) == maxFlowGroups {
+		if flows.number(flow); len(flows.names) == maxFlowSet {
 			if err := send(); err != nil {
 				return err
 			}
@@ -145,11 +177,11 @@ func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string,
 	return send()
 }
 
-func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *flowGroups, jobs []any, sum *mended) error {
+func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *flowSet, jobs []any, sum *mended) error {
 	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
-	args := slices.Concat([]any{wakeChannel, d.Name, boolArg(d.hasFlows()), how.crash, poisonCrashes, poison.String(),
-		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound}, flows.args(), jobs)
+	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), how.crash, poisonCrashes, poison.String(),
+		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, len(flows.names)}, flows.args(), jobs)
 	reply, err := d.store.run(ctx, lua.TakeBack, d.keys.forTakeBack(flows.names...), args...)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)

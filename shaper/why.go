@@ -23,6 +23,11 @@ const (
 	HoldFlowPace     Hold = "flow-pace"          // the rate of its flow lets it leave later
 	HoldFlowInFlight Hold = "flow-max-in-flight" // as many of its flow as may are on their way
 
+	HoldGroupPaused   Hold = "group-paused"        // its group is
+	HoldGroupPace     Hold = "group-pace"          // the rate of its group lets it leave later
+	HoldGroupQuota    Hold = "group-quota"         // as many of its group as may have left in a window
+	HoldGroupInFlight Hold = "group-max-in-flight" // as many of its group as may are on their way
+
 	HoldLastChance Hold = "last-chance" // it goes alone, and another one does now
 )
 
@@ -35,7 +40,10 @@ func (j *JobInfo) Holds() []Hold {
 	if j.Pause != nil {
 		holds = append(holds, HoldPaused)
 	}
-	if j.flowPaused() {
+	if isPaused(j.OfGroup) {
+		holds = append(holds, HoldGroupPaused)
+	}
+	if isPaused(j.OfFlow) {
 		holds = append(holds, HoldFlowPaused)
 	}
 	switch {
@@ -52,6 +60,17 @@ func (j *JobInfo) Holds() []Hold {
 	}
 	if j.MaxInFlight > 0 && j.InFlight >= j.MaxInFlight {
 		holds = append(holds, HoldInFlight)
+	}
+	if g := j.OfGroup; g != nil {
+		if g.MaxInFlight > 0 && g.InFlight >= g.MaxInFlight {
+			holds = append(holds, HoldGroupInFlight)
+		}
+		if !g.RateFrees.IsZero() {
+			holds = append(holds, HoldGroupPace)
+		}
+		if !g.QuotaFrees.IsZero() {
+			holds = append(holds, HoldGroupQuota)
+		}
 	}
 	if f := j.OfFlow; f != nil {
 		if f.MaxInFlight > 0 && f.InFlight >= f.MaxInFlight {
@@ -79,18 +98,22 @@ func (j *JobInfo) quotaFrees() time.Time {
 // as it had an outcome.
 func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= lastChance }
 
-func (j *JobInfo) flowPaused() bool { return j.OfFlow != nil && j.OfFlow.Pause != nil }
+func isPaused(of *JobFlow) bool { return of != nil && of.Pause != nil }
 
-// Earliest is the earliest instant at which the job may depart, as far as that
-// can be known; zero while the bucket or the flow is paused, and if the job does not wait.
+// Earliest is the earliest instant at which the job may depart, as far as that can be
+// known; zero while its bucket, group or flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil || j.flowPaused():
+	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow):
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
 	case j.State == StateScheduled || j.State == StateRetrying:
-		return later(later(j.NextSlot, j.Due), j.quotaFrees())
+		earliest := later(later(j.NextSlot, j.Due), j.quotaFrees())
+		if j.OfGroup != nil {
+			earliest = later(earliest, j.OfGroup.QuotaFrees)
+		}
+		return earliest
 	}
 	return time.Time{}
 }
@@ -126,6 +149,14 @@ func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:0
 
 func (j *JobInfo) why(hold Hold) string {
 	switch hold {
+	case HoldGroupPaused:
+		return j.OfGroup.Pause.why(fmt.Sprintf("group %q", j.Group))
+	case HoldGroupPace:
+		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
+	case HoldGroupQuota:
+		return fmt.Sprintf("as many have left as a quota allows group %q; it is free again at %s", j.Group, clockText(j.OfGroup.QuotaFrees))
+	case HoldGroupInFlight:
+		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
 	case HoldPaused:
 		return j.Pause.why(fmt.Sprintf("bucket %q", j.Bucket))
 	case HoldFlowPaused:

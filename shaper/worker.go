@@ -32,6 +32,7 @@ type Attempt struct {
 	Bucket  string
 	ID      string
 	Flow    string
+	Group   string // of a bucket with groups, else as the job says
 	URL     string // "" where the job names none
 	Method  string // "" where the job names none
 	Headers map[string]string

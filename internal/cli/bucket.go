@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/part"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -29,28 +30,28 @@ them while they run: all processes obey at once, and after every restart.`,
 
 // bucketView is a bucket as it is shown.
 type bucketView struct {
-	Name              string     `json:"name"`
-	Rate              string     `json:"rate"`
-	Burst             int64      `json:"burst"`
-	Depth             int64      `json:"depth"` // what counts against the capacity
-	Capacity          int64      `json:"capacity"`
-	Waiting           int64      `json:"waiting"`
-	InFlight          int64      `json:"in_flight"`
-	MaxInFlight       int64      `json:"max_in_flight"`
-	Later             int64      `json:"later"` // delayed jobs and retries
-	Scheduled         int64      `json:"scheduled"`
-	ScheduledCapacity int64      `json:"scheduled_capacity"`
-	Dead              int64      `json:"dead"`
-	Remembered        int64      `json:"remembered_ids"`
-	Forgotten         int64      `json:"forgotten_ids"`
-	OldestSeconds     float64    `json:"oldest_age_seconds"`
-	LastSlot          *time.Time `json:"last_slot,omitempty"`
-	Revision          int64      `json:"revision"`
-	Orphaned          bool       `json:"orphaned"` // not in the configuration any more
-	Pause             *pauseView `json:"pause,omitempty"`
-	Purged            int64      `json:"purged"`            // jobs that purges have dropped, ever
-	Purging           int64      `json:"purging,omitempty"` // moved aside and not removed yet
-	Notes             []string   `json:"notes"`
+	Name              string      `json:"name"`
+	Rate              string      `json:"rate"`
+	Burst             int64       `json:"burst"`
+	Depth             int64       `json:"depth"` // what counts against the capacity
+	Capacity          int64       `json:"capacity"`
+	Waiting           int64       `json:"waiting"`
+	InFlight          int64       `json:"in_flight"`
+	MaxInFlight       int64       `json:"max_in_flight"`
+	Later             int64       `json:"later"` // delayed jobs and retries
+	Scheduled         int64       `json:"scheduled"`
+	ScheduledCapacity int64       `json:"scheduled_capacity"`
+	Dead              int64       `json:"dead"`
+	Remembered        int64       `json:"remembered_ids"`
+	Forgotten         int64       `json:"forgotten_ids"`
+	OldestSeconds     float64     `json:"oldest_age_seconds"`
+	LastSlot          *time.Time  `json:"last_slot,omitempty"`
+	Revision          int64       `json:"revision"`
+	Orphaned          bool        `json:"orphaned"` // not in the configuration any more
+	Pause             *part.Pause `json:"pause,omitempty"`
+	Purged            int64       `json:"purged"`            // jobs that purges have dropped, ever
+	Purging           int64       `json:"purging,omitempty"` // moved aside and not removed yet
+	Notes             []string    `json:"notes"`
 
 	Differences []difference `json:"differences"` // from the configuration here
 
@@ -87,9 +88,9 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 }
 
 func (s *station) bucketView(info shaper.BucketInfo) bucketView {
-	v := bucketView{Notes: []string{}, Pause: viewPause(info.Pause), Purged: info.Purged, Purging: info.Purging}
+	v := bucketView{Notes: []string{}, Pause: part.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
 	if v.Pause != nil {
-		v.Notes = append(v.Notes, v.Pause.text(info.Now))
+		v.Notes = append(v.Notes, pauseText(v.Pause, info.Now))
 	}
 	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == info.Name })
 	v.Orphaned = i < 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/part"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -185,22 +186,8 @@ func changesText(changes []shaper.Change) string {
 	return strings.Join(lines, "\n")
 }
 
-// pauseView is the pause of a bucket.
-type pauseView struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-func viewPause(p *shaper.Pause) *pauseView {
-	if p == nil {
-		return nil
-	}
-	return &pauseView{Since: p.Since.UTC(), By: p.By, Reason: p.Reason}
-}
-
-// text says it in one line, safe to show.
-func (p *pauseView) text(now time.Time) string {
+// pauseText says a pause in one line, safe to show.
+func pauseText(p *part.Pause, now time.Time) string {
 	text := fmt.Sprintf("paused %s by %s", relative(p.Since, now), p.By)
 	if p.Reason != "" {
 		text += ": " + p.Reason

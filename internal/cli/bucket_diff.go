@@ -29,7 +29,7 @@ func (s *station) differences(v *bucketView) []difference {
 	list := []difference{}
 	if p := v.Pause; p != nil {
 		list = append(list, difference{
-			Bucket: v.Name, Setting: "paused", Configured: "no", InForce: "yes", Why: p.text(v.info.Now), By: p.By, At: instant(p.Since),
+			Bucket: v.Name, Setting: "paused", Configured: "no", InForce: "yes", Why: pauseText(p, v.info.Now), By: p.By, At: instant(p.Since),
 		})
 	}
 	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == v.Name })

@@ -49,7 +49,11 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		row("waiting", "%d, the oldest for %s", v.Waiting, v.oldest())
 		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
 		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
-		if v.info.HasFlows {
+		switch {
+		case v.info.HasGroups:
+			row("groups", "%d, of which %d have something to send", v.info.Groups, v.info.GroupsWait)
+			row("flows", "%d", v.info.Flows)
+		case v.info.HasFlows:
 			row("flows", "%d, of which %d have something to send", v.info.Flows, v.info.FlowsWait)
 		}
 		row("dead", "%d", v.Dead)

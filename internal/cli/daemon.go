@@ -110,7 +110,7 @@ var bucketPaths = []string{
 	"revision", "limits",
 	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
-	"buckets.shed", "buckets.retry", "buckets.quotas", "buckets.priority_aging", "buckets.flow",
+	"buckets.shed", "buckets.retry", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
 }
 
 // reloadStage follows the configuration as long as the daemon runs.

@@ -18,8 +18,9 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Use:   "redrive BUCKET ID...|--all",
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
-They leave at the bucket's pace, and never make it or their flow fuller than its
-capacity: what does not fit stays dead, and the exit code is 3. With --all the oldest go first.`,
+They leave at the bucket's pace, and never make it, their group or their flow fuller
+than its capacity: what does not fit stays dead, and the exit code is 3. With --all the
+oldest go first.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100`,
 		Args: positional("BUCKET", "[ID...]"),
@@ -56,7 +57,8 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 		Unknown int `json:"unknown"`
 		Full    int `json:"full"`
 
-		FlowFull int `json:"flow_full"`
+		FlowFull  int `json:"flow_full"`
+		GroupFull int `json:"group_full"`
 	}(redriven)
 	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", count(redriven.Moved, "job")) }); err != nil {
 		return err
@@ -64,9 +66,13 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 	switch {
 	case redriven.Full > 0:
 		return fail(exitRefused, "bucket %q is full: what did not fit stays dead; redrive it when there is room", bucket)
-	case redriven.FlowFull > 0:
-		return fail(exitRefused, "%s stay dead: their flows are full, or bucket %q would have too many flows; redrive them when there is room",
-			count(redriven.FlowFull, "job"), bucket)
+	case redriven.FlowFull+redriven.GroupFull > 0:
+		what := "flows"
+		if redriven.GroupFull > 0 {
+			what = "groups or flows"
+		}
+		return fail(exitRefused, "%s stay dead: their %s are full, or bucket %q would have too many %s; redrive them when there is room",
+			count(redriven.FlowFull+redriven.GroupFull, "job"), what, bucket, what)
 	case redriven.Unknown > 0 && len(ids) > 0:
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}

@@ -32,6 +32,7 @@ type jobView struct {
 	ID       string            `json:"id"`
 	Bucket   string            `json:"bucket"`
 	Flow     string            `json:"flow,omitempty"`
+	Group    string            `json:"group,omitempty"`
 	State    shaper.State      `json:"state"`
 	Why      string            `json:"why,omitempty"`
 	Holds    []shaper.Hold     `json:"holds,omitempty"` // what keeps it, one word each
@@ -54,7 +55,7 @@ type jobView struct {
 
 func viewJob(j shaper.JobInfo) jobView {
 	v := jobView{
-		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, State: j.State, Why: j.Why(), Holds: j.Holds(), Attempts: j.Attempts, Lost: j.Lost,
+		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, State: j.State, Why: j.Why(), Holds: j.Holds(), Attempts: j.Attempts, Lost: j.Lost,
 		Enqueued: instant(j.Enqueued), ETA: instant(j.Earliest()), Due: instant(j.Due), Deadline: instant(j.Deadline), Died: instant(j.Died),
 		Method: j.Method, URL: j.URL, Headers: j.Headers,
 	}
@@ -100,6 +101,7 @@ func (a *app) printJob(v jobView) error {
 		}
 		row("id", v.ID)
 		row("bucket", v.Bucket)
+		row("group", v.Group)
 		row("flow", v.Flow)
 		row("state", string(v.State))
 		row("why", v.Why)

@@ -45,6 +45,7 @@ users of this machine can see what stands on a command line, so prefer the first
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
   producer send webhooks '{"order":17}' --id order-17 --delay 10m
   TUNDISH_KEY_FILE=/run/secrets/tundish producer send webhooks '{"order":17}' --priority low
+  producer send webhooks '{"order":17}' --group acme --flow hooks.acme.example
   jq -c '.[]' orders.json | producer send webhooks --url https://example.com/hook --wait`,
 		Args: positional("BUCKET", "[PAYLOAD]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,6 +67,7 @@ users of this machine can see what stands on a command line, so prefer the first
 	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m: after it the job becomes a dead letter (default: for ever)")
 	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: who gets in as the bucket fills up, and who leaves first (default: normal)")
 	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
+	f.StringVar(&flags.job.Group, "group", "", "`name` of the group of the flow, where the bucket has groups that jobs name")
 	f.Int64Var(&flags.job.Cost, "cost", 0, "what the limits are charged, a `number` (default: 1)")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
 	return cmd

@@ -27,6 +27,7 @@ const (
 type jobRequest struct {
 	ID      string            `json:"id,omitempty"`
 	Flow    string            `json:"flow,omitempty"`
+	Group   string            `json:"group,omitempty"`
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`

@@ -24,6 +24,7 @@ func TestChanges(t *testing.T) {
 		"a table came":      {a, a + b, []Change{{`limits "b.c"`, "limits"}}},
 		"a table went":      {a + b, a, []Change{{`limits "b.c"`, "limits"}}},
 		"a flow's rate":     {hooks + "flow.rate = \"1/s\"\n", hooks + "flow.rate = \"2/s\"\n", []Change{{`buckets "hooks".flow.rate`, "buckets.flow.rate"}}},
+		"a group's rate":    {hooks + "group = { key = \"job\", rate = \"1/s\" }\n", hooks + "group = { key = \"job\", rate = \"2/s\" }\n", []Change{{`buckets "hooks".group.rate`, "buckets.group.rate"}}},
 		"a tier":            {pro, strings.Replace(pro, "9/m", "10/m", 1), []Change{{`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a tier and a key":  {a, pro, []Change{{`keys "k"`, "keys"}, {`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a secret's digest": {pro, strings.Replace(pro, "aa", "bb", 1), []Change{{`keys "k".sha256`, "keys.sha256"}}},

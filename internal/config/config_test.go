@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"reflect"
@@ -120,6 +119,13 @@ priority_aging = "0s"
 key = "header:x-tenant"
 rate = "2/s"
 quotas = ["50/h"]
+[buckets.group]
+key = "caller"
+rate = "1000/m"
+burst = 3
+capacity = 500
+max_in_flight = 6
+quotas = ["1000/m"]
 [buckets.webhook]
 url = "https://example.com/"
 `
@@ -181,7 +187,11 @@ func TestLoad(t *testing.T) {
 	flow.Key, flow.DefaultURL = "header:x-tenant", "https://example.com/"
 	flow.Rate = admission.Rate{Count: 2, Per: time.Second, Unit: "requests"}
 	flow.Quotas = []admission.Rate{{Count: 50, Per: time.Hour, Unit: "requests"}}
-	second.Flow = &flow
+	thousand := admission.Rate{Count: 1000, Per: time.Minute, Unit: "requests"}
+	second.Flow, second.Group = &flow, &shaper.GroupSettings{
+		Key: "caller", DefaultURL: "https://example.com/", Rate: thousand, Burst: 3, Capacity: 500, MaxInFlight: 6,
+		Quotas: []admission.Rate{thousand},
+	}
 	want = Bucket{Bucket: second, Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
@@ -204,89 +214,6 @@ func TestFaultsAsErrors(t *testing.T) {
 	}
 	if fault, ok := errors.AsType[Fault](err); !ok || fault.Key != "log.level" {
 		t.Errorf("got %+v, want the first fault", fault)
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	c := mustLoad(t, `
-[redis]
-url = "redis://db"
-[producer]
-listen = "127.0.0.1:8081"
-[[limits]]
-name = "l"
-limit = "5/m"
-[[buckets]]
-name = "a"
-rate = "50/s"
-burst = 11
-capacity = 10
-limits = ["l"]
-[[buckets]]
-name = "b"
-rate = "17/s"
-limits = ["l"]
-webhook.allow_networks = ["127.0.0.0/8", "10.0.0.0/8"]
-flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
-`)
-	want := []string{
-		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
-		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
-		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
-		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries`,
-		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
-		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
-		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
-	}
-	if got := c.Warnings(); !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if got := mustLoad(t, "").Warnings(); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestWarningsOfAdmission(t *testing.T) {
-	t.Parallel()
-	const limits = `
-[[limits]]
-name = "open"
-limit = "5/m"
-on_store_failure = "open"
-[[limits]]
-name = "sync"
-limit = "5/m"
-sync_interval = "50ms"
-[[limits]]
-name = "idle"
-limit = "5/m"
-[[buckets]]
-name = "a"
-rate = "5/s"
-limits = ["open", "sync"]
-`
-	key := func(name, roles string) string {
-		return fmt.Sprintf("[[keys]]\nname = %q\nsha256 = \"%064x\"\nroles = [%s]\nbuckets = [\"*\"]\n", name, name, roles)
-	}
-	open := `limits[0] "open": on_store_failure = "open" is for the check endpoint only: when Redis is away, buckets "a" answer 503 to every job, as a job has to be kept`
-	sync := `limits[1] "sync": sync_interval is for the check endpoint only: buckets "a" ask Redis each time`
-	for name, test := range map[string]struct {
-		text string
-		want []string
-	}{
-		"no keys":            {limits, []string{open, sync}},
-		"a key may check":    {limits + key("k", `"check"`), nil},
-		"no key may check":   {limits + key("k", `"enqueue"`), []string{open, sync, `limits[2] "idle": no bucket names it, and no key has the role check: nothing asks it`}},
-		"more than an admin": {limits + key("k", `"admin", "enqueue"`), []string{`keys[0] "k": role admin may do everything: the other roles add nothing; a key that only enqueues or looks should not have it`}},
-		"every proxy": {
-			limits + key("k", `"check"`) + "[producer]\ntrusted_proxies = [\"::/0\"]\n",
-			[]string{"producer.trusted_proxies has ::/0, everybody: any caller can then give itself any address"},
-		},
-	} {
-		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
-		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // later lists keys and values that the design promises and this version lacks.
 var later = map[string]bool{
 	"schedules": true, "pools": true,
-	"buckets.group": true, "buckets.result_retention": true,
-	"buckets.http": true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
+	"buckets.result_retention": true,
+	"buckets.http":             true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
 
 	"buckets.worker=http": true, "buckets.worker=llm": true, "buckets.worker=asynq": true,
 }

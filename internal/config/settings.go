@@ -63,7 +63,8 @@ type bucketSettings struct {
 	Shed              shedSettings     `mapstructure:"shed"`
 	Retry             retrySettings    `mapstructure:"retry"`
 	Webhook           WebhookSettings  `mapstructure:"webhook"`
-	Flow              *flowSettings    `mapstructure:"flow"` // nil: the bucket has no flows
+	Flow              *flowSettings    `mapstructure:"flow"`  // nil: the bucket has no flows
+	Group             *groupSettings   `mapstructure:"group"` // nil: its flows are in no groups
 }
 
 type flowSettings struct {
@@ -74,6 +75,16 @@ type flowSettings struct {
 	MaxInFlight int64            `mapstructure:"max_in_flight"`
 	Quotas      []admission.Rate `mapstructure:"quotas"`
 	MaxFlows    int64            `mapstructure:"max_flows"`
+}
+
+// groupSettings are those of flows, but for their number.
+type groupSettings struct {
+	Key         string           `mapstructure:"key"`
+	Rate        admission.Rate   `mapstructure:"rate"`
+	Burst       int64            `mapstructure:"burst"`
+	Capacity    int64            `mapstructure:"capacity"`
+	MaxInFlight int64            `mapstructure:"max_in_flight"`
+	Quotas      []admission.Rate `mapstructure:"quotas"`
 }
 
 // shedSettings are percents of the capacity.
@@ -130,6 +141,8 @@ func defaultFlow() flowSettings {
 	return flowSettings{Burst: f.Burst, MaxFlows: f.MaxFlows}
 }
 
+func defaultGroup() groupSettings { return groupSettings{Burst: shaper.DefaultGroupSettings().Burst} }
+
 // defaultElement returns the defaults of a table in an array of tables, or of one that
 // need not be there.
 func defaultElement(t reflect.Type) reflect.Value {
@@ -140,6 +153,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultBucket())
 	case reflect.TypeFor[flowSettings]():
 		return reflect.ValueOf(defaultFlow())
+	case reflect.TypeFor[groupSettings]():
+		return reflect.ValueOf(defaultGroup())
 	}
 	return reflect.Zero(t)
 }
@@ -174,6 +189,12 @@ func (s bucketSettings) bucket(limits []admission.Limit, revision int64) Bucket 
 		b.Flow = &shaper.FlowSettings{
 			Key: f.Key, DefaultURL: s.Webhook.URL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
 			Quotas: f.Quotas, MaxFlows: f.MaxFlows,
+		}
+	}
+	if g := s.Group; g != nil {
+		b.Group = &shaper.GroupSettings{
+			Key: g.Key, DefaultURL: s.Webhook.URL, Rate: g.Rate, Burst: g.Burst, Capacity: g.Capacity, MaxInFlight: g.MaxInFlight,
+			Quotas: g.Quotas,
 		}
 	}
 	for _, name := range s.Limits {

@@ -40,8 +40,8 @@ func TestShippedFile(t *testing.T) {
 	}
 	s := defaultSettings()
 	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
-	flow := defaultFlow()
-	s.Buckets[0].Flow = &flow
+	flow, group := defaultFlow(), defaultGroup()
+	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
 	lines := strings.Split(string(data), "\n")
 	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
 		line, ok := doc.lines[key.path]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // guarded are networks that a job should not reach where it matters: this
@@ -62,18 +63,51 @@ func (c *Config) Warnings() []string {
 	return list
 }
 
-// warnOfFlows tells which bounds of a flow are never met, as the bucket's are lower.
+// level is a bound of a bucket, or of each of its groups or flows.
+type level struct {
+	of    string  // whose it is
+	key   string  // with the table
+	value float64 // 0 if there is none
+	text  string
+}
+
+// boundsOf are a rate, then bounds on what is in flight and on what is unfinished.
+func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) []level {
+	return []level{
+		{of, table + "rate", rate.PerSecond(), rate.String()},
+		{of, table + "max_in_flight", float64(inFlight), fmt.Sprint(inFlight)},
+		{of, table + "capacity", float64(capacity), fmt.Sprint(capacity)},
+	}
+}
+
+// aboveMeans is what it means that bounds of that order are above those of the bucket or the group.
+var aboveMeans = [...]string{"no %s ever reaches it in %s", "one %s may hold all deliveries of %s", "one %s may fill %s"}
+
+// warnOfFlows tells which bounds of a group or a flow are never met, as those above them
+// are lower.
 func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
-	f := b.Flow
+	f, g := b.Flow, b.Group
 	if f == nil {
 		return
 	}
-	if f.MaxInFlight > b.MaxInFlight {
-		warn("%s: flow.max_in_flight (%d) is above max_in_flight (%d): one flow may hold all deliveries", p.shown, f.MaxInFlight, b.MaxInFlight)
+	above := boundsOf("the bucket", "", b.Rate, b.MaxInFlight, b.Capacity)
+	check := func(what string, own []level) {
+		for i, bound := range own {
+			if bound.value > above[i].value && above[i].value > 0 {
+				warn("%s: %s (%s) is above %s (%s): "+aboveMeans[i], p.shown, bound.key, bound.text, above[i].key, above[i].text, what, above[i].of)
+			}
+			if bound.value > 0 {
+				above[i] = bound
+			}
+		}
 	}
-	if f.Capacity > b.Capacity {
-		warn("%s: flow.capacity (%d) is above capacity (%d): one flow may fill the bucket", p.shown, f.Capacity, b.Capacity)
+	if g != nil {
+		check("group", boundsOf("its group", "group.", g.Rate, g.MaxInFlight, g.Capacity))
+		if g.Key == f.Key && g.Key != shaper.FlowKeyJob {
+			warn("%s: group.key and flow.key are both %q: each group has one flow only", p.shown, g.Key)
+		}
 	}
+	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
 }
 
 // warnOfLimit tells what of a limit has no effect where it is used. users are

@@ -58,8 +58,13 @@ func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", bucket)
 	}
-	if errors.Is(err, shaper.ErrNoFlows) {
+	switch {
+	case errors.Is(err, shaper.ErrNoFlows):
 		return newFault(codeNoFlows, "bucket %q is configured without flows", bucket)
+	case errors.Is(err, shaper.ErrNoGroups):
+		return newFault(codeNoGroups, "bucket %q is configured without groups", bucket)
+	case errors.Is(err, shaper.ErrGroupNeeded):
+		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
 	f := o.store.of(r, err)
 	if f.Code == codeStoreUnavailable {
@@ -130,7 +135,8 @@ func (o *ops) resetBucket(w http.ResponseWriter, r *http.Request) {
 // purgeView is what a purge came to.
 type purgeView struct {
 	Bucket string  `json:"bucket"`
-	Flow   *string `json:"flow,omitempty"` // only of a purge of one
+	Flow   *string `json:"flow,omitempty"`  // only of a purge of one
+	Group  *string `json:"group,omitempty"` // only of a purge of one, or of a flow in it
 	Purged int64   `json:"purged"`
 	Left   int64   `json:"left"` // moved aside, and removed by the sweeper
 }
@@ -266,13 +272,6 @@ func (d *jobDecoder) setting(patch *shaper.BucketPatch, name string, value []byt
 	}
 }
 
-// pauseView is the pause of a bucket.
-type pauseView struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-}
-
 // pinView is a setting that was changed at run time.
 type pinView struct {
 	Setting    shaper.Setting `json:"setting"`
@@ -280,13 +279,6 @@ type pinView struct {
 	InForce    string         `json:"in_force"`
 	By         string         `json:"by"`
 	At         *time.Time     `json:"at,omitempty"`
-}
-
-func pauseViewOf(pause *shaper.Pause) *pauseView {
-	if pause == nil {
-		return nil
-	}
-	return &pauseView{Since: pause.Since.UTC(), By: pause.By, Reason: pause.Reason}
 }
 
 func pinViews(pins []shaper.Pin) []pinView {

@@ -66,6 +66,8 @@ func (d *jobDecoder) member(name string, value []byte) {
 		}
 	case "flow":
 		d.job.Flow, _ = d.text(name, value)
+	case "group":
+		d.job.Group, _ = d.text(name, value)
 	case "url":
 		d.job.URL, _ = d.text(name, value)
 	case "method":

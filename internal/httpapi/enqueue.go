@@ -17,6 +17,7 @@ type jobAnswer struct {
 	ID        string       `json:"id"`
 	Bucket    string       `json:"bucket"`
 	Flow      string       `json:"flow"`
+	Group     string       `json:"group,omitempty"` // none in a bucket without groups, unless the job names one
 	State     shaper.State `json:"state"`
 	Position  *int64       `json:"position,omitempty"` // queued now: jobs ahead of it
 	ETA       *time.Time   `json:"eta,omitempty"`      // queued or scheduled now: expected departure
@@ -25,7 +26,7 @@ type jobAnswer struct {
 
 func admitted(receipt *shaper.Receipt) *jobAnswer {
 	answer := &jobAnswer{
-		ID: receipt.ID, Bucket: receipt.Bucket, Flow: receipt.Flow, State: receipt.State, Duplicate: receipt.Duplicate,
+		ID: receipt.ID, Bucket: receipt.Bucket, Flow: receipt.Flow, Group: receipt.Group, State: receipt.State, Duplicate: receipt.Duplicate,
 	}
 	if receipt.Duplicate {
 		return answer // the receipt does not say where the job is
@@ -131,7 +132,11 @@ func (p *producer) decode(sender admission.Identity, bucket *shaper.Bucket, body
 	if p.checkJob != nil {
 		errs = append(errs, p.checkJob(bucket.Name, &job))
 	}
-	if _, err := bucket.Flow.NameOf(&job); err != nil { // the client of package shaper gives it its name
+	// The client of package shaper gives it the names.
+	if _, err := bucket.Flow.NameOf(&job); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := bucket.Group.NameOf(&job); err != nil {
 		errs = append(errs, err)
 	}
 	faults := onePerField(fieldErrors(errors.Join(errs...)))
@@ -159,7 +164,7 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 }
 
 // sender is who enqueues into a bucket, with the headers by which its limits count and its
-// flows are named. Its flow is that of the job: the client of package shaper sets it.
+// flows and groups are named. Its flow is that of the job: the client of package shaper sets it.
 func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {

@@ -16,6 +16,7 @@ type jobView struct {
 	ID           string               `json:"id"`
 	Bucket       string               `json:"bucket"`
 	Flow         *string              `json:"flow,omitempty"`
+	Group        string               `json:"group,omitempty"`
 	State        shaper.State         `json:"state"`
 	Why          string               `json:"why,omitempty"`
 	Holds        []shaper.Hold        `json:"holds,omitempty"` // what keeps it, one word each
@@ -39,6 +40,7 @@ func viewOf(info *shaper.JobInfo) *jobView {
 		return view
 	}
 	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
+	view.Group = info.Group
 	view.Why, view.Holds, view.ETA = info.Why(), info.Holds(), instant(info.Earliest())
 	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
 	view.URL, view.Method = info.URL, info.Method

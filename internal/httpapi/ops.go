@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/part"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -62,7 +63,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, append(o.controlRoutes(), o.flowRoutes()...)...)
+	}, slices.Concat(o.controlRoutes(), o.partRoutes(part.Flows()), o.partRoutes(part.Groups()))...)
 }
 
 // bucketView is a bucket in numbers. What the scripts obey is absent as long
@@ -88,18 +89,19 @@ type bucketView struct {
 	OldestAge         float64    `json:"oldest_age_seconds"`
 	LastSlot          *time.Time `json:"last_slot,omitempty"`
 
-	Flows *flowCounts `json:"flows,omitempty"` // only of one with flows
+	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
+	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
-	Pause   *pauseView `json:"pause,omitempty"`   // only of one that is paused
-	Pins    []pinView  `json:"pins"`              // settings that were changed at run time
-	Purged  int64      `json:"purged"`            // jobs that purges have dropped, ever
-	Purging int64      `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+	Pause   *part.Pause `json:"pause,omitempty"`   // only of one that is paused
+	Pins    []pinView   `json:"pins"`              // settings that were changed at run time
+	Purged  int64       `json:"purged"`            // jobs that purges have dropped, ever
+	Purging int64       `json:"purging,omitempty"` // moved aside by a purge and not removed yet
 }
 
-// flowCounts are the flows of a bucket in numbers.
-type flowCounts struct {
-	Known   int64 `json:"known"`   // that have jobs, or had some lately
-	Waiting int64 `json:"waiting"` // that have something to send, now or later
+// partCounts are the flows or the groups of a bucket in numbers.
+type partCounts struct {
+	Known   int64  `json:"known"`             // that have jobs, or had some lately
+	Waiting *int64 `json:"waiting,omitempty"` // that have something to send, now or later; of flows in groups nobody counts them
 }
 
 func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
@@ -108,10 +110,13 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pause: pauseViewOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+		Pause: part.PauseOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
 	}
-	if info.HasFlows {
-		view.Flows = &flowCounts{Known: info.Flows, Waiting: info.FlowsWait}
+	switch {
+	case info.HasGroups:
+		view.Flows, view.Groups = &partCounts{Known: info.Flows}, &partCounts{info.Groups, &info.GroupsWait}
+	case info.HasFlows:
+		view.Flows = &partCounts{info.Flows, &info.FlowsWait}
 	}
 	if info.Configured {
 		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst

@@ -25,6 +25,7 @@ const (
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"
 	codeNoFlows          code = "no-flows"
+	codeNoGroups         code = "no-groups"
 	codeTooLarge         code = "too-large"
 	codeMediaType        code = "unsupported-media-type"
 	codeURLNotAllowed    code = "url-not-allowed"
@@ -34,6 +35,7 @@ const (
 	codeBucketFull            = code(shaper.ReasonBucketFull)
 	codeScheduledFull         = code(shaper.ReasonScheduledFull)
 	codeFlowFull              = code(shaper.ReasonFlowFull)
+	codeGroupFull             = code(shaper.ReasonGroupFull)
 	codeTooManyFlows          = code(shaper.ReasonTooManyFlows)
 	codeShed                  = code(shaper.ReasonShed)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
@@ -57,6 +59,7 @@ var kinds = map[code]struct {
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
+	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not one that is taken"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},
@@ -66,7 +69,8 @@ var kinds = map[code]struct {
 	codeBucketFull:       {http.StatusTooManyRequests, "The bucket is full"},
 	codeScheduledFull:    {http.StatusTooManyRequests, "The bucket holds too many jobs for later"},
 	codeFlowFull:         {http.StatusTooManyRequests, "The flow is full"},
-	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows"},
+	codeGroupFull:        {http.StatusTooManyRequests, "The group is full"},
+	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows or groups"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be asked now"},

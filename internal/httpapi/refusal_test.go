@@ -23,6 +23,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonBucketFull:    {429, "2"},
 		shaper.ReasonScheduledFull: {429, "2"},
 		shaper.ReasonFlowFull:      {429, "2"},
+		shaper.ReasonGroupFull:     {429, "2"},
 		shaper.ReasonTooManyFlows:  {429, "2"},
 		shaper.ReasonShed:          {429, "2"},
 		shaper.ReasonIdentity:      {400, ""},

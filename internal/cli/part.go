@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// parts are the commands on what a bucket is parted into: its flows, or its groups.
+type parts struct {
+	*app
+	part.Kind
+	group string // that of a flow, as --group says
+}
+
+func (a *app) flowCommand() *cobra.Command {
+	p := parts{app: a, Kind: part.Flows()}
+	return group(&cobra.Command{
+		Use:   "flow",
+		Short: "Look at the flows of a bucket, pause, change or purge one",
+		Long: `Look at the flows of a bucket: the jobs of one key, such as a tenant or a receiving
+host. Pause one, give it settings of its own, or purge it, while the others run: all
+processes obey at once, and after every restart. A name of a flow may be any text. In a
+bucket with groups, --group says in which the flow is.`,
+		Example: `  dispatcher flow list webhooks
+  dispatcher flow show webhooks acme
+  dispatcher flow pause webhooks acme --reason "their server is down"
+  dispatcher flow set webhooks acme --rate 5/s --weight 2
+  dispatcher flow reset webhooks acme
+  dispatcher flow show webhooks hooks.acme.example --group acme`,
+	}, p.commands()...)
+}
+
+func (a *app) groupCommand() *cobra.Command {
+	p := parts{app: a, Kind: part.Groups()}
+	return group(&cobra.Command{
+		Use:   "group",
+		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
+		Long: `Look at the groups of a bucket: the flows of one key, such as a tenant over its
+endpoints. Pause one, give it settings of its own, or purge it, while the others run: all
+processes obey at once, and after every restart. A name of a group may be any text. Its
+flows are told by ` + "`dispatcher flow list BUCKET --group GROUP`" + `.`,
+		Example: `  dispatcher group list webhooks
+  dispatcher group show webhooks acme
+  dispatcher group pause webhooks acme --reason "they have not paid"
+  dispatcher group set webhooks acme --rate 100/m --weight 2
+  dispatcher group reset webhooks acme`,
+	}, p.commands()...)
+}
+
+func (p *parts) commands() []*cobra.Command {
+	list := []*cobra.Command{
+		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
+	}
+	for _, cmd := range list {
+		p.jsonFlag(cmd)
+		if p.Name == "flow" {
+			cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group in which the flow is, where the bucket has groups")
+		}
+	}
+	return list
+}
+
+// text is a help, in which $ stands for the kind.
+func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", p.Name) }
+
+// arg is the argument that names one.
+func (p *parts) arg() string { return strings.ToUpper(p.Name) }
+
+// control is what the operator changes parts with.
+func (p *parts) control(cmd *cobra.Command, s *station) *shaper.Control {
+	control := s.client.Control(operator())
+	if cmd.Flags().Changed("group") {
+		return control.InGroup(p.group)
+	}
+	return control
+}
+
+// fault gives an error of a flow or a group its exit code.
+func (p *parts) fault(err error) error {
+	bad, isBad := errors.AsType[*shaper.InvalidChangeError](err)
+	switch {
+	case isBad:
+		return fail(exitUsage, "%w", bad)
+	case errors.Is(err, shaper.ErrNoFlows):
+		return fail(exitUsage, "%w: it is configured without [buckets.flow]", err)
+	case errors.Is(err, shaper.ErrNoGroups):
+		return fail(exitUsage, "%w: it is configured without [buckets.group]", err)
+	case errors.Is(err, shaper.ErrGroupNeeded):
+		return fail(exitUsage, "its flows are in groups: say with --group in which the flow is (%w)", err)
+	}
+	return err
+}
+
+// settingRows are the settings as names and values.
+func settingRows(s *part.Settings) [][2]string {
+	var rows [][2]string
+	add := func(name shaper.FlowSetting, value string) { rows = append(rows, [2]string{string(name), value}) }
+	if s.Rate != "" {
+		add(shaper.FlowRate, s.Rate)
+	}
+	for _, n := range []struct {
+		name  shaper.FlowSetting
+		value *int64
+	}{
+		{shaper.FlowBurst, s.Burst}, {shaper.FlowCapacity, s.Capacity}, {shaper.FlowMaxInFlight, s.MaxInFlight}, {shaper.FlowWeight, s.Weight},
+	} {
+		if n.value != nil {
+			add(n.name, fmt.Sprint(*n.value))
+		}
+	}
+	if s.URL != "" {
+		add(shaper.FlowURL, line(s.URL, 200))
+	}
+	if len(s.Headers) > 0 {
+		add(shaper.FlowHeaders, fmt.Sprint(len(s.Headers)))
+	}
+	if s.Secrets > 0 {
+		add(shaper.FlowSecrets, fmt.Sprint(s.Secrets))
+	}
+	return rows
+}
+
+// settingsText says the settings in one line.
+func settingsText(s *part.Settings) string {
+	rows := settingRows(s)
+	texts := make([]string, len(rows))
+	for i, row := range rows {
+		texts[i] = row[0] + " " + row[1]
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (p *parts) listCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list BUCKET",
+		Short: p.text("List the $s of a bucket"),
+		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order."),
+		Example: p.text(`  dispatcher $ list webhooks
+  dispatcher $ list webhooks --limit 10000 --json`),
+		Args: positional("BUCKET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return wrongUsage(cmd, "--limit is 1 or more")
+			}
+			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return p.list(ctx, p.control(cmd, s), args[0], limit)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 1000, "list at most this `number`")
+	return cmd
+}
+
+func (p *parts) list(ctx context.Context, control *shaper.Control, bucket string, limit int) error {
+	views, cursor := []part.View{}, ""
+	for again := true; again && len(views) < limit; again = cursor != "" {
+		some, next, err := p.List(control, ctx, bucket, cursor, limit-len(views))
+		if err != nil {
+			return p.fault(err)
+		}
+		views, cursor = append(views, some...), next
+	}
+	if len(views) >= limit && (cursor != "" || len(views) > limit) {
+		views = views[:limit]
+		p.note("there are more than %d %ss: see --limit", limit, p.Name)
+	}
+	if len(views) == 0 && !p.json {
+		p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.Name)
+		return nil
+	}
+	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })
+}
+
+// table has a column for groups and one for flows where there are any.
+func table(w io.Writer, views []part.View, now time.Time) {
+	columns := []struct {
+		title string
+		of    func(part.View) *string
+	}{
+		{"GROUP", func(v part.View) *string { return v.Group }}, {"FLOW", func(v part.View) *string { return v.Flow }},
+	}
+	for _, column := range columns {
+		if slices.ContainsFunc(views, func(v part.View) bool { return column.of(v) != nil }) {
+			fmt.Fprintf(w, "%s\t", column.title)
+		}
+	}
+	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tSETTINGS\tNOTE")
+	for _, v := range views {
+		for _, column := range columns {
+			if name := column.of(v); name != nil {
+				fmt.Fprintf(w, "%s\t", quoted(*name))
+			}
+		}
+		note := ""
+		if v.Pause != nil {
+			note = pauseText(v.Pause, now)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(note))
+	}
+}
+
+// quoted is the name of a flow or a group, which may be any text, safe to show.
+func quoted(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return line(name, 80)
+}
+
+func (p *parts) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show BUCKET " + p.arg(),
+		Short: p.text("Show one $"),
+		Long:  p.text("Show one $: what waits in it, whether it is paused, and the settings that it has of its own."),
+		Example: p.text(`  dispatcher $ show webhooks acme
+  dispatcher $ show webhooks acme --json`),
+		Args: positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(func(context.Context, *shaper.Control, string, string) (string, error) { return "", nil })
+	return cmd
+}
+
+func (p *parts) printOne(v part.View) error {
+	return p.print(v, func(w io.Writer) {
+		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+		now := time.Now()
+		if v.Group != nil {
+			row("group", "%s", quoted(*v.Group))
+		}
+		if v.Flow != nil {
+			row("flow", "%s", quoted(*v.Flow))
+		}
+		row("waiting", "%d", v.Waiting)
+		row("in flight", "%d", v.InFlight)
+		if v.Turn != nil {
+			row("turn", "%s (%s)", stamp(*v.Turn), relative(*v.Turn, now))
+		}
+		for _, setting := range settingRows(&v.Settings) {
+			row(setting[0], "%s", setting[1])
+		}
+		if v.Pause != nil {
+			row("note", "%s", pauseText(v.Pause, now))
+		}
+	})
+}

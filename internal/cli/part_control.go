@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// on makes the RunE of a command on the flow or group that stands behind BUCKET: it prints
+// what do says; if that is nothing, or as JSON, the flow or group as it is then.
+func (p *parts) on(do func(ctx context.Context, c *shaper.Control, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+			control, bucket, name := p.control(cmd, s), args[0], args[1]
+			said, err := do(ctx, control, bucket, name)
+			if err != nil {
+				return p.fault(err)
+			}
+			if said != "" && !p.json {
+				return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+			}
+			view, err := p.Show(control, ctx, bucket, name)
+			if err != nil {
+				return p.fault(err)
+			}
+			return p.printOne(view)
+		})
+	}
+}
+
+func (p *parts) pauseCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause BUCKET " + p.arg(),
+		Short: p.text("Stop departures of one $"),
+		Long: p.text(`Stop departures of one $, in all processes, at once and across restarts, until it
+is resumed. Its jobs are taken in until it is full, and no other $ is delayed. To
+pause a $ twice is harmless.`),
+		Example: p.text(`  dispatcher $ pause webhooks acme --reason "their server is down"
+  dispatcher $ resume webhooks acme`),
+		Args: positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+		return "paused: " + quoted(name), p.Pause(c, ctx, bucket, name, reason)
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
+	return cmd
+}
+
+func (p *parts) resumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "resume BUCKET " + p.arg(),
+		Short:   p.text("Let a paused $ run again"),
+		Long:    p.text("Let a paused $ run again, at its pace. To resume what is not paused is harmless."),
+		Example: p.text(`  dispatcher $ resume webhooks acme`),
+		Args:    positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+		was, err := p.Resume(c, ctx, bucket, name)
+		if !was {
+			return "was not paused: " + quoted(name), err
+		}
+		return "resumed: " + quoted(name), err
+	})
+	return cmd
+}
+
+// partFlags are the flags of `flow set` and `group set` that take one value.
+var partFlags = []struct {
+	setting shaper.FlowSetting
+	usage   string
+}{
+	{shaper.FlowRate, "departures, such as `5/s` or 100/m"},
+	{shaper.FlowBurst, "`number` of departures that may leave at once after a quiet time"},
+	{shaper.FlowCapacity, "`number` of unfinished jobs at most; 0: the bucket's bound only"},
+	{shaper.FlowMaxInFlight, "`number` of jobs in flight at most; 0: the bucket's bound only"},
+	{shaper.FlowWeight, "`number` of departures in each of its turns, 1 to 1000"},
+	{shaper.FlowURL, "`url` of its jobs that name none"},
+}
+
+// ofDeliveries is what the help of `flow set` says of settings that groups do not have.
+const ofDeliveries = `
+
+Its url is where jobs go that name none, before the bucket's. Its headers and secrets
+are used only towards the origin of that url or, without one, of the bucket's. Secrets
+are not set here, where others could read them: send them to the HTTP API.`
+
+func (p *parts) setCommand() *cobra.Command {
+	var headers []string
+	cmd := &cobra.Command{
+		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
+		Short: p.text("Give a $ settings of its own"),
+		Long: p.text(`Give one $ settings of its own, over those of all $s of its bucket, in all
+processes, at once and across restarts, until it is reset. What is not named stays. A
+rate of 0 is refused: pause the $, so that all see why.`),
+		Example: p.text(`  dispatcher $ set webhooks acme --rate 5/s --max-in-flight 2
+  dispatcher $ set webhooks acme --weight 10`),
+		Args: positional("BUCKET", p.arg()),
+	}
+	cmd.Flags().SortFlags = false
+	for _, f := range partFlags {
+		if slices.Contains(p.Settings, f.setting) {
+			cmd.Flags().String(flagOf(shaper.Setting(f.setting)), "", f.usage)
+		}
+	}
+	if slices.Contains(p.Settings, shaper.FlowHeaders) {
+		cmd.Long += ofDeliveries
+		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"`)
+		cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` sent with its deliveries; replaces all headers it had")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		patch, err := patchOf(cmd, headers)
+		if err != nil {
+			return err
+		}
+		return p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+			_, err := p.Set(c, ctx, bucket, name, patch)
+			return "", err
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// patchOf makes a patch of the flags that are given.
+func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err error) {
+	var own shaper.OwnDelivery // what the worker is asked about
+	for _, f := range partFlags {
+		name := flagOf(shaper.Setting(f.setting))
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		if err := patch.Put(f.setting, flag.Value.String()); err != nil {
+			return patch, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+		}
+		if f.setting == shaper.FlowURL {
+			own.URL = flag.Value.String()
+		}
+	}
+	if len(headers) > 0 {
+		named := make(map[string]string, len(headers))
+		for _, header := range headers {
+			name, value, ok := strings.Cut(header, ":")
+			if !ok {
+				return patch, wrongUsage(cmd, "--header: %q: want \"Name: value\"", header)
+			}
+			named[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+		if err := patch.PutHeaders(named); err != nil {
+			return patch, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
+		}
+		own.Headers = named
+	}
+	if err := webhook.CheckFlow(&own); err != nil {
+		return patch, wrongUsage(cmd, "%v", err)
+	}
+	if patch.IsZero() {
+		return patch, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+	}
+	return patch, nil
+}
+
+func (p *parts) resetCommand() *cobra.Command {
+	names := make([]string, len(p.Settings))
+	for i, setting := range p.Settings {
+		names[i] = string(setting)
+	}
+	cmd := &cobra.Command{
+		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
+		Short: p.text("Let a $ be as all of its bucket"),
+		Long: p.text(`Take back settings that one $ has of its own: those that are named, or all. They
+are ` + strings.Join(names, ", ") + `. A pause
+stays. To reset what was not set is harmless.`),
+		Example: p.text(`  dispatcher $ reset webhooks acme rate
+  dispatcher $ reset webhooks acme`),
+		Args: positional("BUCKET", p.arg(), "[SETTING...]"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var patch shaper.FlowPatch
+		for _, name := range args[2:] {
+			setting := shaper.FlowSetting(name)
+			if !slices.Contains(p.Settings, setting) {
+				return wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, strings.Join(names, ", "))
+			}
+			_ = patch.Clear(setting) // one of the list
+		}
+		return p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+			if !patch.IsZero() {
+				_, err := p.Set(c, ctx, bucket, name, patch)
+				return "reset: " + quoted(name), err
+			}
+			had, err := p.Reset(c, ctx, bucket, name)
+			if !had {
+				return "had no settings of its own: " + quoted(name), err
+			}
+			return "reset: " + quoted(name), err
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func (p *parts) purgeCommand() *cobra.Command {
+	var yes bool
+	var options shaper.PurgeOptions
+	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
+departs from the first moment on; what is in flight is left, and jobs that come
+meanwhile are not touched. The flow's name has to be typed to confirm; where there is
+no terminal, --yes says so instead.`
+	if p.Name == "group" {
+		long = `Drop all jobs of one group that wait, for good. There is no way back. It goes flow by
+flow, and none of a flow departs from its moment on; what is in flight is left, and jobs
+that come meanwhile are not touched. The group's name has to be typed to confirm; where
+there is no terminal, --yes says so instead.`
+	}
+	cmd := &cobra.Command{
+		Use:   "purge BUCKET " + p.arg(),
+		Short: p.text("Drop all jobs of one $ that wait"),
+		Long:  long,
+		Example: p.text(`  dispatcher $ purge webhooks acme
+  dispatcher $ purge webhooks acme --keep-later --yes`),
+		Args: positional("BUCKET", p.arg()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes && !isTerminal(p.in) {
+				return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", p.Name)
+			}
+			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return p.purge(ctx, p.control(cmd, s), args[0], args[1], options, yes)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&options.KeepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+	return cmd
+}
+
+func (p *parts) purge(ctx context.Context, control *shaper.Control, bucket, name string, options shaper.PurgeOptions, yes bool) error {
+	view, err := p.Show(control, ctx, bucket, name)
+	if err != nil {
+		return p.fault(err)
+	}
+	if !yes {
+		fmt.Fprintf(p.err, "This drops %s of %s %s of bucket %q for good. Type the %s's name to go on: ",
+			count(view.Waiting, "waiting job"), p.Name, quoted(name), bucket, p.Name)
+		answer, err := bufio.NewReader(p.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the confirmation: %w", err)
+		}
+		if strings.TrimSpace(answer) != strings.TrimSpace(name) {
+			return fail(exitFailed, "nothing is purged: that was not %q", name)
+		}
+	}
+	purged, err := p.Purge(control, ctx, bucket, name, options)
+	if err != nil {
+		if purged.Jobs > 0 || purged.Left > 0 {
+			p.note("%s purged before it failed; none of the others of its flow departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))
+		}
+		return p.fault(err)
+	}
+	done := struct {
+		Bucket string  `json:"bucket"`
+		Group  *string `json:"group,omitempty"`
+		Flow   *string `json:"flow,omitempty"`
+		Purged int64   `json:"purged"`
+	}{bucket, view.Group, view.Flow, purged.Jobs}
+	return p.print(done, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
+}

@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// readPatch reads settings of a flow or a group: those that are not named stay, or are
+// cleared where all are replaced.
+func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (shaper.FlowPatch, *fault) {
+	var patch shaper.FlowPatch
+	if replace {
+		for _, setting := range p.Settings {
+			if setting != shaper.FlowSecrets {
+				_ = patch.Clear(setting) // a name of the list
+			}
+		}
+	}
+	f := readBodyBy(w, r, func(d *jobDecoder, body []byte) bool {
+		return eachMember(body, func(name string, value []byte, again bool) bool {
+			switch setting := shaper.FlowSetting(name); {
+			case again:
+				d.fail(name, "is given twice")
+			case !slices.Contains(p.Settings, setting):
+				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.Name, p.Settings))
+			default:
+				d.partSetting(&patch, setting, value)
+			}
+			return len(d.errs) < maxFieldFault
+		})
+	})
+	if f == nil && patch.IsZero() {
+		f = invalid([]*shaper.FieldError{{Field: bodyField, Reason: "changes nothing: name a setting and its value"}})
+	}
+	return patch, f
+}
+
+// partSetting reads one setting of a flow or a group.
+func (d *jobDecoder) partSetting(patch *shaper.FlowPatch, setting shaper.FlowSetting, value []byte) {
+	name, text := string(setting), string(value)
+	var err error
+	var own shaper.OwnDelivery // what the worker is asked about
+	switch {
+	case isNull(value):
+		err = patch.Clear(setting)
+	case setting == shaper.FlowHeaders:
+		d.job.Headers = nil
+		if d.headers(name, value); len(d.errs) == 0 {
+			own.Headers = d.job.Headers
+			err = patch.PutHeaders(own.Headers)
+		}
+	case setting == shaper.FlowSecrets:
+		if json.Unmarshal(value, &own.Secrets) != nil {
+			d.fail(name, "want a list of strings")
+			return
+		}
+		err = patch.PutSecrets(own.Secrets)
+	default:
+		if setting == shaper.FlowRate || setting == shaper.FlowURL {
+			given := false
+			if text, given = d.text(name, value); !given {
+				return
+			}
+		}
+		if setting == shaper.FlowURL {
+			own.URL = text
+		}
+		err = patch.Put(setting, text)
+	}
+	if err != nil {
+		field, reason, _ := strings.Cut(err.Error(), ": ")
+		d.fail(field, reason)
+		return
+	}
+	for _, fault := range fieldErrors(webhook.CheckFlow(&own)) {
+		d.fail(fault.Field, fault.Reason)
+	}
+}

@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Sizes of a list of flows or groups.
+const (
+	partsAtOnce = 100
+	maxParts    = 1000
+)
+
+// parts serves what a bucket is parted into: its flows, or its groups. One is named by a
+// parameter of the query, as its name may be any text.
+type parts struct {
+	*ops
+	part.Kind
+}
+
+func (o *ops) partRoutes(kind part.Kind) []route {
+	p, read, admin := parts{o, kind}, roles(RoleRead), roles(RoleAdmin)
+	one := "/v1/buckets/{bucket}/" + kind.Name
+	return []route{
+		{"GET", one + "s", p.list, read},
+		{"GET", one, p.show, read},
+		{"PATCH", one, p.patch, admin},
+		{"POST", one + "/pause", p.pause, admin},
+		{"POST", one + "/resume", p.resume, admin},
+		{"POST", one + "/purge", p.purge, admin},
+		{"GET", one + "-settings", p.showSettings, read},
+		{"PUT", one + "-settings", p.putSettings, admin},
+		{"DELETE", one + "-settings", p.deleteSettings, admin},
+	}
+}
+
+// groupOf is the group of the flow that the request is about, nil if it names none.
+func (p parts) groupOf(r *http.Request) *string {
+	query := r.URL.Query()
+	if p.Name != "flow" || !query.Has("group") {
+		return nil
+	}
+	group := query.Get("group")
+	return &group
+}
+
+// control is what the caller changes parts with.
+func (p parts) control(r *http.Request) *shaper.Control {
+	control := p.ops.control(r)
+	if group := p.groupOf(r); group != nil {
+		return control.InGroup(*group)
+	}
+	return control
+}
+
+// list answers flows or groups of a bucket, in no order, and where to go on:
+// GET /v1/buckets/{bucket}/flows.
+func (p parts) list(w http.ResponseWriter, r *http.Request) {
+	bucket, query, limit := r.PathValue("bucket"), r.URL.Query(), partsAtOnce
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxParts {
+			invalid([]*shaper.FieldError{{Field: "limit", Reason: "want 1 to " + strconv.Itoa(maxParts)}}).write(w, r)
+			return
+		}
+		limit = n
+	}
+	views, next, err := p.List(p.control(r), r.Context(), bucket, query.Get("cursor"), limit)
+	if err != nil {
+		p.controlFault(r, bucket, err).write(w, r)
+		return
+	}
+	answer := map[string]any{p.Name + "s": views}
+	if next != "" { // the cursor to go on with; none at the end
+		answer["next"] = next
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// on calls do with the flow or group that the request names.
+func (p parts) on(w http.ResponseWriter, r *http.Request, do func(bucket, name string) error) bool {
+	bucket := r.PathValue("bucket")
+	query := r.URL.Query()
+	if !query.Has(p.Name) {
+		invalid([]*shaper.FieldError{{Field: p.Name, Reason: "is missing: name the " + p.Name + " as ?" + p.Name + "="}}).write(w, r)
+		return false
+	}
+	if err := do(bucket, query.Get(p.Name)); err != nil {
+		p.controlFault(r, bucket, err).write(w, r)
+		return false
+	}
+	return true
+}
+
+// show answers one: GET /v1/buckets/{bucket}/flow.
+func (p parts) show(w http.ResponseWriter, r *http.Request) {
+	p.on(w, r, func(bucket, name string) error {
+		view, err := p.Show(p.control(r), r.Context(), bucket, name)
+		if err == nil {
+			writeJSON(w, http.StatusOK, view)
+		}
+		return err
+	})
+}
+
+// change does what the operator wants, whether or not he waits for it, and answers the flow
+// or group as it is then.
+func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket, name string) error) {
+	if p.on(w, r, func(bucket, name string) error {
+		return do(context.WithoutCancel(r.Context()), p.control(r), bucket, name)
+	}) {
+		p.show(w, r)
+	}
+}
+
+// pause stops departures: POST /v1/buckets/{bucket}/flow/pause.
+func (p parts) pause(w http.ResponseWriter, r *http.Request) {
+	reason, f := readReason(w, r)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+		return p.Pause(c, ctx, bucket, name, reason)
+	})
+}
+
+// resume lets one run again: POST /v1/buckets/{bucket}/flow/resume.
+func (p parts) resume(w http.ResponseWriter, r *http.Request) {
+	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+		_, err := p.Resume(c, ctx, bucket, name)
+		return err
+	})
+}
+
+// purge drops all jobs of one that wait: POST /v1/buckets/{bucket}/flow/purge.
+func (p parts) purge(w http.ResponseWriter, r *http.Request) {
+	p.on(w, r, func(bucket, name string) error {
+		options, f := readPurge(w, r, name, "the "+p.Name+"'s name")
+		if f != nil {
+			f.write(w, r)
+			return nil
+		}
+		view := purgeView{Bucket: bucket, Flow: &name, Group: p.groupOf(r)}
+		if p.Name == "group" {
+			view.Flow, view.Group = nil, &name
+		}
+		p.ops.purge(w, r, view, func(ctx context.Context, _ *shaper.Control) (shaper.Purged, error) {
+			return p.Purge(p.control(r), ctx, bucket, name, options)
+		})
+		return nil
+	})
+}
+
+// patch changes settings of one; null has one be as for all:
+// PATCH /v1/buckets/{bucket}/flow.
+func (p parts) patch(w http.ResponseWriter, r *http.Request) { p.set(w, r, false) }
+
+// putSettings replaces the settings of one, but for secrets that it does not
+// name: nobody can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
+func (p parts) putSettings(w http.ResponseWriter, r *http.Request) { p.set(w, r, true) }
+
+func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
+	patch, f := p.readPatch(w, r, replace)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+		_, err := p.Set(c, ctx, bucket, name, patch)
+		return err
+	})
+}
+
+// showSettings answers what one has of its own:
+// GET /v1/buckets/{bucket}/flow-settings.
+func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
+	p.on(w, r, func(bucket, name string) error {
+		view, err := p.Show(p.control(r), r.Context(), bucket, name)
+		if err == nil {
+			writeJSON(w, http.StatusOK, view.Settings)
+		}
+		return err
+	})
+}
+
+// deleteSettings has one be as all of its bucket:
+// DELETE /v1/buckets/{bucket}/flow-settings.
+func (p parts) deleteSettings(w http.ResponseWriter, r *http.Request) {
+	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+		_, err := p.Reset(c, ctx, bucket, name)
+		return err
+	})
+}

@@ -1,0 +1,139 @@
+// Package part is what a bucket is parted into, flows and the groups of these, as operators
+// see and change it. The HTTP API and the command line treat both alike, and show the same.
+package part
+
+import (
+	"context"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Kind is flows or groups: what can be done to one, by the [shaper.Control] that is given.
+// That one may have to know in which group a flow is ([shaper.Control.InGroup]).
+type Kind struct {
+	Name     string               // "flow" or "group", also on the command line and in paths
+	Settings []shaper.FlowSetting // that one may have of its own
+
+	List   func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) (views []View, next string, err error)
+	Show   func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error)
+	Pause  func(c *shaper.Control, ctx context.Context, bucket, name, reason string) error
+	Resume func(c *shaper.Control, ctx context.Context, bucket, name string) (was bool, err error)
+	Set    func(c *shaper.Control, ctx context.Context, bucket, name string, patch shaper.FlowPatch) (shaper.OwnFlow, error)
+	Reset  func(c *shaper.Control, ctx context.Context, bucket, name string) (had bool, err error)
+	Purge  func(c *shaper.Control, ctx context.Context, bucket, name string, options shaper.PurgeOptions) (shaper.Purged, error)
+}
+
+// Flows are the flows of a bucket.
+func Flows() Kind {
+	return Kind{
+		Name: "flow", Settings: shaper.FlowSettingNames(),
+		List: func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
+			infos, next, err := c.Flows(ctx, bucket, cursor, limit)
+			return viewsOf(infos, viewOfFlow), next, err
+		},
+		Show: func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error) {
+			info, err := c.Flow(ctx, bucket, name)
+			return viewOfFlow(&info), err
+		},
+		Pause: (*shaper.Control).PauseFlow, Resume: (*shaper.Control).ResumeFlow,
+		Set: (*shaper.Control).SetFlow, Reset: (*shaper.Control).DeleteFlowSettings, Purge: (*shaper.Control).PurgeFlow,
+	}
+}
+
+// Groups are the groups of a bucket's flows.
+func Groups() Kind {
+	return Kind{
+		Name: "group", Settings: shaper.GroupSettingNames(),
+		List: func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
+			infos, next, err := c.Groups(ctx, bucket, cursor, limit)
+			return viewsOf(infos, viewOfGroup), next, err
+		},
+		Show: func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error) {
+			info, err := c.Group(ctx, bucket, name)
+			return viewOfGroup(&info), err
+		},
+		Pause: (*shaper.Control).PauseGroup, Resume: (*shaper.Control).ResumeGroup,
+		Set: (*shaper.Control).SetGroup, Reset: (*shaper.Control).DeleteGroupSettings, Purge: (*shaper.Control).PurgeGroup,
+	}
+}
+
+// View is a flow or a group as JSON shows it.
+type View struct {
+	Bucket   string     `json:"bucket"`
+	Group    *string    `json:"group,omitempty"` // of a flow, only where there are groups
+	Flow     *string    `json:"flow,omitempty"`  // none of a group
+	Waiting  int64      `json:"waiting"`
+	InFlight int64      `json:"in_flight"`
+	Turn     *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
+	Pause    *Pause     `json:"pause,omitempty"` // only of one that is paused
+	Settings Settings   `json:"settings"`
+}
+
+// Settings are what a flow or a group has of its own. Secrets are told by their number only.
+type Settings struct {
+	Rate        string            `json:"rate,omitempty"`
+	Burst       *int64            `json:"burst,omitempty"`
+	Capacity    *int64            `json:"capacity,omitempty"`
+	MaxInFlight *int64            `json:"max_in_flight,omitempty"`
+	Weight      *int64            `json:"weight,omitempty"`
+	URL         string            `json:"url,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Secrets     int               `json:"secrets_count,omitempty"`
+}
+
+// Pause is that of a bucket, a group or a flow.
+type Pause struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PauseOf shows a pause: nil of what runs.
+func PauseOf(pause *shaper.Pause) *Pause {
+	if pause == nil {
+		return nil
+	}
+	return &Pause{Since: pause.Since.UTC(), By: pause.By, Reason: pause.Reason}
+}
+
+func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
+	views := make([]View, len(infos))
+	for i := range infos {
+		views[i] = viewOf(&infos[i])
+	}
+	return views
+}
+
+func viewOfFlow(info *shaper.FlowInfo) View {
+	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
+	view.Flow = &info.Flow
+	if info.Group != "" {
+		view.Group = &info.Group
+	}
+	return view
+}
+
+func viewOfGroup(info *shaper.GroupInfo) View {
+	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
+	view.Group = &info.Group
+	return view
+}
+
+func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.OwnFlow) View {
+	view := View{
+		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause),
+		Settings: Settings{
+			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
+			URL: own.URL, Headers: own.Headers, Secrets: len(own.Secrets),
+		},
+	}
+	if !own.Rate.IsZero() {
+		view.Settings.Rate = own.Rate.String()
+	}
+	if !turn.IsZero() {
+		turn = turn.UTC().Truncate(time.Millisecond)
+		view.Turn = &turn
+	}
+	return view
+}

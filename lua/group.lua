@@ -1,0 +1,80 @@
+-- group.lua: what the scripts know of groups, which a bucket may have above its flows;
+-- its text goes in front of theirs, behind that of flow.lua. A group is the flows of
+-- one key, such as the endpoints of a tenant; its bounds hold together with those of the
+-- flow and of the bucket.
+--
+-- What is kept of a group are two texts as those of a flow (see flow.lua), in the
+-- hashes groups and group_settings. Its counts are the sums of those of its flows. Of one
+-- without a rate, the slot is that of its last departure.
+--
+-- The calendar has two levels: due_groups has each group whose flows have something to
+-- send, at the time that its own bounds and the first of its flows allow; and
+-- due:<group> has its flows, as due: has them where there are no groups. A group that is
+-- held back is off due_groups, and due:<group> stays as it is.
+
+local group = {
+  OF_ALL = { 'group_rate_count', 'group_rate_per', 'group_burst', 'group_capacity', 'group_max_in_flight' }, -- see flow.OF_ALL
+}
+
+-- The groups of flows, by the names of the flows: each once, in the order in which they come; and
+-- for each flow which of them its own is.
+function group.names(flows)
+  local names, numbers, of = {}, {}, {}
+  for n, path in ipairs(flows) do
+    local name = flow.group_of(path)
+    if not numbers[name] then names[#names + 1], numbers[name] = name, #names + 1 end
+    of[n] = numbers[name]
+  end
+  return names, of
+end
+
+-- What is kept of the groups of flows; each flow gets its own as f.group. Behind keys[before] are the
+-- hashes groups and group_settings, then, of scripts that need them, due:<group> of each, in
+-- the order of group.names.
+function group.load(conf, keys, before, flows)
+  local paths = {}
+  for n, f in ipairs(flows) do paths[n] = f.name end
+  local names, of = group.names(paths)
+  local loaded = flow.load(conf, keys[before + 1], keys[before + 2], names, group.OF_ALL)
+  loaded.key = keys[before + 1]
+  for n, g in ipairs(loaded) do g.due = keys[before + 2 + n] end
+  for n, f in ipairs(flows) do f.group = loaded[of[n]] end
+  return loaded
+end
+
+-- When the group may depart next by its rate, and not before its last departure: else one that
+-- gets new flows all the time would be first all the time.
+function group.ready(g, now)
+  local s = g.settings
+  if s.rate_count > 0 then return flow.ready(g.state, now, s.rate_count, s.rate_per, s.burst) end
+  return math.min(g.state.slot, now + flow.MAX_HORIZON)
+end
+
+-- The group's turn on the calendar: g.turn is the soonest that flows got on theirs, nil if none
+-- did; for one that is not there at all or was held back, whatever is on that of its flows. Nil if
+-- it is held back, or need not move.
+function group.turn(calendar, g, now)
+  if flow.is_held(g) then return nil end
+  local turn = g.turn
+  if g.was_held or not redis.call('ZSCORE', calendar.key, g.name) then
+    turn = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
+  end
+  return turn and math.max(turn, math.max(now, group.ready(g, now)) + calendar.offset)
+end
+
+-- Puts a group on the calendar after its flows or its bounds have changed. It may come earlier
+-- than it stands there, never later.
+function group.recall(calendar, g, now)
+  local turn = group.turn(calendar, g, now)
+  if not turn then return end
+  redis.call('ZADD', calendar.key, 'LT', string.format('%.0f', turn), g.name)
+  if not calendar.head or turn < calendar.head then calendar.sooner = true end
+end
+
+-- Keeps what became of groups, and puts them on the calendar, if the script has one.
+function group.close(groups, now, calendar)
+  for _, g in ipairs(groups or {}) do
+    flow.save(groups.key, g, now)
+    if calendar then group.recall(calendar, g, now) end
+  end
+end

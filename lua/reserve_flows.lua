@@ -1,0 +1,52 @@
+-- reserve_flows.lua: the second step of a claim where flows are in groups: says whose turn
+-- it is among the flows of the groups that reserve.lua has named, each of which gets as
+-- many as there are slots for it, and those that have more what others leave. As reserve.lua
+-- does groups, it moves them a second ahead. Sent twice it names others, or none.
+--
+-- KEYS[1]  …:pace    hash  clock, offset: see reserve.lua
+-- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn on the calendar
+-- ARGV[1]  want: flows at most, 1 to 500
+-- ARGV[2]  horizon: microseconds to look ahead, up to 400000
+-- Returns  {0, now, and for each flow: its name, its turn on the calendar}
+-- Stores   clock and offset, as reserve.lua does
+-- Needs    Redis 7.0
+
+local pace = KEYS[1]
+local want, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
+local RESERVED = 1000000
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', pace, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local kept = redis.call('HMGET', pace, 'clock', 'offset')
+local offset = tonumber(kept[2] or 0) + math.max(tonumber(kept[1] or 0) - now, 0)
+local function text(n) return string.format('%.0f', n) end
+local latest, reserved = text(now + horizon + offset), text(now + offset + RESERVED)
+redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
+
+-- Names flows of a group, behind those that it has named of it already, and says how many.
+local reply, moved, groups = { 0, now }, {}, #KEYS - 1
+local function name(n, most)
+  local found, own = redis.call('ZRANGEBYSCORE', KEYS[n + 1], '-inf', latest, 'WITHSCORES', 'LIMIT', #moved[n] / 2, most), moved[n]
+  for i = 1, #found, 2 do
+    reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
+    own[#own + 1], own[#own + 2] = reserved, found[i]
+  end
+  want = want - #found / 2
+  return #found / 2
+end
+
+local each, more = math.max(math.floor(want / groups), 1), {}
+for n = 1, groups do
+  moved[n] = {}
+  if want > 0 and name(n, math.min(each, want)) == each then more[#more + 1] = n end
+end
+for _, n in ipairs(more) do
+  if want > 0 then name(n, want) end
+end
+for n = 1, groups do
+  if #moved[n] > 0 then redis.call('ZADD', KEYS[n + 1], unpack(moved[n])) end
+end
+return reply

@@ -1,0 +1,172 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// GroupSettings put the flows of a bucket into groups, such as the endpoints of a tenant
+// under the tenant. A group has bounds of its own under the bucket's, which its flows
+// share; those of the flow hold too. Groups take turns as flows do, and within a group
+// its flows do. A group is there as long as it has jobs, or its pace says anything; there
+// are at most as many as flows ([FlowSettings.MaxFlows]).
+//
+// A flow is one of its group: flows of the same name in two groups are two flows.
+// Whether a bucket has groups cannot change while it holds jobs other than dead letters.
+// The zero value is not valid: start from [DefaultGroupSettings].
+type GroupSettings struct {
+	// Key is what names the group: one of the FlowKey constants. With [FlowKeyJob] it is
+	// the job's field Group, required then.
+	Key string
+
+	// DefaultURL is where jobs go that name no URL, as in [FlowSettings].
+	DefaultURL string
+
+	Rate        admission.Rate   // of each group; zero: none but the bucket's
+	Burst       int64            // of a group with a rate: departures at once after a pause
+	Capacity    int64            // as Bucket.Capacity, for each group; 0: the bucket's bound only
+	MaxInFlight int64            // leases of a group at a time; 0: the bucket's bound only
+	Quotas      []admission.Rate // as Bucket.Quotas, for each group
+}
+
+// DefaultGroupSettings returns the defaults. Key has none.
+func DefaultGroupSettings() GroupSettings { return GroupSettings{Burst: 1} }
+
+func (g *GroupSettings) validate() []error { return g.validateAs("group") }
+
+// validateAs returns the faults of settings of groups, or of flows, each with the key of
+// the configuration.
+func (g *GroupSettings) validateAs(what string) []error {
+	var errs []error
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s.%s: %s", what, key, fmt.Sprintf(format, args...)))
+	}
+	header, isHeader := strings.CutPrefix(g.Key, FlowKeyHeader)
+	switch {
+	case g.Key == "":
+		fail("key", "is missing: say what names the %s of a job: job, host, caller or header:X-Name", what)
+	case isHeader && header == "", !isHeader && g.Key != FlowKeyJob && g.Key != FlowKeyHost && g.Key != FlowKeyCaller:
+		fail("key", "%q: want job, host, caller or header:X-Name", g.Key)
+	}
+	if !g.Rate.IsZero() {
+		if err := g.Rate.Validate(); err != nil {
+			fail("rate", "%v", err)
+		} else if g.Rate.Unit != admission.UnitRequests {
+			fail("rate", "%q: only requests are paced in this version, not %s", g.Rate, g.Rate.Unit)
+		} else if float64(g.Burst)/g.Rate.PerSecond() > maxBurstTime.Seconds() {
+			fail("burst", "%d: at %s it takes more than %d days to come back", g.Burst, g.Rate, int(maxBurstTime.Hours()/24))
+		}
+	}
+	for _, bound := range []struct {
+		key              string
+		value, low, high int64
+	}{
+		{"burst", g.Burst, 1, MaxBurst},
+		{"capacity", g.Capacity, 0, MaxCapacity},
+		{"max_in_flight", g.MaxInFlight, 0, MaxCapacity},
+	} {
+		if bound.value < bound.low || bound.value > bound.high {
+			fail(bound.key, "%d: want %d to %d", bound.value, bound.low, bound.high)
+		}
+	}
+	return append(errs, validateQuotas(what+".quotas", g.Quotas)...)
+}
+
+// NameOf returns the group of a job, as Key says: what the job says of its group counts
+// with [FlowKeyJob] only. Of a bucket without groups, which nil stands for, it is what
+// the job says. An error is a [*FieldError].
+func (g *GroupSettings) NameOf(job *Job) (string, error) {
+	if g == nil {
+		return job.Group, nil
+	}
+	return nameOf("group", g.Key, g.DefaultURL, job.Group, job)
+}
+
+// How a bucket is parted, as the scripts have it.
+const (
+	partedNot    = 0 // it has the flow "" only
+	partedFlows  = 1
+	partedGroups = 2 // and its flows are in groups
+)
+
+func (b *Bucket) parted() int {
+	switch {
+	case b.Flow == nil:
+		return partedNot
+	case b.Group == nil:
+		return partedFlows
+	default:
+		return partedGroups
+	}
+}
+
+// partedText says it for people.
+func partedText(parted int) string {
+	return [...]string{"without flows", "with flows", "with flows in groups"}[parted]
+}
+
+// fields are those of the hash conf that hold the settings of groups, or of flows. A
+// bucket without has them too, so that they are taken back.
+func (g *GroupSettings) fields(what string) []any {
+	if g == nil {
+		g = &GroupSettings{}
+	}
+	return []any{
+		what + "_rate_count", g.Rate.Count, what + "_rate_per", g.Rate.Per.Microseconds(), what + "_burst", g.Burst,
+		what + "_capacity", g.Capacity, what + "_max_in_flight", g.MaxInFlight, what + "_quotas", quotasText(g.Quotas),
+	}
+}
+
+// partFields are the fields of the hash conf that hold the settings of flows and groups.
+func (b *Bucket) partFields() []any {
+	var ofFlows *GroupSettings
+	var maxFlows int64
+	if b.Flow != nil {
+		ofFlows, maxFlows = b.Flow.asGroup(), b.Flow.MaxFlows
+	}
+	fields := append([]any{"flows", b.parted(), "max_flows", maxFlows}, ofFlows.fields("flow")...)
+	return append(fields, b.Group.fields("group")...)
+}
+
+// parted is how the bucket is parted, as this process knows it: it cannot change.
+func (b *bucketState) parted() int { return b.keys.parted }
+
+// flowPath is the one name that a flow has in Redis, in a bucket with groups: the length
+// of its group's name, a colon, the group's name and its own. See lua/flow.lua.
+func flowPath(group, flow string) string { return strconv.Itoa(len(group)) + ":" + group + flow }
+
+// splitPath undoes flowPath.
+func splitPath(path string) (group, flow string, ok bool) {
+	digits, rest, found := strings.Cut(path, ":")
+	length, err := strconv.Atoi(digits)
+	if !found || err != nil || length < 0 || length > len(rest) {
+		return "", path, false
+	}
+	return rest[:length], rest[length:], true
+}
+
+// pathOf is the name in Redis of a flow of a group, in a bucket that is parted so.
+func pathOf(parted int, group, flow string) string {
+	switch parted {
+	case partedNot:
+		return ""
+	case partedFlows:
+		return flow
+	default:
+		return flowPath(group, flow)
+	}
+}
+
+// Errors of methods on groups.
+var (
+	// ErrNoGroups says that a bucket has no groups. All methods of [Control] on groups
+	// return it, and those on flows where a group is named ([Control.InGroup]).
+	ErrNoGroups = errors.New("shaper: the bucket has no groups")
+
+	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
+	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's (InGroup)")
+)

@@ -1,0 +1,58 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// turns are whose turn it is, in a bucket with flows.
+type turns struct {
+	flows  []string
+	groups []string // of the flows; none in a bucket without
+	args   []any    // for the claim: each flow with its turn, then each group
+}
+
+// reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
+// are in groups it asks twice: the calendars of the groups whose turn it is have to be
+// named to a script.
+func (d *drain) reserve(ctx context.Context, want int, ahead time.Duration) (turn turns, next int64, err error) {
+	start := time.Now()
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds())
+	if err != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
+	}
+	now, next, slots := r.Int(), r.Int(), r.Int()
+	d.clock.observe(start, time.Now(), now)
+	names, args := readTurns(r)
+	if r.Err() != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
+	}
+	if d.parted() != partedGroups || len(names) == 0 {
+		return turns{flows: names, args: args}, next, nil
+	}
+	start = time.Now()
+	r, err = d.store.runConfigured(ctx, d.bucketState, lua.ReserveFlows, d.keys.forReserveFlows(names), slots, ahead.Microseconds())
+	if err != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, err)
+	}
+	now = r.Int()
+	d.clock.observe(start, time.Now(), now)
+	flows, ofFlows := readTurns(r)
+	if r.Err() != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, r.Err())
+	}
+	// Also groups of which no flow is named: the claim puts them back where they belong.
+	return turns{flows, names, append(ofFlows, args...)}, next, nil
+}
+
+// readTurns reads names, each with its turn.
+func readTurns(r *lua.Reader) (names []string, args []any) {
+	for r.Left() > 0 {
+		name, turn := r.Text(), r.Int()
+		names, args = append(names, name), append(args, name, turn)
+	}
+	return names, args
+}
