@@ -175,8 +175,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	ahead := horizon(d.obeyed().Rate.Interval(), longest)
 	lead := min(shortest, ahead/2)
 	early := ahead / 2
-	if d.parted() == partedGroups {
-		early += 2 * longest // for the two questions that come before the claim
+	switch d.parted() { // for the questions that come before the claim
+	case partedFlows:
+		early += longest
+	case partedGroups:
+		early += 2 * longest
 	}
 
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
