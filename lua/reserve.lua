@@ -14,7 +14,7 @@
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- ARGV[1]  want: flows at most, 1 to 500
--- ARGV[2]  horizon: microseconds to look ahead, up to 400000
+-- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
