@@ -147,7 +147,7 @@ func (q *question) release() {
 // here if a limit wants to know more of its caller than is known, or if it is
 // known that he is out of quota.
 func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
-	q := questions.Get().(*question) //nolint:errcheck,forcetypeassert // nothing else is put there
+	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.start, q.keys = set, time.Now(), append(q.keys, b.enqueueKeys...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	parted := b.parted()
