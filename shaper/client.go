@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -111,7 +110,7 @@ type ticket struct {
 	receipt   *Receipt
 }
 
-// call is one call of Enqueue: done is sent to when all its tickets are answered.
+// call is one call of Enqueue: done closes when all its tickets are answered.
 // One job, the usual case, needs no memory beside it.
 type call struct {
 	tickets  []ticket
@@ -129,11 +128,8 @@ type call struct {
 	done chan struct{}
 }
 
-// dones are channels of calls that were answered.
-var dones = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
-
 func newCall(ctx context.Context, jobs int) *call {
-	c := &call{ctx: ctx, done: dones.Get().(chan struct{})} //nolint:forcetypeassert // nothing else is put there
+	c := &call{ctx: ctx, done: make(chan struct{})}
 	c.left.Store(int64(jobs))
 	if jobs == 1 {
 		c.tickets, c.queued, c.receipts = c.one.ticket[:], c.one.queued[:], c.one.receipt[:]
@@ -149,7 +145,7 @@ func (t *ticket) finish(err error) {
 		t.call.err.CompareAndSwap(nil, &first)
 	}
 	if t.call.left.Add(-1) == 0 {
-		t.call.done <- struct{}{}
+		close(t.call.done)
 	}
 }
 
@@ -190,7 +186,6 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 
 	select {
 	case <-shared.done:
-		dones.Put(shared.done)
 		err := shared.err.Load()
 		if err == nil {
 			return shared.receipts, nil
