@@ -20,10 +20,11 @@ type durationType = time.Duration
 // of those that use what they begin with.
 var shared = map[string]string{
 	"limits": "limits[", "flow": "flow.", "group": "group.", "sender": "sender.", "pending": "pending.", "places": "places.", "quota": "quota.", "turns": "turns.",
+	"pool": "pool.", "share": "share.",
 }
 
 // needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
-var needs = map[string][]string{"turns": {"group"}}
+var needs = map[string][]string{"turns": {"group"}, "share": {"pool", "quota", "sender"}}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {

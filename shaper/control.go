@@ -209,8 +209,12 @@ func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
+	k, err := c.store.keysOf(ctx, bucket)
+	if err != nil {
+		return Bucket{}, err
+	}
 	names := slices.Concat(fieldsOf(Settings())...)
-	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), names...).Result()
+	values, err := c.store.redis.HMGet(ctx, k.conf(), names...).Result()
 	if err != nil {
 		return Bucket{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
 	}
@@ -243,7 +247,11 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	if !admission.ValidName(bucket) {
 		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
-	reply, err := c.store.run(ctx, script, keysOf(bucketKeys(bucket)), args...)
+	k, err := c.store.keysOf(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.store.run(ctx, script, keysOf(k), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -254,30 +262,34 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
-// parted is how a bucket is parted, as the configuration says or, of one that is not
-// configured here, as Redis knows.
-func (c *Control) parted(ctx context.Context, bucket string) (int, error) {
+// keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,
+// of one that is not configured here, as Redis knows.
+func (c *Control) keysOf(ctx context.Context, bucket string) (keys, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
-		return b.parted(), nil
+		return b.keys, nil
 	}
 	if !admission.ValidName(bucket) {
-		return 0, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return keys{}, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), "rate_count", "flows").Result()
+	k, err := c.store.keysOf(ctx, bucket)
+	if err != nil {
+		return keys{}, err
+	}
+	values, err := c.store.redis.HMGet(ctx, k.conf(), "rate_count", "flows").Result()
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
+		return keys{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
 	case values[0] == nil:
-		return 0, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return keys{}, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
 	text, _ := values[1].(string)
 	parted, err := strconv.Atoi(cmp.Or(text, "0"))
 	if err != nil || parted < partedNot || parted > partedGroups {
-		return 0, fmt.Errorf("bucket %q: its data is of a newer program", bucket)
+		return keys{}, fmt.Errorf("bucket %q: its data is of a newer program", bucket)
 	}
-	return parted, nil
+	return k.as(parted), nil
 }
 
 // note logs and counts what was done.

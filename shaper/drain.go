@@ -172,7 +172,7 @@ func (d *drain) isSleeping() bool {
 // until the next claim.
 func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
 	shortest, longest := d.clock.rtt()
-	ahead := horizon(d.obeyed().Rate.Interval(), longest)
+	ahead := horizon(d.interval(), longest)
 	lead := min(shortest, ahead/2)
 
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
@@ -191,7 +191,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, len(turn.flows),
 	}, turn.args...)
 	start := time.Now()
 	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(turn.flows, turn.groups), args...)
@@ -268,6 +268,15 @@ func (d *drain) obeyed() Bucket {
 		b.Rate = d.rate
 	}
 	return b
+}
+
+// interval is that between two slots: of a bucket that shares a pool, no less than the pool's.
+func (d *drain) interval() time.Duration {
+	b := d.obeyed()
+	if b.Pool == nil {
+		return b.Rate.Interval()
+	}
+	return max(b.Rate.Interval(), b.Pool.Rate.Interval())
 }
 
 // outage logs that Redis went and came back, once each, and remembers when one

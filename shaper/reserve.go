@@ -20,7 +20,7 @@ type turns struct {
 // named to a script.
 func (d *drain) reserve(ctx context.Context, want int, ahead time.Duration) (turn turns, next int64, err error) {
 	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds())
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds(), d.keys.member)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}
