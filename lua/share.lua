@@ -12,7 +12,8 @@
 -- quarter is left, whoever does takes them, up to half of the horizon: no slot is
 -- lost while anybody has work. Who took too many waits until the others have theirs.
 -- Places in flight are shared in the same way: who has left free ones to others for a
--- quarter of the horizon takes them.
+-- quarter of the horizon takes them. Nobody goes past the slot of a bucket that has only a few in a
+-- horizon by its own rate: it would have to wait for the end of it each time.
 --
 -- All claims look ahead as far as that of the bucket with the longest horizon: else that
 -- one would always be there first.
@@ -98,6 +99,7 @@ local function fair(p, want, free, with_places)
       if virtual[i] < lowest and ready[i] <= at then first, lowest = i, virtual[i] end
     end
     if first then
+      if p.busy[first].interval * 4 >= p.horizon then break end
       virtual[first] = lowest + math.floor(share.UNIT / p.busy[first].weight)
       ready[first] = math.max(ready[first], at) + p.busy[first].interval
     else

@@ -117,3 +117,112 @@ func TestShareByWeight(t *testing.T) {
 		})
 	})
 }
+
+// One that is alone has all of it, also when the other has just gone away and was owed slots.
+func TestShareOfOneAlone(t *testing.T) {
+	t.Parallel()
+	onMini(t, func(t *testing.T, base *rig) {
+		rapid.Check(t, func(rt *rapid.T) {
+			const rate = 200
+			all := sharing(rt, base, poolSettings{rateCount: rate}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 9)
+			all[0].horizon = rapid.SampledFrom([]int64{20_000, 80_000, 200_000}).Draw(rt, "horizon")
+			all[1].horizon = rapid.SampledFrom([]int64{20_000, 80_000, 200_000}).Draw(rt, "that of the other")
+			share(rt, all, second, 100)
+			began := all[0].now() // the second is gone, and is known to have work for a while
+			share(rt, all[:1], 3*second, 100)
+			from, to := began+250_000, began+3*second-100_000
+			if got, want := within(all[0].slots, from, to), rate*(to-from)/second; got < want*97/100 {
+				rt.Fatalf("%d slots of one alone, want %d", got, want)
+			}
+			from = began + second
+			if got, want := within(all[0].slots, from, to), rate*(to-from)/second; got < want-1 {
+				rt.Fatalf("%d slots once the other is forgotten, want %d", got, want)
+			}
+		})
+	})
+}
+
+// One that was idle has no credit for it, and one that had all of it alone no debt.
+func TestShareAfterIdling(t *testing.T) {
+	t.Parallel()
+	onMini(t, func(t *testing.T, base *rig) {
+		all := sharing(t, base, poolSettings{rateCount: 100}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 1)
+		share(t, all[:1], 10*second, 100)
+		began := all[0].now()
+		share(t, all, 2*second, 100)
+		a, b := within(all[0].slots, began+second/2, began+2*second), within(all[1].slots, began+second/2, began+2*second)
+		if a+b < 149 || a < b-8 || b < a-8 {
+			t.Errorf("%d and %d after the second has slept", a, b)
+		}
+	})
+}
+
+// One whose own rate is less than its share has that, at an even pace, and the others have the rest.
+func TestShareWithASlowOne(t *testing.T) {
+	t.Parallel()
+	onMini(t, func(t *testing.T, base *rig) {
+		for _, horizon := range []int64{20_000, 200_000} {
+			all := sharing(t, base, poolSettings{rateCount: 200}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 1, 1)
+			slow := all[1]
+			slow.configure(settings{rateCount: 10, capacity: 3000, inFlight: 100_000, revision: 1})
+			slow.ok(slow.c.HSet(slow.ctx, slow.key("conf"), "weight", 1).Err())
+			for _, s := range all {
+				s.horizon = horizon
+			}
+			began := all[0].now()
+			share(t, all, 6*second, 100)
+			from, to := began+second, began+6*second-200_000
+			a, b, c := within(all[0].slots, from, to), within(slow.slots, from, to), within(all[2].slots, from, to)
+			if b < 44 || b > 49 {
+				t.Errorf("horizon %d: %d slots at 10/s in 4.8 s", horizon, b)
+			}
+			if all := a + b + c; all < 960*97/100 {
+				t.Errorf("horizon %d: %d slots of 960", horizon, all)
+			}
+			if a < c*9/10 || c < a*9/10 {
+				t.Errorf("horizon %d: the others have %d and %d", horizon, a, c)
+			}
+		}
+	})
+}
+
+// Places in flight are shared by weight too, and none stays empty: a place that one frees is not its own.
+func TestShareOfPlaces(t *testing.T) {
+	t.Parallel()
+	onMini(t, func(t *testing.T, base *rig) {
+		rapid.Check(t, func(rt *rapid.T) {
+			const places = 8
+			all := sharing(rt, base, poolSettings{rateCount: 10_000, inFlight: places}, settings{rateCount: 100_000, capacity: 2000, inFlight: 100_000}, 3, 1)
+			var got [2]int
+			var flying [2][]lease
+			wake := []int{0, 1}
+			for range 1500 {
+				// Who is woken first is chance; who waits comes when it was told to, here: soon.
+				if rapid.Bool().Draw(rt, "order") {
+					wake[0], wake[1] = wake[1], wake[0]
+				}
+				for _, i := range wake {
+					c := all[i].claim(ask{horizon: 20_000})
+					flying[i] = append(flying[i], c.jobs...)
+					got[i] += len(c.jobs)
+				}
+				if n := len(flying[0]) + len(flying[1]); n > places {
+					rt.Fatalf("%d in flight of at most %d", n, places)
+				}
+				base.pass(3000)
+				i := rapid.IntRange(0, 1).Draw(rt, "who ends")
+				if len(flying[i]) == 0 {
+					i = 1 - i
+				}
+				all[i].settle(outcome{lease: flying[i][0], result: done})
+				flying[i] = flying[i][1:]
+				if got[0]+got[1] > 1000 {
+					break
+				}
+			}
+			if share := float64(got[0]) / float64(got[0]+got[1]); share < 0.70 || share > 0.80 {
+				rt.Fatalf("%v: %.1f %%, want 75 %%", got, 100*share)
+			}
+		})
+	})
+}
