@@ -59,32 +59,6 @@ type reservation struct {
 	past int64
 }
 
-// steady checks that departures keep a rate and a quota: at is when the next would be due, if no burst was allowed.
-type steady struct {
-	at, interval float64
-	burst        int64
-
-	quota bool
-	left  []int64
-}
-
-// A quota of the model.
-const quotaCount, quotaWindow = 3, 2 * second
-
-func (s *steady) departs(t *rapid.T, name string, at int64) {
-	if n := len(s.left) - quotaCount; s.quota && n >= 0 && at < s.left[n]+quotaWindow {
-		t.Fatalf("%s departs %d µs too early for its quota", name, s.left[n]+quotaWindow-at)
-	}
-	s.left = append(s.left, at)
-	if s.interval == 0 {
-		return
-	}
-	if earliest := s.at - float64(s.burst-1)*s.interval - 5; float64(at) < earliest {
-		t.Fatalf("%s departs %.0f µs too early", name, earliest-float64(at))
-	}
-	s.at = max(s.at, float64(at)) + s.interval
-}
-
 // clock is the time of a clock that never steps.
 func (m *flowModel) clock() int64 { return m.now() + m.shift }
 

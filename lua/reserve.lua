@@ -15,7 +15,7 @@
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5...]  in a pool the pool's four (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
--- ARGV[2]  horizon: microseconds to look ahead, up to 400000
+-- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -128,11 +126,6 @@ func (r *rig) groupTurn(group string) int64 {
 		}
 	}
 	return 0
-}
-
-func (r *rig) setGroupTurn(group string, at int64) {
-	r.t.Helper()
-	r.ok(r.c.ZAdd(r.ctx, r.key("due_groups"), redis.Z{Member: group, Score: float64(at)}).Err())
 }
 
 // groupState is what is kept of a group.

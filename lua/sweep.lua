@@ -130,7 +130,7 @@ if not has_flows then
   if missing < 0 then missing = 0 end
 end
 
-local none_leased, none_unfinished = redis.call('ZCARD', leases) == 0, redis.call('HLEN', body) == redis.call('ZCARD', dead)
+local none_leased = redis.call('ZCARD', leases) == 0
 local function forget(key, idle)
   for from = 1, #idle, CHUNK do redis.call('HDEL', key, unpack(idle, from, math.min(from + CHUNK - 1, #idle))) end
 end
@@ -179,6 +179,7 @@ end
 -- where nothing is there, or nothing in flight, there is nothing to sum up.
 local function audit_groups(names)
   local idle, listed, sums = {}, {}, sums_by_group()
+  local none_unfinished = redis.call('HLEN', body) == redis.call('ZCARD', dead)
   for _, name in ipairs(names) do listed[name] = true end
   for name in pairs(sums or {}) do
     if not listed[name] then names[#names + 1] = name end

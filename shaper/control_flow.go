@@ -134,15 +134,16 @@ func (c *Control) flowInfos(ctx context.Context, t target, names []string) ([]Fl
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]FlowInfo, len(names))
-	for i, f := range all {
-		infos[i] = FlowInfo{Bucket: t.bucket, Flow: names[i], Waiting: f.waiting(), InFlight: f.inFlight, Turn: f.turn, Own: f.own}
+	infos := make([]FlowInfo, 0, len(all))
+	for _, f := range all {
+		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.waiting(), InFlight: f.inFlight, Turn: f.turn, Own: f.own}
 		if t.what == targetFlowInGroup {
 			var ok bool
-			if infos[i].Group, infos[i].Flow, ok = splitPath(names[i]); !ok {
-				return nil, fmt.Errorf("bucket %q: flow %q in Redis is none of a group", t.bucket, names[i])
+			if info.Group, info.Flow, ok = splitPath(f.name); !ok {
+				return nil, fmt.Errorf("bucket %q: flow %q in Redis is none of a group", t.bucket, f.name)
 			}
 		}
+		infos = append(infos, info)
 	}
 	return infos, nil
 }

@@ -118,9 +118,9 @@ func (c *Control) groupInfos(ctx context.Context, t target, names []string) ([]G
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]GroupInfo, len(names))
-	for i, g := range all {
-		infos[i] = GroupInfo{Bucket: t.bucket, Group: names[i], Waiting: g.waiting(), InFlight: g.inFlight, Turn: g.turn, Own: g.own}
+	infos := make([]GroupInfo, 0, len(all))
+	for _, g := range all {
+		infos = append(infos, GroupInfo{Bucket: t.bucket, Group: g.name, Waiting: g.waiting(), InFlight: g.inFlight, Turn: g.turn, Own: g.own})
 	}
 	return infos, nil
 }

@@ -248,6 +248,7 @@ func (c *Control) ofAll(ctx context.Context, t target) (rate admission.Rate, bur
 // seen is what is known of a flow or a group.
 type seen struct {
 	flowState
+	name string // in Redis
 	turn time.Time
 	own  OwnFlow
 }
@@ -274,7 +275,7 @@ func (c *Control) lookAt(ctx context.Context, t target, names []string) ([]seen,
 	infos := make([]seen, len(names))
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
-		infos[i].flowState = parseFlowState(text)
+		infos[i].name, infos[i].flowState = name, parseFlowState(text)
 		text, _ = own.Val()[i].(string)
 		var err error
 		if infos[i].own, err = parseOwnFlow(text); err != nil {

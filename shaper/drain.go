@@ -174,6 +174,13 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	shortest, longest := d.clock.rtt()
 	ahead := horizon(d.interval(), longest)
 	lead := min(shortest, ahead/2)
+	early := ahead / 2
+	switch d.parted() { // for the questions that come before the claim
+	case partedFlows:
+		early += longest
+	case partedGroups:
+		early += 2 * longest
+	}
 
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
 		return 0, err
@@ -182,11 +189,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if d.hasFlows() {
 		var next int64
 		var err error
-		if turn, next, err = d.reserve(ctx, want, ahead+longest); err != nil {
+		if turn, next, err = d.reserve(ctx, want, ahead, longest); err != nil {
 			return 0, err
 		}
 		if len(turn.flows)+len(turn.groups) == 0 {
-			return d.untilNext(next, ahead), nil
+			return d.untilNext(next, early), nil
 		}
 	}
 	args := append([]any{
@@ -246,17 +253,18 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return maxHorizon, nil
 	}
 
-	return d.untilNext(next, ahead), nil
+	return d.untilNext(next, early), nil
 }
 
-// untilNext is how long to wait until the next claim, by what a script said.
-func (d *drain) untilNext(next int64, ahead time.Duration) time.Duration {
+// untilNext is how long to wait until the next claim, by what a script said: it is sent so
+// much earlier.
+func (d *drain) untilNext(next int64, early time.Duration) time.Duration {
 	d.setFull(next == nextInFlight)
 	switch next {
 	case nextNever, nextInFlight:
 		return idleClaim
 	default:
-		return min(time.Until(d.clock.local(next))-ahead/2, idleClaim)
+		return min(time.Until(d.clock.local(next))-early, idleClaim)
 	}
 }
 

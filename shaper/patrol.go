@@ -100,7 +100,7 @@ func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
 		return s
 	}
 	if d.hasFlows() {
-		head := pipe.ZRangeWithScores(ctx, d.keys.due(), 0, 0)
+		head := pipe.ZRangeWithScores(ctx, d.keys.calendar(), 0, 0)
 		offset := pipe.HMGet(ctx, d.keys.pace(), "offset") // of the calendar's clock
 		return func() sight {
 			ahead := int64(0)

@@ -17,10 +17,16 @@ type turns struct {
 
 // reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
 // are in groups it asks twice: the calendars of the groups whose turn it is have to be
-// named to a script.
-func (d *drain) reserve(ctx context.Context, want int, ahead time.Duration) (turn turns, next int64, err error) {
+// named to a script. Each question looks as far ahead as the claim will, that comes one or
+// two round trips later.
+func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
+	ahead += roundTrip
+	first := ahead
+	if d.parted() == partedGroups {
+		first += roundTrip
+	}
 	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, ahead.Microseconds(), d.keys.member)
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, first.Microseconds(), d.keys.member)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}

@@ -211,16 +211,20 @@ stays. To reset what was not set is harmless.`),
 func (p *parts) purgeCommand() *cobra.Command {
 	var yes bool
 	var options shaper.PurgeOptions
-	moment := "None of them\ndeparts from the first moment on"
+	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
+departs from the first moment on; what is in flight is left, and jobs that come
+meanwhile are not touched. The flow's name has to be typed to confirm; where there is
+no terminal, --yes says so instead.`
 	if p.Name == "group" {
-		moment = "It goes flow by\nflow, and none of a flow departs from its moment on"
+		long = `Drop all jobs of one group that wait, for good. There is no way back. It goes flow by
+flow, and none of a flow departs from its moment on; what is in flight is left, and jobs
+that come meanwhile are not touched. The group's name has to be typed to confirm; where
+there is no terminal, --yes says so instead.`
 	}
 	cmd := &cobra.Command{
 		Use:   "purge BUCKET " + p.arg(),
 		Short: p.text("Drop all jobs of one $ that wait"),
-		Long: p.text(`Drop all jobs of one $ that wait, for good. There is no way back. ` + moment + `;
-what is in flight is left, and jobs that come meanwhile are not touched. The $'s name has to be typed to confirm; where there is
-no terminal, --yes says so instead.`),
+		Long:  long,
 		Example: p.text(`  dispatcher $ purge webhooks acme
   dispatcher $ purge webhooks acme --keep-later --yes`),
 		Args: positional("BUCKET", p.arg()),

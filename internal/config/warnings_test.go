@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+[redis]
+url = "redis://db"
+[producer]
+listen = "127.0.0.1:8081"
+[[limits]]
+name = "l"
+limit = "5/m"
+[[buckets]]
+name = "a"
+rate = "50/s"
+burst = 11
+capacity = 10
+limits = ["l"]
+[[buckets]]
+name = "b"
+rate = "17/s"
+limits = ["l"]
+webhook.allow_networks = ["127.0.0.0/8", "10.0.0.0/8"]
+flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
+`)
+	want := []string{
+		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
+		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
+		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
+		`buckets[1] "b": flow.rate (100/s) is above rate (17/s): no flow ever reaches it in the bucket`,
+		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket`,
+		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
+		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
+		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
+	}
+	if got := c.Warnings(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := mustLoad(t, "").Warnings(); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Of three levels, each is held against the nearest above it that has such a bound.
+func TestWarningsOfGroups(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flow, group string
+		want        []string
+	}{
+		"rates in other times": {`rate = "5/s"`, `rate = "100/15m"`, []string{"flow.rate (5/s) is above group.rate (100/15m0s): no flow ever reaches it in its group"}},
+		"nothing to say":       {`rate = "5/s", max_in_flight = 4, capacity = 10`, `rate = "10/s", max_in_flight = 256, capacity = 10000`, nil},
+		"the flow above its group": {
+			`rate = "11/s", max_in_flight = 5, capacity = 101`, `rate = "10/s", max_in_flight = 4, capacity = 100`,
+			[]string{
+				"flow.rate (11/s) is above group.rate (10/s): no flow ever reaches it in its group",
+				"flow.max_in_flight (5) is above group.max_in_flight (4): one flow may hold all deliveries of its group",
+				"flow.capacity (101) is above group.capacity (100): one flow may fill its group",
+			},
+		},
+		"the group above the bucket": {
+			`rate = "12/s"`, `rate = "1100/m", max_in_flight = 257, capacity = 10001`,
+			[]string{
+				"group.rate (1100/m) is above rate (17/s): no group ever reaches it in the bucket",
+				"group.max_in_flight (257) is above max_in_flight (256): one group may hold all deliveries of the bucket",
+				"group.capacity (10001) is above capacity (10000): one group may fill the bucket",
+			},
+		},
+		"a group without bounds": {
+			`rate = "18/s", max_in_flight = 257`, `burst = 1`,
+			[]string{
+				"flow.rate (18/s) is above rate (17/s): no flow ever reaches it in the bucket",
+				"flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket",
+			},
+		},
+	} {
+		text := "[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow = { key = \"host\", " + test.flow + " }\ngroup = { key = \"caller\", " + test.group + " }\n"
+		got := mustLoad(t, text).Warnings()
+		for i, want := range test.want {
+			test.want[i] = `buckets[0] "a": ` + want
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+	for key, want := range map[string]string{
+		"job":  "",
+		"host": `buckets[0] "a": group.key and flow.key are both "host": each group has one flow only`,
+	} {
+		got := mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow.key = %q\ngroup.key = %q\n", key, key)).Warnings()
+		if strings.Join(got, "\n") != want {
+			t.Errorf("both keys %s: got %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestWarningsOfAdmission(t *testing.T) {
+	t.Parallel()
+	const limits = `
+[[limits]]
+name = "open"
+limit = "5/m"
+on_store_failure = "open"
+[[limits]]
+name = "sync"
+limit = "5/m"
+sync_interval = "50ms"
+[[limits]]
+name = "idle"
+limit = "5/m"
+[[buckets]]
+name = "a"
+rate = "5/s"
+limits = ["open", "sync"]
+`
+	key := func(name, roles string) string {
+		return fmt.Sprintf("[[keys]]\nname = %q\nsha256 = \"%064x\"\nroles = [%s]\nbuckets = [\"*\"]\n", name, name, roles)
+	}
+	open := `limits[0] "open": on_store_failure = "open" is for the check endpoint only: when Redis is away, buckets "a" answer 503 to every job, as a job has to be kept`
+	sync := `limits[1] "sync": sync_interval is for the check endpoint only: buckets "a" ask Redis each time`
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no keys":            {limits, []string{open, sync}},
+		"a key may check":    {limits + key("k", `"check"`), nil},
+		"no key may check":   {limits + key("k", `"enqueue"`), []string{open, sync, `limits[2] "idle": no bucket names it, and no key has the role check: nothing asks it`}},
+		"more than an admin": {limits + key("k", `"admin", "enqueue"`), []string{`keys[0] "k": role admin may do everything: the other roles add nothing; a key that only enqueues or looks should not have it`}},
+		"every proxy": {
+			limits + key("k", `"check"`) + "[producer]\ntrusted_proxies = [\"::/0\"]\n",
+			[]string{"producer.trusted_proxies has ::/0, everybody: any caller can then give itself any address"},
+		},
+	} {
+		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
