@@ -173,29 +173,11 @@ func (c *Control) change(ctx context.Context, bucket, action string, args ...any
 	if action == actionSet {
 		step = 2
 	}
-	before, after := map[string]string{}, map[string]string{}
-	for i := 0; i < len(args); i += step {
-		field := fmt.Sprint(args[i])
-		before[field], after[field] = r.Text(), r.Text()
+	changes, err := readChanges(r, action, step, args)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, err)
 	}
-	if r.Err() != nil {
-		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, r.Err())
-	}
-	var changes []Change
-	var texts []string
-	for _, setting := range Settings() {
-		fields := settingFields[setting]
-		if _, ok := before[fields[0]]; !ok {
-			continue
-		}
-		change := Change{setting, settingText(setting, before), settingText(setting, after)}
-		if action == actionReset && change.Before == change.After {
-			continue
-		}
-		changes = append(changes, change)
-		texts = append(texts, change.String())
-	}
-	c.note(ctx, bucket, action, "changes", strings.Join(texts, ", "))
+	c.note(ctx, bucket, action, "changes", changesText(changes))
 	return changes, nil
 }
 
