@@ -63,7 +63,6 @@ func (w *poolWorld) run(dispatchers int, worker Worker) {
 	w.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
 	var running sync.WaitGroup
-	w.Cleanup(func() { stop(); running.Wait() })
 	for range dispatchers {
 		d, err := NewDispatcher(DispatcherConfig{Redis: connect(w.T, w.server.Addr()), Buckets: w.buckets, Workers: map[string]Worker{"test": worker}})
 		if err != nil {
@@ -71,6 +70,7 @@ func (w *poolWorld) run(dispatchers int, worker Worker) {
 		}
 		running.Go(func() { _ = d.Run(ctx) })
 	}
+	w.Cleanup(func() { stop(); running.Wait() }) // before the connections are closed
 }
 
 func pooled(name string, rate, weight int64, pool Pool) Bucket {
