@@ -243,3 +243,56 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 		t.Errorf("it does not leave: %+v, %v", receipts, err)
 	}
 }
+
+// All keys of a pool and of its buckets are in one slot of a cluster; each bucket is found there by its tag.
+func TestPoolInACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	pool := Pool{Name: "vendor", Rate: perSecond(500), MaxInFlight: 5, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
+	flowing := pooled("b", 1000, 1, pool)
+	flow := DefaultFlowSettings()
+	flow.Key = FlowKeyJob
+	flowing.Flow = &flow
+	buckets := []Bucket{pooled("a", 1000, 1, pool), flowing}
+	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 100)
+	d, err := NewDispatcher(DispatcherConfig{Redis: conn, Buckets: buckets, Workers: map[string]Worker{
+		"test": WorkerFunc(func(_ context.Context, a *Attempt) Outcome { arrived <- a.Bucket; return Done(200) }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for i := range 40 {
+		b := buckets[i%2].Name
+		if receipts, err := client.Enqueue(t.Context(), Job{Bucket: b, Flow: "f", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+	}
+	got := map[string]int{}
+	for range 40 {
+		got[<-arrived]++
+	}
+	if got["a"] != 20 || got["b"] != 20 {
+		t.Errorf("arrived %v", got)
+	}
+	stranger, err := NewClient(ClientConfig{Redis: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := stranger.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}
