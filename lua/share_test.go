@@ -2,9 +2,8 @@ package lua_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 // sharer is a bucket of a pool as its dispatchers claim from it: when told to, which is half of
@@ -87,58 +86,67 @@ func sharing(t tb, base *rig, p poolSettings, own settings, weights ...int64) []
 // come before the slots have passed; and no slot is lost.
 func TestShareByWeight(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
-		rapid.Check(t, func(rt *rapid.T) {
-			const length = 10 * second
-			rate := rapid.SampledFrom([]int64{20, 100, 300}).Draw(rt, "rate")
-			all := sharing(rt, base, poolSettings{rateCount: rate, burst: rapid.SampledFrom([]int64{1, 1, 5}).Draw(rt, "burst")},
-				settings{rateCount: 100_000, capacity: 4000, inFlight: 100_000}, 3, 1)
-			for i, s := range all {
-				s.horizon = rapid.SampledFrom([]int64{20_000, 50_000, 200_000}).Draw(rt, "horizon")
-				s.lead = rapid.Int64Range(0, 2000).Draw(rt, "lead")
-				late := rapid.Int64Range(0, 4000).Draw(rt, "late")
-				s.late = func() int64 { return rapid.Int64Range(0, late).Draw(rt, fmt.Sprint("late", i)) }
-			}
-			began := all[0].now()
-			share(rt, all, length, 100)
-			from, to := began+second/2, began+length-second/2
-			a, b := within(all[0].slots, from, to), within(all[1].slots, from, to)
-			if share := float64(a) / float64(a+b); share < 0.70 || share > 0.80 {
-				rt.Fatalf("%d and %d: %.1f %%, want 75 %%, in %d and %d claims", a, b, 100*share, all[0].claims, all[1].claims)
-			}
-			if want := rate * (to - from) / second; a+b < want*95/100 || a+b > want+5 {
-				rt.Fatalf("%d slots, want %d", a+b, want)
-			}
-			for _, s := range all {
-				if most := 6*length/s.horizon + 2*length*rate/second; int64(s.claims) > most {
-					rt.Fatalf("%d claims, want at most %d", s.claims, most)
+	const length = 10 * second
+	for n, c := range []struct{ rate, burst, horizonA, horizonB, lead, late int64 }{
+		{100, 1, 50_000, 50_000, 0, 0},
+		{100, 1, 50_000, 50_000, 2000, 4000},
+		{100, 5, 20_000, 200_000, 1000, 4000},
+		{100, 1, 200_000, 20_000, 1000, 4000},
+		{20, 1, 200_000, 20_000, 0, 3000},
+		{20, 1, 20_000, 200_000, 2000, 1000},
+		{300, 1, 20_000, 20_000, 1000, 2000},
+		{300, 5, 200_000, 50_000, 0, 4000},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			t.Parallel()
+			onMini(t, func(t *testing.T, base *rig) {
+				chance := rand.New(rand.NewPCG(uint64(n), 1))
+				all := sharing(t, base, poolSettings{rateCount: c.rate, burst: c.burst},
+					settings{rateCount: 100_000, capacity: 10 * c.rate, inFlight: 100_000}, 3, 1)
+				for i, s := range all {
+					s.horizon, s.lead = []int64{c.horizonA, c.horizonB}[i], c.lead
+					s.late = func() int64 { return chance.Int64N(c.late + 1) }
 				}
-			}
+				began := all[0].now()
+				share(t, all, length, 100)
+				from, to := began+second/2, began+length-second/2
+				a, b := within(all[0].slots, from, to), within(all[1].slots, from, to)
+				if share := float64(a) / float64(a+b); share < 0.70 || share > 0.80 {
+					t.Errorf("%d and %d: %.1f %%, want 75 %%, in %d and %d claims", a, b, 100*share, all[0].claims, all[1].claims)
+				}
+				if want := c.rate * (to - from) / second; a+b < want*95/100 || a+b > want+5 {
+					t.Errorf("%d slots, want %d", a+b, want)
+				}
+				for _, s := range all {
+					if most := 6*length/s.horizon + 2*length*c.rate/second; int64(s.claims) > most {
+						t.Errorf("%d claims, want at most %d", s.claims, most)
+					}
+				}
+			})
 		})
-	})
+	}
 }
 
 // One that is alone has all of it, also when the other has just gone away and was owed slots.
 func TestShareOfOneAlone(t *testing.T) {
 	t.Parallel()
 	onMini(t, func(t *testing.T, base *rig) {
-		rapid.Check(t, func(rt *rapid.T) {
+		for _, horizons := range [][2]int64{{20_000, 20_000}, {20_000, 200_000}, {200_000, 20_000}, {200_000, 200_000}} {
 			const rate = 200
-			all := sharing(rt, base, poolSettings{rateCount: rate}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 9)
-			all[0].horizon = rapid.SampledFrom([]int64{20_000, 80_000, 200_000}).Draw(rt, "horizon")
-			all[1].horizon = rapid.SampledFrom([]int64{20_000, 80_000, 200_000}).Draw(rt, "that of the other")
-			share(rt, all, second, 100)
+			all := sharing(t, base, poolSettings{rateCount: rate}, settings{rateCount: 100_000, capacity: 1000, inFlight: 100_000}, 1, 9)
+			all[0].horizon, all[1].horizon = horizons[0], horizons[1]
+			share(t, all, second, 100)
 			began := all[0].now() // the second is gone, and is known to have work for a while
-			share(rt, all[:1], 3*second, 100)
+			share(t, all[:1], 3*second, 100)
 			from, to := began+250_000, began+3*second-100_000
 			if got, want := within(all[0].slots, from, to), rate*(to-from)/second; got < want*97/100 {
-				rt.Fatalf("%d slots of one alone, want %d", got, want)
+				t.Errorf("%v: %d slots of one alone, want %d", horizons, got, want)
 			}
 			from = began + second
 			if got, want := within(all[0].slots, from, to), rate*(to-from)/second; got < want-1 {
-				rt.Fatalf("%d slots once the other is forgotten, want %d", got, want)
+				t.Errorf("%v: %d slots once the other is forgotten, want %d", horizons, got, want)
 			}
-		})
+		}
 	})
 }
 
@@ -162,9 +170,9 @@ func TestShareWithASlowOne(t *testing.T) {
 	t.Parallel()
 	onMini(t, func(t *testing.T, base *rig) {
 		for _, horizon := range []int64{20_000, 200_000} {
-			all := sharing(t, base, poolSettings{rateCount: 200}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 1, 1)
+			all := sharing(t, base, poolSettings{rateCount: 200}, settings{rateCount: 100_000, capacity: 1000, inFlight: 100_000}, 1, 1, 1)
 			slow := all[1]
-			slow.configure(settings{rateCount: 10, capacity: 3000, inFlight: 100_000, revision: 1})
+			slow.configure(settings{rateCount: 10, capacity: 1000, inFlight: 100_000, revision: 1})
 			slow.ok(slow.c.HSet(slow.ctx, slow.key("conf"), "weight", 1).Err())
 			for _, s := range all {
 				s.horizon = horizon
@@ -190,15 +198,16 @@ func TestShareWithASlowOne(t *testing.T) {
 func TestShareOfPlaces(t *testing.T) {
 	t.Parallel()
 	onMini(t, func(t *testing.T, base *rig) {
-		rapid.Check(t, func(rt *rapid.T) {
+		for seed := range uint64(2) {
 			const places = 8
-			all := sharing(rt, base, poolSettings{rateCount: 10_000, inFlight: places}, settings{rateCount: 100_000, capacity: 2000, inFlight: 100_000}, 3, 1)
+			chance := rand.New(rand.NewPCG(seed, 1))
+			all := sharing(t, base, poolSettings{rateCount: 10_000, inFlight: places}, settings{rateCount: 100_000, capacity: 2000, inFlight: 100_000}, 3, 1)
 			var got [2]int
 			var flying [2][]lease
 			wake := []int{0, 1}
-			for range 1500 {
+			for range 600 {
 				// Who is woken first is chance; who waits comes when it was told to, here: soon.
-				if rapid.Bool().Draw(rt, "order") {
+				if chance.IntN(2) == 0 {
 					wake[0], wake[1] = wake[1], wake[0]
 				}
 				for _, i := range wake {
@@ -207,22 +216,22 @@ func TestShareOfPlaces(t *testing.T) {
 					got[i] += len(c.jobs)
 				}
 				if n := len(flying[0]) + len(flying[1]); n > places {
-					rt.Fatalf("%d in flight of at most %d", n, places)
+					t.Fatalf("%d in flight of at most %d", n, places)
 				}
 				base.pass(3000)
-				i := rapid.IntRange(0, 1).Draw(rt, "who ends")
+				i := chance.IntN(2)
 				if len(flying[i]) == 0 {
 					i = 1 - i
 				}
 				all[i].settle(outcome{lease: flying[i][0], result: done})
 				flying[i] = flying[i][1:]
-				if got[0]+got[1] > 1000 {
+				if got[0]+got[1] > 300 {
 					break
 				}
 			}
 			if share := float64(got[0]) / float64(got[0]+got[1]); share < 0.70 || share > 0.80 {
-				rt.Fatalf("%v: %.1f %%, want 75 %%", got, 100*share)
+				t.Fatalf("%v: %.1f %%, want 75 %%", got, 100*share)
 			}
-		})
+		}
 	})
 }
