@@ -48,6 +48,7 @@ type bucketView struct {
 	LastSlot          *time.Time  `json:"last_slot,omitempty"`
 	Revision          int64       `json:"revision"`
 	Orphaned          bool        `json:"orphaned"` // not in the configuration any more
+	Pool              *part.Pool  `json:"pool,omitempty"`
 	Pause             *part.Pause `json:"pause,omitempty"`
 	Purged            int64       `json:"purged"`            // jobs that purges have dropped, ever
 	Purging           int64       `json:"purging,omitempty"` // moved aside and not removed yet
@@ -103,6 +104,9 @@ func (s *station) bucketView(info shaper.BucketInfo) bucketView {
 		b := s.config.Buckets[i]
 		info.Rate, info.Burst, info.Capacity, info.Revision = b.Rate, b.Burst, b.Capacity, b.Revision
 		info.ScheduledCapacity, info.MaxInFlight = b.ScheduledCapacity, b.MaxInFlight
+		if p := b.Pool; p != nil && info.Pool != nil {
+			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, p.Burst, p.MaxInFlight, b.Weight
+		}
 		v.Notes = append(v.Notes, "not used yet")
 	case info.Revision > s.config.Revision:
 		v.Notes = append(v.Notes, fmt.Sprintf("obeys revision %d, the configuration here has %d", info.Revision, s.config.Revision))
@@ -122,7 +126,7 @@ func (s *station) bucketView(info shaper.BucketInfo) bucketView {
 		slot := info.LastSlot.UTC()
 		v.LastSlot = &slot
 	}
-	v.info = info
+	v.Pool, v.info = part.PoolOf(info.Pool), info
 	v.Differences = s.differences(&v)
 	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
 		v.Notes = append(v.Notes, "differs from the configuration here, see bucket list --diff")
