@@ -18,6 +18,7 @@
 -- An innocent job on its last chance is still lost when another that crashed less often kills its process.
 -- Those that may not go yet leave their slot to the next job, and wait in later.
 -- One that has expired becomes a dead letter and takes no slot.
+-- In a bucket that shares a pool, its slots are also those of the pool, of which it leaves others theirs (share.lua).
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
 -- it is resumed, what it has of a burst is what any quiet bucket has.
 --
@@ -35,7 +36,8 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
---          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>
+--          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
+--          in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
 -- ARGV[3]  want: jobs at most, 1 to 1000
@@ -46,13 +48,14 @@
 -- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[10] has_flows: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
--- ARGV[11] number of flows
--- ARGV[12...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[12] number of flows
+-- ARGV[13...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
---          (empty or paused), -1 when max_in_flight is reached; lone: which of the jobs, counted from 1,
+--          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters
 -- Stores   lease and meta until the job is settled, the claim's answer until the next one
 -- Needs    Redis 7.0
@@ -62,8 +65,8 @@ local dead, count, departed_key, flows, flow_settings, due = KEYS[7], KEYS[8], K
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
-local in_groups, flow_count = ARGV[10] == '2', tonumber(ARGV[11])
-local FIRST_PLACE, FIRST_FLOW = 12, 11
+local in_groups, member, flow_count = ARGV[10] == '2', ARGV[11], tonumber(ARGV[12])
+local FIRST_PLACE, FIRST_FLOW = 12, 12
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
@@ -76,7 +79,7 @@ local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight')
 if not settings[1] then return { 1 } end
 local rate_count, rate_per = tonumber(settings[1]), tonumber(settings[2])
 local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
@@ -116,7 +119,12 @@ if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
   return reply
 end
 
-local free = max_in_flight - in_flight
+local free, shared, more, own_next = max_in_flight - in_flight, nil, false, 0
+if member ~= '' then
+  shared = share.open(member, KEYS, tonumber(settings[14] or 1), now, now + lead, horizon, in_flight)
+  if not shared then return { 1 } end
+  horizon = shared.horizon
+end
 if settings[5] or free <= 0 then
   local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
   for i = FIRST_GROUP + 1, #ARGV, 2 do
@@ -127,9 +135,11 @@ if settings[5] or free <= 0 then
     redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
   end
   if not settings[5] then reply[NEXT] = -1 end
+  if shared then share.close(shared, false) end
   return reply
 end
 want = math.min(want, free)
+if shared then want = share.allows(shared, want) end
 
 -- The last slot. A missing pace starts empty: the first slot is one interval
 -- away. One that lies further ahead than it can means that the clock stepped back.
@@ -157,7 +167,7 @@ local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
 -- twice as many as the time before where cancelled jobs lie between.
 local slots = (latest + back - math.max(slot, earliest)) * rate_count / rate_per
 local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
-if math.max(slot + whole - back, earliest, quota.ready(quotas, run.latest)) > latest then at_once = 0 end
+if want == 0 or math.max(slot + whole - back, earliest, quota.ready(quotas, run.latest)) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
 local named, ready, groups = {}, {}, {}
@@ -215,6 +225,7 @@ local function take(f, id, job, stored, at, alone)
   log[#log + 1] = table.concat({ id, text(at), short(epoch) }, ' ') .. ';'
   add(id, at, epoch, attempts + lost + 1, attempts, job, alone, f.name, f.own)
   quota.add(quotas, at)
+  if shared then share.departs(shared, at) end
   if not f.name then return end
   sender.departs(run, f, at)
   if f.group then sender.departs(run, f.group, at) end
@@ -248,12 +259,13 @@ local function step()
   if not f then return false end
   local tat, tat_frac = slot + whole, frac + part
   if tat_frac >= rate_count then tat, tat_frac = tat + 1, tat_frac - rate_count end
-  local at = math.max(tat - back, earliest, quota.ready(quotas, run.latest), turn)
+  own_next = math.max(tat - back, earliest, quota.ready(quotas, run.latest), turn)
+  local at = shared and math.max(own_next, share.ready(shared, 0)) or own_next
   local full = aside_count >= MAX_ASIDE
   local due_id, due_time
   if not full then due_id, due_time = pending.peek_due(f.places, latest) end
-  if at > latest or taken >= want or expired >= MAX_EXPIRED then
-    if due_id or pending.left(f.places) then reply[NEXT] = at end
+  if at > latest or taken >= want or expired >= MAX_EXPIRED or (shared and share.skips(shared, at)) then
+    if due_id or pending.left(f.places) then reply[NEXT], more = at, true end
     return false
   end
   local entry, list
@@ -327,7 +339,8 @@ for _, f in ipairs(has_flows and named or {}) do
   keep(f, states, idle)
 end
 local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
-if reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED then
+local unfinished = reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED
+if unfinished then
   reply[NEXT] = now
 elseif not has_flows and reply[NEXT] == 0 then
   local soonest = pending.due_next(named[1].places)
@@ -379,5 +392,12 @@ if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(le
 if has_flows and reply[NEXT] ~= now then
   local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
   reply[NEXT] = head[2] and math.max(math.floor(tonumber(head[2]) - offset), next_slot) or 0
+  -- Of flows that are due, some may not have been reserved.
+  more, own_next = head[2] and tonumber(head[2]) - offset <= latest, reply[NEXT]
+end
+if shared then
+  more = more or unfinished
+  if more and not unfinished then reply[NEXT] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
+  share.close(shared, more, own_next, rate_per / rate_count)
 end
 return reply

@@ -22,11 +22,11 @@ type sharedText struct{ name, begin string }
 // order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
 var shared = []sharedText{
 	{"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"pending", "pending."}, {"places", "places."},
-	{"quota", "quota."}, {"sender", "sender."}, {"turns", "turns."},
+	{"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
 }
 
 // needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
-var needs = map[string][]string{"turns": {"group"}}
+var needs = map[string][]string{"turns": {"group"}, "share": {"pool", "quota", "sender"}}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {

@@ -13,21 +13,24 @@
 -- KEYS[11]  …:due_groups  zset  group -> its turn
 -- KEYS[12...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
---          then …:later:<flow>, a zset
+--          then …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
+-- ARGV[1]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
 --          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
 --          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head (0 none),
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
 --          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, how many flows
---          there are, how many are on the calendar, how many groups there are, how many are on theirs, who paused
---          it, why; and for each field that is pinned: field, value of the configuration, value in force, "time
---          who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
+--          there are, how many are on the calendar, how many groups there are, how many are on theirs; of
+--          its pool, 0 without: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
+--          the bucket's weight; who paused it, why; and for each field that is pinned: field, value of the configuration, value
+--          in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local groups, due_groups = KEYS[10], KEYS[11]
+local member = ARGV[1]
 local PURGED = 11 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
@@ -76,6 +79,13 @@ reply[#reply + 1] = redis.call('HLEN', flows)
 reply[#reply + 1] = redis.call('ZCARD', due_flows)
 reply[#reply + 1] = redis.call('HLEN', groups)
 reply[#reply + 1] = redis.call('ZCARD', due_groups)
+local of_pool = { 0, 0, 0, 0, 0, 0, 0 }
+if member ~= '' then
+  local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight')
+  local _, _, in_all = pool.load(KEYS[#KEYS], member, in_flight)
+  of_pool = { p[1], p[2], p[3], p[4], in_all, redis.call('HGET', KEYS[#KEYS - 2], 'slot'), redis.call('HGET', conf, 'weight') }
+end
+for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 for _, field in ipairs(PINNABLE) do

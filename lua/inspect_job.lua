@@ -16,17 +16,19 @@
 -- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then …:groups,
---          …:group_settings, and …:departed_group:<group>, a list
+--          …:group_settings, and …:departed_group:<group>, a list; in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  id
 -- ARGV[2]  flow: that of the job
 -- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
 --          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
 --          settled: now, paused since (0 it is not), who paused it, why, in flight, max_in_flight, next slot of the
 --          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
 --          groups; and of the flow: paused since, its note of that, in flight, max_in_flight (0 none), when its rate
---          and when its quotas let it depart (0 at once); then the same of its group; instants in microseconds
+--          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
+--          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -34,7 +36,7 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local departed, flow_departed = KEYS[11], KEYS[12]
 local id, name = ARGV[1], ARGV[2]
-local parted = ARGV[3]
+local parted, member = ARGV[3], ARGV[4]
 local PURGED = 12 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
@@ -117,6 +119,19 @@ if has_flows then
   end
 end
 
+local of_pool = { 0, 0, 0, 0 }
+if member ~= '' then
+  local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
+  local _, _, in_all = pool.load(KEYS[#KEYS], member, redis.call('ZCARD', leases))
+  local ready = 0
+  if p[1] then
+    local each = tonumber(p[2]) / tonumber(p[1])
+    interval = math.max(interval, each)
+    ready = math.ceil(tonumber(redis.call('HGET', KEYS[#KEYS - 2], 'slot') or now) + (2 - tonumber(p[3])) * each)
+  end
+  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(KEYS[#KEYS - 1], p[5]) }
+end
+
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
 -- why the numbers of the jobs at both ends tell about where it is; those of other flows and
 -- priorities lie between them.
@@ -139,7 +154,8 @@ if state == QUEUED then
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
   if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
-    instant = math.floor(math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota) + position * interval)
+    instant = math.floor(math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3],
+      of_pool[4]) + position * interval)
   end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -153,4 +169,5 @@ local reply = { state, position, instant, stored or '', job, now, paused, settin
 for _, of in ipairs({ of_flow, of_group }) do
   for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota }) do reply[#reply + 1] = value end
 end
+for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
 return reply

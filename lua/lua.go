@@ -27,6 +27,12 @@ var senderText string
 //go:embed quota.lua
 var quotaText string
 
+//go:embed pool.lua
+var poolText string
+
+//go:embed share.lua
+var shareText string
+
 //go:embed turns.lua
 var turnsText string
 
@@ -102,13 +108,13 @@ var inspectBucketText string
 // The scripts. Each file's header says what it does.
 var (
 	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
-	Claim         = newScript("claim", flowText+groupText+pendingText+quotaText+senderText+turnsText+claimText)
-	Reserve       = newScript("reserve", reserveText)
+	Claim         = newScript("claim", flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
+	Reserve       = newScript("reserve", poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
-	Settle        = newScript("settle", flowText+groupText+settleText)
+	Settle        = newScript("settle", flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", flowText+groupText+sweepText)
-	TakeBack      = newScript("take_back", flowText+groupText+takeBackText)
+	Sweep         = newScript("sweep", flowText+groupText+poolText+sweepText)
+	TakeBack      = newScript("take_back", flowText+groupText+poolText+takeBackText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
 	Cancel        = newScript("cancel", flowText+groupText+cancelText)
 	Redrive       = newScript("redrive", flowText+groupText+redriveText)
@@ -117,8 +123,8 @@ var (
 	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
 	Pin           = newScript("pin", pinText)
 	Purge         = newScript("purge", flowText+groupText+purgeText)
-	InspectJob    = newScript("inspect_job", flowText+groupText+inspectJobText)
-	InspectBucket = newScript("inspect_bucket", flowText+inspectBucketText)
+	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
+	InspectBucket = newScript("inspect_bucket", flowText+poolText+inspectBucketText)
 	Instances     = newScript("instances", instancesText)
 )
 

@@ -46,7 +46,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 		if len(observed) != 2 || observed[0] != "configure" {
 			t.Errorf("observed %v", observed)
 		}
-		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys()}
+		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}
 		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}}
 		for _, flush := range []bool{true, false} {
 			if flush {
@@ -54,7 +54,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 				r.inspect() // one of the two is known
 			}
 			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
-			for i, want := range []int{1, 29, 1} {
+			for i, want := range []int{1, 36, 1} {
 				if items, ok := results[i].Reply.([]any); !ok || len(items) != want {
 					t.Errorf("result %d is %v", i, results[i])
 				}

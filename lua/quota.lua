@@ -44,12 +44,15 @@ local function departed(q, i, n)
   return read[place] or nil
 end
 
--- When the next departure may be, at the earliest; latest: what no time can lie after.
-function quota.ready(q, latest)
+-- When the next departure may be, at the earliest; latest: what no time can lie after. With ahead, when the one that
+-- comes so many after it may, if all of them go at once; later than latest if it has to wait for one of these.
+function quota.ready(q, latest, ahead)
   if not q then return 0 end
   local ready = 0
   for i, w in ipairs(q.windows) do
-    local at = departed(q, i, w.count)
+    local n = w.count - (ahead or 0)
+    local at = latest
+    if n > 0 then at = departed(q, i, n) end
     if at and at > latest then at, q.cut = latest, latest end
     if at then ready = math.max(ready, at + w.window) end
   end

@@ -13,24 +13,27 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[5...]  in a pool the pool's four (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
+-- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
---          is paused), -1 when max_in_flight is reached
--- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket
+--          is paused), -1 when max_in_flight is reached, its own or the pool's
+-- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
+--          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
 local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local want, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
+local want, horizon, member = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local RESERVED = 1000000
 local MAX_HORIZON = 200000
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', pace, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused')
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight')
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -43,10 +46,16 @@ local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
 if now < clock then offset = offset + clock - now end
 redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
 
-if settings[5] then return reply end
-local free = tonumber(settings[4]) - redis.call('ZCARD', leases)
-if free <= 0 then
-  reply[3] = -1
+if settings[5] and member == '' then return reply end
+local in_flight, shared = redis.call('ZCARD', leases), nil
+if member ~= '' then
+  shared = share.open(member, KEYS, tonumber(settings[6] or 1), now, now, math.min(horizon, MAX_HORIZON), in_flight)
+  if not shared then return { 1 } end
+end
+local free = tonumber(settings[4]) - in_flight
+if settings[5] or free <= 0 then
+  if not settings[5] then reply[3] = -1 end
+  if shared then share.close(shared, false) end
   return reply
 end
 
@@ -62,7 +71,8 @@ local next_slot = math.max(slot + interval - back, now)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)
-if slots > 0 then
+if shared and slots > 0 then reply[4] = share.allows(shared, reply[4]) end
+if reply[4] > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0, reply[4])
 end
 
@@ -74,6 +84,12 @@ end
 if #found == 0 then
   local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
   if head[2] then reply[3] = math.max(math.floor(tonumber(head[2]) - offset), math.floor(next_slot)) end
+  if shared then
+    local more = head[2] and tonumber(head[2]) <= latest + offset
+    local own_next = reply[3]
+    if more then reply[3] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
+    share.close(shared, more, own_next, interval)
+  end
 end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end

@@ -79,12 +79,12 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		ids[i] = o.id
 	}
 	flows, numbers := r.flowsOf(ids...)
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), len(flows)}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
 	for i, o := range outcomes {
 		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark, numbers[i])
 	}
-	in := r.reader(lua.Settle, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
-		"flows", "flow_settings", r.top()), false, flows...), flows...), args...)
+	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+		"flows", "flow_settings", r.top()), false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()
@@ -123,8 +123,8 @@ func (r *rig) find(s sweep) found {
 	if s.none {
 		atMost = 0
 	}
-	in := lua.NewReader(r.run(lua.Sweep, r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
-		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings"), true, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound))
+	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings"), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
 	ids, astray := in.Int()+in.Int(), in.Int()
 	for range ids {
@@ -161,12 +161,12 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 			flows = append(flows, flow)
 		}
 	}
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), crash, lastChance + 1, `{"cause":"poison"}`, s.retry, s.bound, len(flows)}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), crash, lastChance + 1, `{"cause":"poison"}`, s.retry, s.bound, r.member(), len(flows)}, flows)
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := lua.NewReader(r.run(lua.TakeBack, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
-		"flows", "flow_settings", r.top()), true, flows...), flows...), args...))
+	in := lua.NewReader(r.run(lua.TakeBack, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
+		"flows", "flow_settings", r.top()), true, flows...), flows...)), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
 	return takenBack, poison, repaired, missing

@@ -56,7 +56,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves on the calendar of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases"), want, horizon)
+	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases")), want, horizon, r.member())
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
@@ -71,7 +71,7 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
 	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), len(of.flows)}, of.turns...)
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), len(of.flows)}, of.turns...)
 	keys := r.claimKeys(of.flows...)
 	if r.hasGroups {
 		keys, args = append(keys, r.keys("groups", "group_settings")...), append(args, of.groupTurns...)
@@ -79,7 +79,7 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 			keys = append(keys, r.key("due:"+group), r.key("departed_group:"+group))
 		}
 	}
-	return r.readClaim(r.reader(lua.Claim, keys, args...), a.claim)
+	return r.readClaim(r.reader(lua.Claim, r.inPool(keys), args...), a.claim)
 }
 
 // drain reserves and claims.

@@ -66,6 +66,8 @@ type bucket struct {
 	paused, unpurged, purged                                                                       int64
 	hasFlows, flows, onCalendar, groups, groupsOnCalendar                                          int64
 
+	ofPool [7]int64 // rate_count, rate_per, burst, max_in_flight, in flight, last slot, weight
+
 	by, reason string
 	pins       string // "field configured>in force by who", joined by ", "
 }
@@ -76,12 +78,13 @@ func (r *rig) inspectKeys() []string {
 
 func (r *rig) inspect() bucket {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectBucket, r.inspectKeys()))
+	in := lua.NewReader(r.run(lua.InspectBucket, r.inPool(r.inspectKeys()), r.member()))
 	var b bucket
 	for _, to := range []*int64{
 		&b.now, &b.configured, &b.revision, &b.rateCount, &b.ratePer, &b.burst, &b.capacity, &b.scheduledCapacity, &b.maxInFlight,
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
+		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
 	} {
 		*to = in.Int()
 	}
@@ -106,6 +109,7 @@ type job struct {
 	inFlight, maxInFlight, nextSlot int64
 	quota, hasFlows                 int64
 	ofFlow, ofGroup                 jobFlow
+	ofPool                          [4]int64 // in flight, max_in_flight, when its rate and its quotas let one leave
 }
 
 func (r *rig) job(id string) job {
@@ -117,7 +121,7 @@ func (r *rig) job(id string) job {
 		group, _ := splitPath(flow)
 		keys = append(keys, r.keys("groups", "group_settings", "departed_group:"+group)...)
 	}
-	in := lua.NewReader(r.run(lua.InspectJob, keys, id, flow, r.withFlows()))
+	in := lua.NewReader(r.run(lua.InspectJob, r.inPool(keys), id, flow, r.withFlows(), r.member()))
 	if in.Left() == 0 {
 		r.ok(in.Err())
 		return job{}
@@ -128,6 +132,7 @@ func (r *rig) job(id string) job {
 		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
 		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
+		j.ofPool = [4]int64{in.Int(), in.Int(), in.Int(), in.Int()}
 	}
 	r.ok(in.Err())
 	return j
@@ -176,7 +181,7 @@ func (r *rig) undisturbed(t *testing.T, within int64, part func(r *rig, fault fu
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
 	return lua.NewReader(r.run(lua.Claim, r.claimKeys(""),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, 1))
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", 1))
 }
 
 // configured runs configure.lua with these fields.

@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,6 +41,8 @@ type rig struct {
 
 	hasFlows  bool // see configureFlows
 	hasGroups bool // see configureGroups
+
+	pool string // of the bucket, see configurePool
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -69,7 +72,9 @@ func (r *rig) fresh(t tb, name string) *rig {
 	return &rig{t: t, ctx: r.ctx, c: r.c, mini: r.mini, name: name}
 }
 
-func (r *rig) key(name string) string { return "tundish:{" + r.name + "}:b:" + r.name + ":" + name }
+func (r *rig) key(name string) string {
+	return "tundish:{" + cmp.Or(r.pool, r.name) + "}:b:" + r.name + ":" + name
+}
 
 func (r *rig) keys(names ...string) []string {
 	for i, name := range names {
@@ -340,8 +345,8 @@ func (r *rig) claim(a ask) claimed {
 	if a.lease == 0 {
 		a.lease = 30 * second
 	}
-	in := r.reader(lua.Claim, r.claimKeys(""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, 1)
+	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
+		expiredLast, 0, r.member(), 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }

@@ -15,12 +15,14 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
---          …:later:<flow>, a zset; where flows are in groups then what group.load wants
+--          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
+--          pool's four (see pool.lua)
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  number of flows
--- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
+-- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[5]  number of flows
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
 --          result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds (retry), last response (JSON,
 --          "" none), mark of the job, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
@@ -32,8 +34,8 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings, due_flows = KEYS[10], KEYS[11], KEYS[12]
-local channel, bucket, has_flows, flow_count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 4, 8
+local channel, bucket, has_flows, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 5, 8
 local DONE, RETRY, DEAD = '1', '2', '3'
 local CHUNK = 500
 local GENERATED_WINDOW = 60000000
@@ -213,5 +215,6 @@ if excess > 0 then
   redis.call('HINCRBY', count, 'forgotten', #oldest)
 end
 
+pool.note(member, KEYS, leases, now, channel)
 if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return reply

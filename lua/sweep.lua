@@ -20,13 +20,15 @@
 -- KEYS[15] …:group_settings  hash  group -> its own settings
 -- KEYS[16...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
---          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset
+--          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[2]  leases to name at most; 0 for none (the clock stepped)
 -- ARGV[3]  cursor of the comparison, "" to compare nothing
 -- ARGV[4]  cursor in the flows and the groups, "" to look at none
 -- ARGV[5]  latest time that it can be, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
+-- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[7]  channel to wake dispatchers on
 -- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
 --          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
 --          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
@@ -40,6 +42,7 @@ local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9
 local flows, flow_settings, due_flows, groups, group_settings = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local member, channel = ARGV[6], ARGV[7]
 local PURGED = 15 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
@@ -217,6 +220,7 @@ if flow_cursor ~= '' then
   end
 end
 
+pool.note(member, KEYS, leases, now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
 local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray }
 for _, list in ipairs({ expired, retries, astray, suspects }) do

@@ -16,7 +16,8 @@
 -- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
---          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants
+--          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
+--          pool then the pool's four (see pool.lua)
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -26,8 +27,9 @@
 -- ARGV[7]  longest wait of a retry, microseconds: one further ahead is cut to it (or to a second: claim
 --          sets jobs aside for less)
 -- ARGV[8]  latest time that it can be, microseconds: if it is later, no lease is taken back; 0 unknown
--- ARGV[9]  number of flows
--- ARGV[10...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+-- ARGV[9]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[10] number of flows
+-- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}
 -- Stores   nothing new
@@ -38,11 +40,11 @@ local leases, dead, flows, flow_settings, due_flows = KEYS[6], KEYS[7], KEYS[8],
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 10, 9, 2
+local PURGED, FIRST_FLOW, WIDTH = 10, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
-local flow_count = tonumber(ARGV[9])
+local member, flow_count = ARGV[9], tonumber(ARGV[10])
 local first_arg = FIRST_FLOW + flow_count
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -151,6 +153,7 @@ if loaded then
   end
   group.close(groups, now, calendar)
 end
+pool.note(member, KEYS, leases, now, channel)
 -- Also where others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing }

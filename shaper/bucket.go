@@ -56,6 +56,15 @@ type Bucket struct {
 	// Group, if not nil, puts the flows into groups. It needs Flow.
 	Group *GroupSettings
 
+	// Pool, if not nil, is what the bucket shares with others. It cannot change while the
+	// bucket holds jobs.
+	Pool *Pool
+
+	// Weight is the bucket's share of its pool, 1 to MaxWeight: of two that both have
+	// work, one of weight 3 gets three slots for each of one of weight 1. Who has none
+	// leaves its slots to the others.
+	Weight int64
+
 	Shed   Shed              // how full the bucket may be for jobs of each priority
 	Limits []admission.Limit // asked at the door, all or nothing
 	Worker string            // the kind of worker that delivers
@@ -85,6 +94,7 @@ var NoShedding = Shed{Low: 100, Normal: 100, High: 100}
 func DefaultBucket() Bucket {
 	return Bucket{
 		Burst:             1,
+		Weight:            1,
 		Capacity:          10_000,
 		ScheduledCapacity: 10_000,
 		MaxInFlight:       256,
@@ -154,6 +164,12 @@ func (b Bucket) Validate() error {
 		if b.Flow == nil {
 			fail("group", "is given without flows: groups are of flows, so say in flow.key what names these")
 		}
+	}
+	if b.Weight != 0 {
+		inRange("weight", b.Weight, 1, MaxWeight)
+	}
+	if b.Pool != nil {
+		errs = append(errs, b.Pool.validate(b.Name)...)
 	}
 	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
 	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)

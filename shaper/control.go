@@ -171,29 +171,11 @@ func (c *Control) change(ctx context.Context, bucket, action string, args ...any
 	if action == actionSet {
 		step = 2
 	}
-	before, after := map[string]string{}, map[string]string{}
-	for i := 0; i < len(args); i += step {
-		field := fmt.Sprint(args[i])
-		before[field], after[field] = r.Text(), r.Text()
+	changes, err := readChanges(r, action, step, args)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, err)
 	}
-	if r.Err() != nil {
-		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, r.Err())
-	}
-	var changes []Change
-	var texts []string
-	for _, setting := range Settings() {
-		fields := settingFields[setting]
-		if _, ok := before[fields[0]]; !ok {
-			continue
-		}
-		change := Change{setting, settingText(setting, before), settingText(setting, after)}
-		if action == actionReset && change.Before == change.After {
-			continue
-		}
-		changes = append(changes, change)
-		texts = append(texts, change.String())
-	}
-	c.note(ctx, bucket, action, "changes", strings.Join(texts, ", "))
+	c.note(ctx, bucket, action, "changes", changesText(changes))
 	return changes, nil
 }
 
@@ -207,8 +189,12 @@ func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
+	k, err := c.store.keysOf(ctx, bucket)
+	if err != nil {
+		return Bucket{}, err
+	}
 	names := slices.Concat(fieldsOf(Settings())...)
-	values, err := c.store.redis.HMGet(ctx, bucketKeys(bucket).conf(), names...).Result()
+	values, err := c.store.redis.HMGet(ctx, k.conf(), names...).Result()
 	if err != nil {
 		return Bucket{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
 	}
@@ -241,7 +227,11 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	if !admission.ValidName(bucket) {
 		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
-	reply, err := c.store.run(ctx, script, keysOf(bucketKeys(bucket)), args...)
+	k, err := c.store.keysOf(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.store.run(ctx, script, keysOf(k), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -252,14 +242,14 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
-// parted is how a bucket is parted, as the configuration says or, of one that is not
-// configured here, as Redis knows.
-func (c *Control) parted(ctx context.Context, bucket string) (int, error) {
+// keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,
+// of one that is not configured here, as Redis knows.
+func (c *Control) keysOf(ctx context.Context, bucket string) (keys, error) {
 	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
-		return 0, err
+		return keys{}, err
 	}
-	return b.parted(), nil
+	return b.keys, nil
 }
 
 // note logs and counts what was done.

@@ -100,15 +100,15 @@ func (c *Control) Flow(ctx context.Context, bucket, flow string) (FlowInfo, erro
 // come or go meanwhile may be missing, and some may be told twice. Two or three round
 // trips; one more of a bucket that is not configured here.
 func (c *Control) Flows(ctx context.Context, bucket, cursor string, limit int) (infos []FlowInfo, next string, err error) {
-	parted, err := c.parted(ctx, bucket)
+	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return nil, "", err
 	}
 	group := c.group
-	if parted == partedGroups && group == nil {
+	if k.parted == partedGroups && group == nil {
 		group = new(string) // any: the flows of all are told
 	}
-	t, err := flowTarget(bucket, parted, group, "")
+	t, err := flowTarget(bucket, k, group, "")
 	if err != nil {
 		return nil, "", err
 	}

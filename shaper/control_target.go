@@ -67,18 +67,18 @@ func (c *Control) flowOf(ctx context.Context, bucket, flow string) (target, erro
 	if err := validFlow(bucket, "flow", flow); err != nil {
 		return target{}, err
 	}
-	parted, err := c.parted(ctx, bucket)
+	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return target{}, err
 	}
-	return flowTarget(bucket, parted, c.group, flow)
+	return flowTarget(bucket, k, c.group, flow)
 }
 
-// flowTarget is a flow of a bucket that is parted so; group is nil where none is named.
-func flowTarget(bucket string, parted int, group *string, flow string) (target, error) {
+// flowTarget is a flow of a bucket with these keys; group is nil where none is named.
+func flowTarget(bucket string, k keys, group *string, flow string) (target, error) {
 	var err error
-	t := target{bucket: bucket, what: targetFlow, keys: bucketKeys(bucket).as(parted), name: flow, label: []any{"flow", flow}}
-	switch {
+	t := target{bucket: bucket, what: targetFlow, keys: k, name: flow, label: []any{"flow", flow}}
+	switch parted := k.parted; {
 	case parted == partedNot:
 		err = ErrNoFlows
 	case parted == partedFlows && group != nil:
@@ -102,14 +102,14 @@ func (c *Control) groupOf(ctx context.Context, bucket, group string) (target, er
 	if err := validFlow(bucket, "group", group); err != nil {
 		return target{}, err
 	}
-	parted, err := c.parted(ctx, bucket)
+	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return target{}, err
 	}
-	if parted != partedGroups {
+	if k.parted != partedGroups {
 		return target{}, fmt.Errorf("bucket %q: %w", bucket, ErrNoGroups)
 	}
-	return target{bucket: bucket, what: targetGroup, keys: bucketKeys(bucket).as(parted), name: group, label: []any{"group", group}}, nil
+	return target{bucket: bucket, what: targetGroup, keys: k, name: group, label: []any{"group", group}}, nil
 }
 
 func validFlow(bucket, what, name string) error {

@@ -186,9 +186,12 @@ func (d *Dispatcher) finish(drains []*drain, kill context.CancelCauseFunc) error
 // listen turns wake-ups of Redis into those of drains, until ctx ends. What it
 // misses while the connection is down, patrol finds.
 func (d *Dispatcher) listen(ctx context.Context, drains []*drain) {
-	byName := make(map[string]*drain, len(drains))
+	byName := make(map[string][]*drain, len(drains)) // also all of a pool, by its name
 	for _, drain := range drains {
-		byName[drain.Name] = drain
+		byName[drain.Name] = append(byName[drain.Name], drain)
+		if p := drain.settings.Load().Pool; p != nil {
+			byName[wakePool+p.Name] = append(byName[wakePool+p.Name], drain)
+		}
 	}
 	sub := d.store.redis.Subscribe(ctx, wakeChannel)
 	defer sub.Close()
@@ -202,7 +205,7 @@ func (d *Dispatcher) listen(ctx context.Context, drains []*drain) {
 				return
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
-				if drain := byName[m.Payload]; drain != nil {
+				for _, drain := range byName[m.Payload] {
 					drain.nudge()
 				}
 				continue

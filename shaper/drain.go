@@ -181,7 +181,7 @@ func (d *drain) isSleeping() bool {
 // until the next claim.
 func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
 	shortest, longest := d.clock.rtt()
-	interval := d.obeyed().Rate.Interval()
+	interval := d.interval()
 	whole := horizon(interval, longest)
 	ahead := d.standby.horizon(whole)
 	lead := min(shortest, ahead/2)
@@ -209,7 +209,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, len(turn.flows),
 	}, turn.args...)
 	start := time.Now()
 	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(turn.flows, turn.groups), args...)
@@ -265,7 +265,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 
 	all := next > now+ahead.Microseconds() // slots within the horizon are taken
-	d.standby.is = all && !d.hasFlows() && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
+	d.standby.is = all && !d.hasFlows() && d.settings.Load().Pool == nil && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
 	if d.standBy(ctx) {
 		return min(time.Until(d.clock.local(next))-longest+d.standby.patience(whole), idleClaim), nil
 	}
@@ -292,6 +292,15 @@ func (d *drain) obeyed() Bucket {
 		b.Rate = d.rate
 	}
 	return b
+}
+
+// interval is that between two slots: of a bucket that shares a pool, no less than the pool's.
+func (d *drain) interval() time.Duration {
+	b := d.obeyed()
+	if b.Pool == nil {
+		return b.Rate.Interval()
+	}
+	return max(b.Rate.Interval(), b.Pool.Rate.Interval())
 }
 
 // outage logs that Redis went and came back, once each, and remembers when one

@@ -45,6 +45,7 @@ type JobInfo struct {
 	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
 	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
 	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
+	OfPool                *JobPool  // what holds for the pool of its bucket; nil if it is in none
 
 	URL     string
 	Method  string
@@ -73,7 +74,7 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
-	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0], b.parted())
+	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0], b.parted(), b.keys.member)
 	if err != nil {
 		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -97,7 +98,10 @@ func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
 	info.QuotaFrees = instantOf(r.Int())
 	parted := r.Int()
-	ofFlow, ofGroup := readJobFlow(r), readJobFlow(r)
+	ofFlow, ofGroup, ofPool := readJobFlow(r), readJobFlow(r), readJobPool(r)
+	if p := b.settings.Load().Pool; p != nil {
+		ofPool.Name, info.OfPool = p.Name, ofPool
+	}
 	if parted != partedNot {
 		info.OfFlow = ofFlow
 	}
@@ -236,6 +240,8 @@ type BucketInfo struct {
 	Groups     int64 // as Flows
 	GroupsWait int64 // that stand on the calendar of groups
 
+	Pool *PoolInfo // nil if it is in none
+
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
@@ -250,18 +256,22 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 	if len(names) == 0 {
 		names = c.store.order
 	}
-	calls := make([]lua.Call, len(names))
-	for i, name := range names {
-		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: bucketKeys(name).forInspectBucket()}
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
+	all, err := c.store.allKeysOf(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	calls := make([]lua.Call, len(names))
+	for i := range names {
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: all[i].forInspectBucket(), Args: []any{all[i].member}}
+	}
 	infos := make([]BucketInfo, 0, len(names))
 	var errs []error
 	for i, result := range lua.RunAll(ctx, c.store.redis, calls) {
 		info, err := BucketInfo{}, result.Err
 		if err == nil {
-			info, err = readBucketInfo(names[i], result.Reply)
+			info, err = readBucketInfo(names[i], all[i], result.Reply)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
@@ -272,7 +282,7 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 	return infos, errors.Join(errs...)
 }
 
-func readBucketInfo(name string, reply any) (BucketInfo, error) {
+func readBucketInfo(name string, k keys, reply any) (BucketInfo, error) {
 	r := lua.NewReader(reply)
 	now := r.Int()
 	info := BucketInfo{Name: name, Now: time.UnixMicro(now), Configured: r.Int() == 1, Revision: r.Int()}
@@ -291,6 +301,9 @@ func readBucketInfo(name string, reply any) (BucketInfo, error) {
 	parted := r.Int()
 	info.HasFlows, info.HasGroups = parted != partedNot, parted == partedGroups
 	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
+	if pool := readPoolInfo(r); k.pool != "" {
+		pool.Name, info.Pool = k.pool, pool
+	}
 	info.Pause = readPause(since, r.Text(), r.Text())
 	info.Pins = readPins(r)
 	return info, r.Err()

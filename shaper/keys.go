@@ -10,7 +10,10 @@ import (
 // than their dispatchers may think.
 const wakeChannel = "tundish:wake"
 
-// tagsKey records the hash tag of every bucket there ever was.
+// wakePool and a pool's name stand there for all its buckets. No bucket's name has a colon.
+const wakePool = "pool:"
+
+// tagsKey records the hash tag of every bucket there ever was: its name, or that of its pool.
 const tagsKey = "tundish:buckets"
 
 // keys makes the names of a bucket's keys. This file is the only place that
@@ -19,19 +22,49 @@ const tagsKey = "tundish:buckets"
 // unfinished, what is dead until an operator drops it, and ids that expire by
 // their dedupe window.
 //
-// A script on a bucket whose flows are in groups touches more keys: so these know how
-// the bucket is parted.
+// A script on a bucket whose flows are in groups touches more keys, and so does one on
+// a bucket in a pool: so these know how the bucket is parted, and its pool.
 type keys struct {
 	prefix string
 	parted int
+	member string // what scripts are told: the bucket's name where it is in a pool, else ""
+	pool   string // the pool's name, "" in none
 }
 
-func bucketKeys(bucket string) keys {
-	return keys{prefix: fmt.Sprintf("tundish:{%s}:b:%s:", bucket, bucket)}
+// bucketKeys are those of a bucket that is in no pool.
+func bucketKeys(bucket string) keys { return taggedKeys(bucket, bucket) }
+
+// taggedKeys are those of a bucket with that tag: its own name, or that of its pool. A
+// bucket cannot be in a pool of its own name.
+func taggedKeys(tag, bucket string) keys {
+	k := keys{prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket)}
+	if tag != bucket {
+		k.member, k.pool = bucket, tag
+	}
+	return k
 }
 
 // as are the same of a bucket that is parted so.
-func (k keys) as(parted int) keys { return keys{k.prefix, parted} }
+func (k keys) as(parted int) keys {
+	k.parted = parted
+	return k
+}
+
+func poolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
+
+// poolConf and poolBuckets are two of the keys of a pool.
+func poolConf(pool string) string    { return poolPrefix(pool) + "conf" }
+func poolBuckets(pool string) string { return poolPrefix(pool) + "buckets" }
+
+// inPool are keys of a script and, of a bucket in a pool, those of the pool, as
+// lua/pool.lua wants them.
+func (k keys) inPool(names []string) []string {
+	if k.pool == "" {
+		return names
+	}
+	prefix := poolPrefix(k.pool)
+	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets")
+}
 
 func (k keys) conf() string      { return k.prefix + "conf" }
 func (k keys) pace() string      { return k.prefix + "pace" }
@@ -144,7 +177,9 @@ func (k keys) forEnqueue() []string {
 	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.calendar(), k.flowSettings()}
 }
 
-func (k keys) forReserve() []string { return []string{k.conf(), k.pace(), k.calendar(), k.leases()} }
+func (k keys) forReserve() []string {
+	return k.inPool([]string{k.conf(), k.pace(), k.calendar(), k.leases()})
+}
 
 func (k keys) forReserveFlows(groups []string) []string {
 	names := make([]string, 0, 1+len(groups))
@@ -157,7 +192,7 @@ func (k keys) forReserveFlows(groups []string) []string {
 
 // A bucket without flows has the flow "".
 func (k keys) forClaim(flows, groups []string) []string {
-	names := make([]string, 0, 14+6*len(flows)+2*len(groups))
+	names := make([]string, 0, 18+6*len(flows)+2*len(groups))
 	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
 		k.flows(), k.flowSettings(), k.calendar())
 	for _, flow := range flows {
@@ -169,12 +204,12 @@ func (k keys) forClaim(flows, groups []string) []string {
 			names = append(names, k.dueOfGroup(group), k.groupDeparted(group))
 		}
 	}
-	return names
+	return k.inPool(names)
 }
 
 func (k keys) forSettle(flows ...string) []string {
-	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
-		k.flows(), k.flowSettings(), k.calendar()}, flows...), flows...)
+	return k.inPool(k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings(), k.calendar()}, flows...), flows...))
 }
 
 func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
@@ -182,12 +217,12 @@ func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
 func (k keys) forSweep() []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
 		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings()}
-	return k.with(append(fixed, k.purged()...), "")
+	return k.inPool(k.with(append(fixed, k.purged()...), ""))
 }
 
 func (k keys) forTakeBack(flows ...string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.flows(), k.flowSettings(), k.calendar()}
-	return k.inGroups(k.with(append(fixed, k.purged()...), flows...), flows...)
+	return k.inPool(k.inGroups(k.with(append(fixed, k.purged()...), flows...), flows...))
 }
 
 func (k keys) forFlowsOf() []string { return []string{k.body()} }
@@ -231,10 +266,10 @@ func (k keys) forInspectJob(flow string) []string {
 		group, _, _ := splitPath(flow)
 		names = append(names, k.groupDeparted(group))
 	}
-	return names
+	return k.inPool(names)
 }
 
 func (k keys) forInspectBucket() []string {
 	fixed := []string{k.body(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.due(), k.groups(), k.dueGroups()}
-	return k.with(append(fixed, k.purged()...), "")
+	return k.inPool(k.with(append(fixed, k.purged()...), ""))
 }

@@ -19,7 +19,11 @@ func (s *store) readable(ctx context.Context, name string) (*bucketState, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	orphan := &bucketState{Name: name, keys: bucketKeys(name)}
+	k, keysErr := s.keysOf(ctx, name)
+	if keysErr != nil {
+		return nil, keysErr
+	}
+	orphan := &bucketState{Name: name, keys: k}
 	values, askErr := s.redis.HMGet(ctx, orphan.keys.conf(), "rate_count", "flows").Result()
 	switch {
 	case askErr != nil:

@@ -44,12 +44,12 @@ type Purged struct {
 // When it ends early, the sweeper finishes the flow that was under way, and those behind
 // it keep their jobs: purge again then.
 func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
-	parted, err := c.parted(ctx, bucket)
+	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return Purged{}, err
 	}
 	var sum Purged
-	if k := bucketKeys(bucket).as(parted); parted == partedNot {
+	if k.parted == partedNot {
 		sum, err = c.purge(ctx, bucket, k, "", options)
 	} else {
 		sum, err = c.purgeFlows(ctx, bucket, k, "", options)
@@ -79,7 +79,7 @@ func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options Pu
 func (c *Control) purgeFlows(ctx context.Context, bucket string, k keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	for cursor := uint64(0); ; {
-		names, next, err := c.scanFlows(ctx, bucket, match, cursor)
+		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor)
 		if err != nil {
 			return sum, err
 		}
@@ -96,10 +96,10 @@ func (c *Control) purgeFlows(ctx context.Context, bucket string, k keys, match s
 }
 
 // scanFlows returns some of a bucket's flows that have something that waits.
-func (c *Control) scanFlows(ctx context.Context, bucket, match string, cursor uint64) (names []string, next uint64, err error) {
+func (c *Control) scanFlows(ctx context.Context, bucket string, k keys, match string, cursor uint64) (names []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	states, next, err := c.store.redis.HScan(ctx, bucketKeys(bucket).flows(), cursor, match, flowScan).Result()
+	states, next, err := c.store.redis.HScan(ctx, k.flows(), cursor, match, flowScan).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
 	}

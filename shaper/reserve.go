@@ -26,7 +26,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		first += roundTrip
 	}
 	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, first.Microseconds())
+	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, first.Microseconds(), d.keys.member)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}

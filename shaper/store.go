@@ -60,6 +60,9 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if err := samePools(buckets); err != nil {
+		return nil, err
+	}
 	s := &store{redis: client, timeout: timeout, log: log, metrics: m, buckets: make(map[string]*bucketState, len(buckets))}
 	for i := range buckets {
 		b, err := completed(buckets[i])
@@ -69,7 +72,7 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		if s.buckets[b.Name] != nil {
 			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
-		own := bucketKeys(b.Name).as(b.parted())
+		own := taggedKeys(b.tag(), b.Name).as(b.parted())
 		state := &bucketState{Name: b.Name, keys: own, enqueueKeys: own.forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
 		state.settings.Store(b)
 		s.buckets[b.Name] = state
@@ -94,6 +97,9 @@ func completed(b Bucket) (*Bucket, error) {
 // reconfigure replaces the settings of the buckets that there are, and has
 // them written at the next use. It changes nothing if one is not valid.
 func (s *store) reconfigure(buckets []Bucket) error {
+	if err := samePools(buckets); err != nil {
+		return err
+	}
 	checked := make([]*Bucket, 0, len(buckets))
 	for i := range buckets {
 		b, err := completed(buckets[i])
@@ -103,6 +109,9 @@ func (s *store) reconfigure(buckets []Bucket) error {
 		// Outcomes of jobs that are in flight would look for their places where there are none.
 		if state, ok := s.buckets[b.Name]; ok && state.parted() != b.parted() {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
+		}
+		if state, ok := s.buckets[b.Name]; ok && state.settings.Load().tag() != b.tag() {
+			return fmt.Errorf("bucket %q: pool: it cannot join or leave one while the bucket is in use: restart with it empty", b.Name)
 		}
 		checked = append(checked, b)
 	}
@@ -173,10 +182,13 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	if b.configured.Load() {
 		return nil
 	}
-	if err := s.recordTag(ctx, b.Name); err != nil {
+	own := b.settings.Load()
+	if err := s.recordTag(ctx, own); err != nil {
 		return fmt.Errorf("bucket %q: record its tag: %w", b.Name, err)
 	}
-	own := b.settings.Load()
+	if err := s.configurePool(ctx, own); err != nil {
+		return err
+	}
 	limits, err := admission.EncodeLimits(own.Limits)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
@@ -186,7 +198,7 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
-		"quotas", quotasText(own.Quotas), "aging", own.PriorityAging.Microseconds(),
+		"quotas", quotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
 	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), append(args, own.partFields()...)...)
 	if err != nil {
@@ -208,15 +220,4 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	}
 	b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
 	return nil
-}
-
-// recordTag notes a bucket in the index of all buckets. It reads first: a
-// server that is out of memory refuses the write, and a bucket that is known
-// must still be drained.
-func (s *store) recordTag(ctx context.Context, bucket string) error {
-	tag, err := s.redis.HGet(ctx, tagsKey, bucket).Result()
-	if err == nil && tag == bucket || err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	return s.redis.HSet(ctx, tagsKey, bucket, bucket).Err()
 }

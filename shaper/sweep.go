@@ -42,7 +42,7 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		w.begin(d.hasFlows())
 		cursor, flows = w.cursor, w.flows
 	}
-	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), d.parted(), atMost, cursor, flows, how.bound)
+	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), d.parted(), atMost, cursor, flows, how.bound, d.keys.member, wakeChannel)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)
 	}
@@ -181,7 +181,7 @@ func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *flowSet, j
 	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
 	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), how.crash, poisonCrashes, poison.String(),
-		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, len(flows.names)}, flows.args(), jobs)
+		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, d.keys.member, len(flows.names)}, flows.args(), jobs)
 	reply, err := d.store.run(ctx, lua.TakeBack, d.keys.forTakeBack(flows.names...), args...)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)

@@ -28,6 +28,10 @@ const (
 	HoldGroupQuota    Hold = "group-quota"         // as many of its group as may have left in a window
 	HoldGroupInFlight Hold = "group-max-in-flight" // as many of its group as may are on their way
 
+	HoldPoolPace     Hold = "pool-pace"          // the rate of its bucket's pool lets it leave later
+	HoldPoolQuota    Hold = "pool-quota"         // as many as may have left the pool in a window
+	HoldPoolInFlight Hold = "pool-max-in-flight" // as many of the pool as may are on their way
+
 	HoldLastChance Hold = "last-chance" // it goes alone, and another one does now
 )
 
@@ -83,6 +87,17 @@ func (j *JobInfo) Holds() []Hold {
 	if !j.quotaFrees().IsZero() {
 		holds = append(holds, HoldQuota)
 	}
+	if p := j.OfPool; p != nil {
+		if p.MaxInFlight > 0 && p.InFlight >= p.MaxInFlight {
+			holds = append(holds, HoldPoolInFlight)
+		}
+		if !p.RateFrees.IsZero() {
+			holds = append(holds, HoldPoolPace)
+		}
+		if !p.QuotaFrees.IsZero() {
+			holds = append(holds, HoldPoolQuota)
+		}
+	}
 	return holds
 }
 
@@ -112,6 +127,9 @@ func (j *JobInfo) Earliest() time.Time {
 		earliest := later(later(j.NextSlot, j.Due), j.quotaFrees())
 		if j.OfGroup != nil {
 			earliest = later(earliest, j.OfGroup.QuotaFrees)
+		}
+		if j.OfPool != nil {
+			earliest = later(later(earliest, j.OfPool.RateFrees), j.OfPool.QuotaFrees)
 		}
 		return earliest
 	}
@@ -157,6 +175,12 @@ func (j *JobInfo) why(hold Hold) string {
 		return fmt.Sprintf("as many have left as a quota allows group %q; it is free again at %s", j.Group, clockText(j.OfGroup.QuotaFrees))
 	case HoldGroupInFlight:
 		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
+	case HoldPoolPace:
+		return fmt.Sprintf("pool %q may send again at %s, at its own pace", j.OfPool.Name, clockText(j.OfPool.RateFrees))
+	case HoldPoolQuota:
+		return fmt.Sprintf("as many have left as a quota allows pool %q; it is free again at %s", j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
+	case HoldPoolInFlight:
+		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
 	case HoldPaused:
 		return j.Pause.why(fmt.Sprintf("bucket %q", j.Bucket))
 	case HoldFlowPaused:

@@ -48,6 +48,7 @@ type bucketView struct {
 	LastSlot          *time.Time  `json:"last_slot,omitempty"`
 	Revision          int64       `json:"revision"`
 	Orphaned          bool        `json:"orphaned"` // not in the configuration any more
+	Pool              *part.Pool  `json:"pool,omitempty"`
 	Pause             *part.Pause `json:"pause,omitempty"`
 	Purged            int64       `json:"purged"`            // jobs that purges have dropped, ever
 	Purging           int64       `json:"purging,omitempty"` // moved aside and not removed yet
@@ -80,11 +81,60 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	if err != nil {
 		return nil, err
 	}
+	elsewhere, err := s.elsewhere(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
 	views := make([]bucketView, len(infos))
 	for i, info := range infos {
+		if there, ok := elsewhere[info.Name]; ok {
+			views[i] = s.bucketView(there)
+			views[i].Notes = append(views[i].Notes, fmt.Sprintf("its jobs are in %s, the configuration here has it in %s: it is not used until they have left",
+				poolName(there.Pool), poolName(info.Pool)))
+			continue
+		}
 		views[i] = s.bucketView(info)
 	}
 	return views, nil
+}
+
+// elsewhere finds the buckets that hold jobs in another pool than that of the
+// configuration here: as a client does to which they are strangers.
+func (s *station) elsewhere(ctx context.Context, infos []shaper.BucketInfo) (map[string]shaper.BucketInfo, error) {
+	var names []string
+	pools := map[string]string{}
+	for _, info := range infos {
+		if !info.Configured {
+			names = append(names, info.Name)
+			pools[info.Name] = poolName(info.Pool)
+		}
+	}
+	if len(names) == 0 { // which would mean all
+		return nil, nil
+	}
+	stranger, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Timeout: callTimeout(s.config)})
+	if err != nil {
+		return nil, err
+	}
+	there, err := stranger.BucketInfos(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]shaper.BucketInfo{}
+	for _, info := range there {
+		if poolName(info.Pool) != pools[info.Name] && info.Unfinished+info.Scheduled+info.Dead > 0 {
+			found[info.Name] = info
+		}
+	}
+	return found, nil
+}
+
+// poolName is a pool in a sentence.
+func poolName(p *shaper.PoolInfo) string {
+	if p == nil {
+		return "no pool"
+	}
+	return fmt.Sprintf("pool %q", p.Name)
 }
 
 func (s *station) bucketView(info shaper.BucketInfo) bucketView {
@@ -103,6 +153,9 @@ func (s *station) bucketView(info shaper.BucketInfo) bucketView {
 		b := s.config.Buckets[i]
 		info.Rate, info.Burst, info.Capacity, info.Revision = b.Rate, b.Burst, b.Capacity, b.Revision
 		info.ScheduledCapacity, info.MaxInFlight = b.ScheduledCapacity, b.MaxInFlight
+		if p := b.Pool; p != nil && info.Pool != nil {
+			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, p.Burst, p.MaxInFlight, b.Weight
+		}
 		v.Notes = append(v.Notes, "not used yet")
 	case info.Revision > s.config.Revision:
 		v.Notes = append(v.Notes, fmt.Sprintf("obeys revision %d, the configuration here has %d", info.Revision, s.config.Revision))
@@ -122,7 +175,7 @@ func (s *station) bucketView(info shaper.BucketInfo) bucketView {
 		slot := info.LastSlot.UTC()
 		v.LastSlot = &slot
 	}
-	v.info = info
+	v.Pool, v.info = part.PoolOf(info.Pool), info
 	v.Differences = s.differences(&v)
 	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
 		v.Notes = append(v.Notes, "differs from the configuration here, see bucket list --diff")

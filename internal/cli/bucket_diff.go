@@ -57,6 +57,29 @@ func (s *station) differences(v *bucketView) []difference {
 		}
 		list = append(list, d)
 	}
+	if i >= 0 {
+		list = append(list, poolDifferences(s.config.Buckets[i].Pool, &v.info)...)
+	}
+	return list
+}
+
+// poolDifferences lists those of the pool of a bucket.
+func poolDifferences(p *shaper.Pool, info *shaper.BucketInfo) []difference {
+	inForce := info.Pool
+	if p == nil || inForce == nil || inForce.Name != p.Name || inForce.Rate.IsZero() {
+		return nil
+	}
+	var list []difference
+	for _, setting := range shaper.PoolSettings() {
+		here := settingOf(shaper.Bucket{Rate: p.Rate, Burst: p.Burst, MaxInFlight: p.MaxInFlight}, setting)
+		there := settingOf(shaper.Bucket{Rate: inForce.Rate, Burst: inForce.Burst, MaxInFlight: inForce.MaxInFlight}, setting)
+		if here != there {
+			list = append(list, difference{
+				Bucket: info.Name, Setting: "pool." + string(setting), Configured: here, InForce: there,
+				Why: "an operator set it, or another configuration is in force",
+			})
+		}
+	}
 	return list
 }
 

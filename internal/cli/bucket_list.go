@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ it and may still hold jobs (orphaned).
 
 DEPTH counts unfinished jobs (waiting, in flight, retrying) against the
 capacity. LATER are delayed jobs and retries that wait for their time. OLDEST is
-the age of the job at the head.
+the age of the job at the head. POOL, where buckets are in one, is what they share.
 
 With --diff, list instead where what is in force is not what the configuration
 here says, why, and who set it when.`,
@@ -49,10 +50,26 @@ func (a *app) bucketList(ctx context.Context, s *station) error {
 		return nil
 	}
 	return a.print(views, func(w io.Writer) {
-		fmt.Fprintln(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\tNOTE")
+		title, pooled := "", slices.ContainsFunc(views, func(v bucketView) bool { return v.Pool != nil })
+		if pooled {
+			title = "POOL\t"
+		}
+		fmt.Fprintf(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\t%sNOTE\n", title)
 		for _, v := range views {
-			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s\n", v.Name, v.Rate, v.Depth, v.Capacity,
-				v.InFlight, v.MaxInFlight, v.Later, v.Dead, v.oldest(), dash(strings.Join(v.Notes, "; ")))
+			pool := ""
+			if pooled {
+				pool = dash(v.poolText()) + "\t"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Depth, v.Capacity,
+				v.InFlight, v.MaxInFlight, v.Later, v.Dead, v.oldest(), pool, dash(strings.Join(v.Notes, "; ")))
 		}
 	})
+}
+
+// poolText is the bucket's pool in short, "" if it is in none.
+func (v *bucketView) poolText() string {
+	if v.Pool == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s, %s", v.Pool.Name, dash(v.Pool.Rate), v.Pool.Bound())
 }

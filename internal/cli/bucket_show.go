@@ -48,6 +48,9 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		row("depth", "%d of %d (%s)", v.Depth, v.Capacity, drainTime(v))
 		row("waiting", "%d, the oldest for %s", v.Waiting, v.oldest())
 		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		if p := v.Pool; p != nil {
+			row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
+		}
 		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
 		switch {
 		case v.info.HasGroups:

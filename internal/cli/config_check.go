@@ -42,6 +42,7 @@ type checkView struct {
 	Keys     int         `json:"keys"`
 	Buckets  int         `json:"buckets"`
 	Limits   int         `json:"limits"`
+	Pools    int         `json:"pools"`
 	Faults   []faultView `json:"faults"`
 	Warnings []string    `json:"warnings"`
 }
@@ -69,7 +70,7 @@ func (a *app) configCheck() error {
 		}
 	}
 	view := checkView{
-		Valid: true, File: cfg.File, Keys: len(cfg.Keys), Buckets: len(cfg.Buckets), Limits: len(cfg.Limits),
+		Valid: true, File: cfg.File, Keys: len(cfg.Keys), Buckets: len(cfg.Buckets), Limits: len(cfg.Limits), Pools: len(cfg.Pools),
 		Faults: []faultView{}, Warnings: append([]string{}, warnings...),
 	}
 	return a.print(view, func(w io.Writer) {
@@ -77,10 +78,13 @@ func (a *app) configCheck() error {
 		if file == "" {
 			file = "the default configuration (there is no file)"
 		}
-		keys := ""
-		if view.Keys > 0 {
-			keys = ", " + count(view.Keys, "API key")
+		rest := ""
+		if view.Pools > 0 {
+			rest = ", " + count(view.Pools, "pool")
 		}
-		fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, count(view.Buckets, "bucket"), count(view.Limits, "limit"), keys)
+		if view.Keys > 0 {
+			rest += ", " + count(view.Keys, "API key")
+		}
+		fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, count(view.Buckets, "bucket"), count(view.Limits, "limit"), rest)
 	})
 }

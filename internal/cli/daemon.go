@@ -105,9 +105,9 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 }
 
 // bucketPaths are the keys of a bucket that can change while it is used. That
-// of its worker cannot, and buckets that come or go cannot either.
+// of its worker cannot, nor can its pool, and buckets that come or go cannot either.
 var bucketPaths = []string{
-	"revision", "limits",
+	"revision", "limits", "pools", "buckets.weight",
 	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.retry", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",

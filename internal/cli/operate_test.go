@@ -22,6 +22,7 @@ type site struct {
 	env    []string
 	redis  redis.UniversalClient
 	client *shaper.Client
+	own    shaper.Bucket // "webhooks" as the client has it
 }
 
 func newSite(t *testing.T) *site {
@@ -36,9 +37,9 @@ rate = "50/s"
 capacity = 5
 shed = { low = 100, normal = 100, high = 100 }
 `, server.URL()))}
-	s.redis = server.Client()
+	s.redis, s.own = server.Client(), bucket(t, "webhooks")
 	var err error
-	s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{bucket(t, "webhooks"), bucket(t, "gone")}})
+	s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 		return outcome
 	})
 	dispatcher, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-		Redis: s.redis, Buckets: []shaper.Bucket{bucket(t, "webhooks")}, Workers: map[string]shaper.Worker{"webhook": worker},
+		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{"webhook": worker},
 	})
 	if err != nil {
 		t.Fatal(err)

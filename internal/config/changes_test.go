@@ -12,6 +12,7 @@ func TestChanges(t *testing.T) {
 	const b = "[[limits]]\nname = \"b.c\"\nlimit = \"5/m\"\nalgorithm = \"fixed_window\"\n"
 	key := "[[keys]]\nname = \"k\"\nsha256 = \"" + strings.Repeat("a", 64) + "\"\nroles = [\"check\"]\ntier = \"pro\"\n"
 	pro := key + a + "tiers = { pro = \"9/m\" }\n"
+	const pool = "[[pools]]\nname = \"v\"\nrate = \"9/s\"\n"
 	hooks := "[[buckets]]\nname = \"hooks\"\nrate = \"5/s\"\nflow.key = \"job\"\n"
 	for name, test := range map[string]struct {
 		before, after string
@@ -25,6 +26,8 @@ func TestChanges(t *testing.T) {
 		"a table went":      {a + b, a, []Change{{`limits "b.c"`, "limits"}}},
 		"a flow's rate":     {hooks + "flow.rate = \"1/s\"\n", hooks + "flow.rate = \"2/s\"\n", []Change{{`buckets "hooks".flow.rate`, "buckets.flow.rate"}}},
 		"a group's rate":    {hooks + "group = { key = \"job\", rate = \"1/s\" }\n", hooks + "group = { key = \"job\", rate = \"2/s\" }\n", []Change{{`buckets "hooks".group.rate`, "buckets.group.rate"}}},
+		"a pool's rate":     {pool, strings.Replace(pool, "9/s", "8/s", 1), []Change{{`pools "v".rate`, "pools.rate"}}},
+		"a bucket's pool":   {pool + hooks, pool + strings.Replace(hooks, "flow", "pool = \"v\"\nflow", 1), []Change{{`buckets "hooks".pool`, "buckets.pool"}}},
 		"a tier":            {pro, strings.Replace(pro, "9/m", "10/m", 1), []Change{{`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a tier and a key":  {a, pro, []Change{{`keys "k"`, "keys"}, {`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a secret's digest": {pro, strings.Replace(pro, "aa", "bb", 1), []Change{{`keys "k".sha256`, "keys.sha256"}}},

@@ -22,6 +22,7 @@ type Config struct {
 	Log        Log
 	Keys       []httpapi.Key
 	Limits     []admission.Limit
+	Pools      []shaper.Pool
 	Buckets    []Bucket
 
 	// File is the file that was read, "" if there was none.

@@ -98,9 +98,20 @@ pro = "1000/m"
 name = "b.c"
 limit = "5/s"
 burst = 9
+[[pools]]
+name = "vendor"
+rate = "60/s"
+burst = 4
+quotas = ["9000/h"]
+max_in_flight = 300
+[[pools]]
+name = "plain"
+rate = "9/s"
 [[buckets]]
 name = "hooks"
 rate = "50/s"
+pool = "vendor"
+weight = 3
 max_payload = "1MiB"
 limits = ["a"]
 dedupe_window = "0s"
@@ -170,6 +181,11 @@ func TestLoad(t *testing.T) {
 	hooks.Rate = admission.Rate{Count: 50, Per: time.Second, Unit: "requests"}
 	hooks.MaxPayload, hooks.DedupeWindow, hooks.Retry.MaxAttempts = 1<<20, 0, 3
 	hooks.Limits = []admission.Limit{a}
+	hooks.Weight = 3
+	hooks.Pool = &shaper.Pool{
+		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
+		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, Revision: 7,
+	}
 	want := Bucket{Bucket: hooks, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},

@@ -12,7 +12,7 @@ import (
 
 // later lists keys and values that the design promises and this version lacks.
 var later = map[string]bool{
-	"schedules": true, "pools": true,
+	"schedules":                true,
 	"buckets.result_retention": true,
 	"buckets.http":             true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
 

@@ -14,6 +14,9 @@ type Setting struct {
 	Source string // "default", "config.toml:12" or "env TUNDISH_REDIS_URL"
 }
 
+// sourceDefault is the source of what nobody wrote.
+const sourceDefault = "default"
+
 // printed is a setting and the table of TOML in which it stands.
 type printed struct {
 	Setting
@@ -49,7 +52,7 @@ func (c *Config) WriteTOML(w io.Writer) error {
 func (l *loader) effective(s settings) []printed {
 	var list []printed
 	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
-		source := "default"
+		source := sourceDefault
 		if line, ok := l.doc.lines[key.path]; ok {
 			source = fmt.Sprintf("%s:%d", l.doc.file, line)
 		}

@@ -79,6 +79,11 @@ func TestWriteTOMLReadsBack(t *testing.T) {
 				c.Buckets[i].Quotas = nil
 			}
 		}
+		for i := range c.Pools {
+			if len(c.Pools[i].Quotas) == 0 {
+				c.Pools[i].Quotas = nil
+			}
+		}
 		for i := range c.Limits {
 			if len(c.Limits[i].Per) == 0 {
 				c.Limits[i].Per = nil

@@ -75,8 +75,9 @@ func (l *loader) unknownVariables() {
 		case !strings.HasPrefix(name, envPrefix), strings.HasPrefix(name, envTest):
 		case name == envKey, name == envKey+"_FILE":
 		case slices.Contains(known, name), linkVariable.MatchString(name + "=" + l.env[name]):
-		case strings.HasPrefix(name, "TUNDISH_KEYS_"), strings.HasPrefix(name, "TUNDISH_LIMITS_"), strings.HasPrefix(name, "TUNDISH_BUCKETS_"):
-			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "keys, limits and buckets are set in the file only"})
+		case strings.HasPrefix(name, "TUNDISH_KEYS_"), strings.HasPrefix(name, "TUNDISH_LIMITS_"), strings.HasPrefix(name, "TUNDISH_POOLS_"),
+			strings.HasPrefix(name, "TUNDISH_BUCKETS_"):
+			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "keys, limits, pools and buckets are set in the file only"})
 		default:
 			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "is not a known variable" + didYouMean(name, known)})
 		}

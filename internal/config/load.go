@@ -139,8 +139,11 @@ func (l *loader) config(s settings) *Config {
 		c.Limits[i] = s.Limits[i].limit()
 		s.Limits[i].Burst = c.Limits[i].Burst // for Effective
 	}
+	for _, p := range s.Pools {
+		c.Pools = append(c.Pools, p.pool(s.Revision))
+	}
 	for _, b := range s.Buckets {
-		c.Buckets = append(c.Buckets, b.bucket(c.Limits, s.Revision))
+		c.Buckets = append(c.Buckets, b.bucket(c.Limits, c.Pools, s.Revision))
 	}
 	c.effective = l.effective(s)
 	return c

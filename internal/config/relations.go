@@ -50,14 +50,19 @@ func (l *loader) buckets(s *settings) {
 	for _, limit := range s.Limits {
 		limits = append(limits, limit.Name)
 	}
+	var pools []string
+	for _, pool := range s.Pools {
+		pools = append(pools, pool.Name)
+	}
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
-		l.failAll(p, written.bucket(nil, s.Revision).Validate())
+		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
 		if written.Worker != "" {
 			l.oneOf(p.key("worker"), written.Worker, workerWebhook)
 		}
 		l.references(p.key("limits"), written.Limits, limits, "limits")
+		l.sharing(p, written, pools)
 		l.webhook(p.key("webhook"), written.Webhook, s.Dispatcher)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -20,6 +21,7 @@ type settings struct {
 	Log        Log              `mapstructure:"log"`
 	Keys       []keySettings    `mapstructure:"keys"`
 	Limits     []limitSettings  `mapstructure:"limits"`
+	Pools      []poolSettings   `mapstructure:"pools"`
 	Buckets    []bucketSettings `mapstructure:"buckets"`
 }
 
@@ -45,6 +47,14 @@ type limitSettings struct {
 	Tiers          map[string]admission.Rate `mapstructure:"tiers"`
 }
 
+type poolSettings struct {
+	Name        string           `mapstructure:"name"`
+	Rate        admission.Rate   `mapstructure:"rate"`
+	Burst       int64            `mapstructure:"burst"`
+	Quotas      []admission.Rate `mapstructure:"quotas"`
+	MaxInFlight int64            `mapstructure:"max_in_flight"`
+}
+
 type bucketSettings struct {
 	Name              string           `mapstructure:"name"`
 	Rate              admission.Rate   `mapstructure:"rate"`
@@ -60,6 +70,8 @@ type bucketSettings struct {
 	MaxPayload        size             `mapstructure:"max_payload"`
 	Quotas            []admission.Rate `mapstructure:"quotas"`
 	PriorityAging     time.Duration    `mapstructure:"priority_aging"`
+	Pool              string           `mapstructure:"pool"`
+	Weight            int64            `mapstructure:"weight"`
 	Shed              shedSettings     `mapstructure:"shed"`
 	Retry             retrySettings    `mapstructure:"retry"`
 	Webhook           WebhookSettings  `mapstructure:"webhook"`
@@ -124,12 +136,14 @@ func defaultLimit() limitSettings {
 	}
 }
 
+func defaultPool() poolSettings { return poolSettings{Burst: 1} }
+
 func defaultBucket() bucketSettings {
 	b := shaper.DefaultBucket()
 	return bucketSettings{
 		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity, MaxInFlight: b.MaxInFlight,
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
-		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging,
+		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging, Weight: b.Weight,
 		Shed:    shedSettings(b.Shed),
 		Retry:   retrySettings(b.Retry),
 		Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
@@ -149,6 +163,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 	switch t {
 	case reflect.TypeFor[limitSettings]():
 		return reflect.ValueOf(defaultLimit())
+	case reflect.TypeFor[poolSettings]():
+		return reflect.ValueOf(defaultPool())
 	case reflect.TypeFor[bucketSettings]():
 		return reflect.ValueOf(defaultBucket())
 	case reflect.TypeFor[flowSettings]():
@@ -176,14 +192,18 @@ func (s limitSettings) limit() admission.Limit {
 	}.WithDefaults()
 }
 
-// bucket returns the bucket with those of the limits that it names.
-func (s bucketSettings) bucket(limits []admission.Limit, revision int64) Bucket {
+func (s poolSettings) pool(revision int64) shaper.Pool {
+	return shaper.Pool{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Quotas: s.Quotas, MaxInFlight: s.MaxInFlight, Revision: revision}
+}
+
+// bucket returns the bucket with its pool and those of the limits that it names.
+func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
 	b := Bucket{Webhook: s.Webhook, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight, Worker: s.Worker,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry),
-		Revision: revision,
+		Weight: s.Weight, Revision: revision,
 	}}
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{
@@ -196,6 +216,9 @@ func (s bucketSettings) bucket(limits []admission.Limit, revision int64) Bucket 
 			Key: g.Key, DefaultURL: s.Webhook.URL, Rate: g.Rate, Burst: g.Burst, Capacity: g.Capacity, MaxInFlight: g.MaxInFlight,
 			Quotas: g.Quotas,
 		}
+	}
+	if i := slices.IndexFunc(pools, func(p shaper.Pool) bool { return p.Name == s.Pool }); i >= 0 {
+		b.Pool = &pools[i]
 	}
 	for _, name := range s.Limits {
 		for _, limit := range limits {

@@ -40,6 +40,7 @@ func TestShippedFile(t *testing.T) {
 	}
 	s := defaultSettings()
 	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
+	s.Pools = []poolSettings{defaultPool()}
 	flow, group := defaultFlow(), defaultGroup()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
 	lines := strings.Split(string(data), "\n")

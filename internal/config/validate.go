@@ -56,6 +56,7 @@ func (l *loader) validate(s *settings) {
 	l.listen(at("dispatcher.listen"), s.Dispatcher.Listen, noKeys)
 	l.keys(s)
 	l.limits(s)
+	l.pools(s)
 	l.buckets(s)
 }
 

@@ -56,6 +56,7 @@ func (c *Config) Warnings() []string {
 			}
 		}
 	}
+	c.warnOfPools(warn)
 	for i, limit := range c.Limits {
 		c.warnOfLimit(warn, at("limits").element(i, limit.Name), limit, users[limit.Name])
 	}

@@ -92,6 +92,8 @@ type bucketView struct {
 	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
+	Pool *part.Pool `json:"pool,omitempty"` // only of one that is in a pool
+
 	Pause   *part.Pause `json:"pause,omitempty"`   // only of one that is paused
 	Pins    []pinView   `json:"pins"`              // settings that were changed at run time
 	Purged  int64       `json:"purged"`            // jobs that purges have dropped, ever
@@ -110,7 +112,7 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pause: part.PauseOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
 	}
 	switch {
 	case info.HasGroups:

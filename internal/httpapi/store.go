@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // storeFaults makes faults of what goes wrong between here and Redis, and logs
@@ -28,6 +30,11 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 		s.sometimes.Do(func() {
 			s.log.ErrorContext(r.Context(), "the store could not be asked", "error", err, "request_id", requestID(r))
 		})
+	}
+	if errors.Is(err, shaper.ErrTagChanged) {
+		f := newFault(codeStoreUnavailable, "the bucket joins or leaves a pool and still holds jobs, so that it takes none: the operator is told")
+		f.RetryAfter = retryStore
+		return f
 	}
 	if !admission.Unavailable(err) {
 		return newFault(codeInternal, "the log says more under the request id")

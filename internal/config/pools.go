@@ -1,0 +1,73 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// pools wants each pool to be one that can be used, whether a bucket names it or not.
+func (l *loader) pools(s *settings) {
+	names := map[string]place{}
+	for i, written := range s.Pools {
+		p := at("pools").element(i, written.Name)
+		l.unique(p, written.Name, names)
+		inRange(l, p.key("burst"), written.Burst, 1, shaper.MaxBurst)
+		l.failPool(p, written.pool(s.Revision))
+	}
+}
+
+// failPool notes what a bucket that is in the pool says of it; what such a bucket says of
+// itself is left out.
+func (l *loader) failPool(p place, pool shaper.Pool) {
+	joined, _ := shaper.Bucket{Pool: &pool}.Validate().(interface{ Unwrap() []error })
+	for _, err := range joined.Unwrap() {
+		if fault, ok := strings.CutPrefix(err.Error(), "pool."); ok {
+			l.failAll(p, errors.New(fault))
+		}
+	}
+}
+
+// sharing checks which pool a bucket names, and its share of it.
+func (l *loader) sharing(p place, b bucketSettings, pools []string) {
+	inRange(l, p.key("weight"), b.Weight, 1, shaper.MaxWeight)
+	switch {
+	case b.Pool == "" && b.Weight != defaultBucket().Weight:
+		l.fail(p.key("weight"), literal(b.Weight), "is a share of a pool, and the bucket names none: say which in pool, or leave this out")
+	case b.Pool != "" && !slices.Contains(pools, b.Pool):
+		l.fail(p.key("pool"), literal(b.Pool), "no [[pools]] has this name%s", didYouMean(b.Pool, pools))
+	case b.Pool != "" && b.Pool == b.Name:
+		l.fail(p.key("pool"), literal(b.Pool), "is the name of the bucket itself: call the pool something else")
+	}
+}
+
+// warnOfPools tells of pools that have no effect, and what of their buckets has none.
+func (c *Config) warnOfPools(warn func(string, ...any)) {
+	used := map[string]bool{}
+	for i, b := range c.Buckets {
+		if b.Pool == nil {
+			continue
+		}
+		used[b.Pool.Name] = true
+		p := at("buckets").element(i, b.Name)
+		for _, warning := range b.PoolWarnings() {
+			key, _, _ := strings.Cut(warning, ":")
+			if c.written(p.key(key)) {
+				warn("%s.%s", p.shown, warning)
+			}
+		}
+	}
+	for i, pool := range c.Pools {
+		if !used[pool.Name] {
+			warn("%s: no bucket names it: it holds nothing back", at("pools").element(i, pool.Name).shown)
+		}
+	}
+}
+
+// written reports whether a key has another source than its default: one that nobody
+// wrote is not worth a warning.
+func (c *Config) written(p place) bool {
+	return slices.ContainsFunc(c.effective, func(s printed) bool { return s.path == p.path && s.Source != sourceDefault })
+}

@@ -1,0 +1,44 @@
+package part
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
+// the scripts obey is absent as long as nothing has used the bucket.
+type Pool struct {
+	Name        string     `json:"name"`
+	Rate        string     `json:"rate,omitempty"`
+	Burst       int64      `json:"burst,omitempty"`
+	InFlight    int64      `json:"in_flight"`               // of all its buckets
+	MaxInFlight int64      `json:"max_in_flight,omitempty"` // absent where there is no such bound
+	LastSlot    *time.Time `json:"last_slot,omitempty"`     // of any of its buckets
+	Weight      int64      `json:"weight,omitempty"`        // of the bucket
+}
+
+// PoolOf shows a pool: nil of a bucket that is in none.
+func PoolOf(p *shaper.PoolInfo) *Pool {
+	if p == nil {
+		return nil
+	}
+	view := &Pool{Name: p.Name, InFlight: p.InFlight}
+	if !p.Rate.IsZero() {
+		view.Rate, view.Burst, view.MaxInFlight, view.Weight = p.Rate.String(), p.Burst, p.MaxInFlight, p.Weight
+	}
+	if !p.LastSlot.IsZero() {
+		slot := p.LastSlot.UTC()
+		view.LastSlot = &slot
+	}
+	return view
+}
+
+// Bound is what is in flight of what may be, for people.
+func (p *Pool) Bound() string {
+	if p.MaxInFlight == 0 {
+		return fmt.Sprintf("%d in flight", p.InFlight)
+	}
+	return fmt.Sprintf("%d of %d in flight", p.InFlight, p.MaxInFlight)
+}

@@ -1,0 +1,124 @@
+package lua_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// member is what scripts are told of the bucket's pool.
+func (r *rig) member() string {
+	if r.pool == "" {
+		return ""
+	}
+	return r.name
+}
+
+func (r *rig) poolKey(name string) string { return "tundish:{" + r.pool + "}:p:" + r.pool + ":" + name }
+
+// inPool are the keys of a script with those of the pool, if the bucket is in one.
+func (r *rig) inPool(keys []string) []string {
+	if r.pool == "" {
+		return keys
+	}
+	return append(keys, r.poolKey("conf"), r.poolKey("pace"), r.poolKey("departed"), r.poolKey("buckets"))
+}
+
+// poolSettings are those of a pool; a zero means the default.
+type poolSettings struct {
+	rateCount, ratePer, burst, inFlight, revision int64
+	quotas                                        string
+}
+
+// configurePool writes the settings of the bucket's pool.
+func (r *rig) configurePool(s poolSettings) {
+	r.t.Helper()
+	reply, err := lua.Integers(r.run(lua.Configure, []string{r.poolKey("conf")}, 1, s.revision, "tundish:wake", "pool:"+r.pool,
+		"rate_count", max(s.rateCount, 1), "rate_per", max(s.ratePer, second), "burst", max(s.burst, 1),
+		"max_in_flight", s.inFlight, "quotas", s.quotas))
+	r.ok(err)
+	if reply[0] > 1 {
+		r.t.Fatalf("configure a pool: %v", reply)
+	}
+}
+
+// pooled is another bucket of a pool on the same server.
+func (r *rig) pooled(t tb, pool, name string, weight int64, s settings) *rig {
+	b := r.fresh(t, name)
+	b.pool = pool
+	b.configure(s)
+	b.ok(b.c.HSet(b.ctx, b.key("conf"), "weight", weight).Err())
+	return b
+}
+
+// kept is what the pool keeps of a bucket.
+type kept struct {
+	weight, inFlight, virtual, busyUntil, horizon, ready, interval, held, denied int64
+}
+
+func (r *rig) kept() kept {
+	r.t.Helper()
+	text, err := r.c.HGet(r.ctx, r.poolKey("buckets"), r.name).Result()
+	r.ok(err)
+	var k kept
+	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.virtual, &k.busyUntil, &k.horizon, &k.ready, &k.interval, &k.held, &k.denied); err != nil {
+		r.t.Fatalf("of %s the pool keeps %q: %v", r.name, text, err)
+	}
+	return k
+}
+
+// fill enqueues so many jobs, a thousand at a time.
+func (r *rig) putMany(n int) {
+	r.t.Helper()
+	for from := 0; from < n; from += 1000 {
+		ids := make([]string, min(1000, n-from))
+		for i := range ids {
+			ids[i] = r.name + strconv.Itoa(from+i)
+		}
+		r.put(ids...)
+	}
+}
+
+// woken are the buckets that were published while do ran, in order.
+func (r *rig) woken(do func()) string {
+	r.t.Helper()
+	sub := r.c.Subscribe(r.ctx, "tundish:wake")
+	defer sub.Close()
+	if _, err := sub.Receive(r.ctx); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	do()
+	r.ok(r.c.Publish(r.ctx, "tundish:wake", "end").Err())
+	var names []string
+	for {
+		message, err := sub.ReceiveMessage(r.ctx)
+		r.ok(err)
+		if message.Payload == "end" {
+			return strings.Join(names, " ")
+		}
+		names = append(names, message.Payload)
+	}
+}
+
+// keep writes what the pool keeps of a bucket.
+func (r *rig) keep(k kept) {
+	r.t.Helper()
+	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.virtual, k.busyUntil, k.horizon, k.ready, k.interval, k.held, k.denied)).Err())
+}
+
+// onMini runs a test on a miniredis, whose clock stands still until it is moved.
+func onMini(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	mini := redistest.Miniredis(t)
+	mini.SetTime(time.UnixMicro(epoch))
+	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
+}

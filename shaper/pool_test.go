@@ -1,0 +1,298 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+func perSecond(n int64) admission.Rate {
+	return admission.Rate{Count: n, Per: time.Second, Unit: admission.UnitRequests}
+}
+
+// poolWorld is buckets of one pool on a real server.
+type poolWorld struct {
+	*testing.T
+	server  *redistest.Server
+	buckets []Bucket
+	client  *Client
+}
+
+func newPoolWorld(t *testing.T, buckets ...Bucket) *poolWorld {
+	t.Helper()
+	w := &poolWorld{T: t, server: redistest.Start(t), buckets: buckets}
+	w.client = w.clientOf(buckets...)
+	return w
+}
+
+func (w *poolWorld) clientOf(buckets ...Bucket) *Client {
+	w.Helper()
+	client, err := NewClient(ClientConfig{Redis: connect(w.T, w.server.Addr()), Buckets: buckets})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return client
+}
+
+func (w *poolWorld) enqueue(bucket string, n int, change func(*Job)) {
+	w.Helper()
+	for i := range n {
+		job := Job{Bucket: bucket, ID: bucket + strconv.Itoa(i), Payload: []byte("x")}
+		if change != nil {
+			change(&job)
+		}
+		receipts, err := w.client.Enqueue(w.Context(), job)
+		if err != nil || receipts[0].Refusal != nil {
+			w.Fatalf("enqueue: %+v, %v", receipts, err)
+		}
+	}
+}
+
+// run runs so many dispatchers of all the buckets until the test ends.
+func (w *poolWorld) run(dispatchers int, worker Worker) {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
+	var running sync.WaitGroup
+	for range dispatchers {
+		d, err := NewDispatcher(DispatcherConfig{Redis: connect(w.T, w.server.Addr()), Buckets: w.buckets, Workers: map[string]Worker{"test": worker}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		running.Go(func() { _ = d.Run(ctx) })
+	}
+	w.Cleanup(func() { stop(); running.Wait() }) // before the connections are closed
+}
+
+func pooled(name string, rate, weight int64, pool Pool) Bucket {
+	b := testBucket(name, rate)
+	b.Pool, b.Weight = &pool, weight
+	return b
+}
+
+// Two buckets and two dispatchers: all slots together obey the rate of the pool, no more are in flight than may be,
+// and who is of more weight has more.
+func TestPoolOverTwoDispatchers(t *testing.T) {
+	t.Parallel()
+	const rate, burst, most, jobs = 200, 3, 30, 150
+	// Of a pool with a quota Redis keeps all slots.
+	pool := Pool{Name: "vendor", Rate: perSecond(rate), Burst: burst, MaxInFlight: most, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
+	w := newPoolWorld(t, pooled("a", 1000, 3, pool), pooled("b", 1000, 1, pool))
+	w.enqueue("a", 3*jobs, nil)
+	w.enqueue("b", jobs, nil)
+	arrived := make(chan string, 4*jobs)
+	var flying, highest atomic.Int64
+	w.run(2, WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
+		n := flying.Add(1)
+		defer flying.Add(-1)
+		for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
+		}
+		arrived <- a.Bucket
+		return Done(200)
+	}))
+	ofA := 0
+	for i := range 4 * jobs {
+		if bucket := <-arrived; bucket == "a" && i < 2*jobs {
+			ofA++
+		}
+	}
+	if share := float64(ofA) / (2 * jobs); share < 0.6 || share > 0.9 {
+		t.Errorf("%.0f %% of the first half are of the one with weight 3, want about 75 %%", 100*share)
+	}
+	if n := highest.Load(); n > most {
+		t.Errorf("%d were in flight, at most %d may be", n, most)
+	}
+	texts, err := w.server.Client().LRange(t.Context(), poolPrefix("vendor")+"departed", 0, -1).Result()
+	if err != nil || len(texts) < 4*jobs {
+		t.Fatalf("%d slots are kept, %v", len(texts), err)
+	}
+	slots := make([]int64, len(texts))
+	for i, text := range texts {
+		if slots[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(slots)
+	for i := burst; i < len(slots); i++ {
+		for from := 0; from+burst <= i; from++ {
+			if need := int64(i-from+1-burst) * time.Second.Microseconds() / rate; slots[i]-slots[from]+1 < need {
+				t.Fatalf("%d slots in %d µs", i-from+1, slots[i]-slots[from])
+			}
+		}
+	}
+}
+
+// A bucket whose pool has no place free is woken by one of another bucket that ends.
+func TestPoolPlaceIsPassedOn(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Name: "vendor", Rate: perSecond(1000), MaxInFlight: 1}
+	w := newPoolWorld(t, pooled("a", 1000, 1, pool), pooled("b", 1000, 1, pool))
+	worker := newWaiting()
+	w.run(2, worker)
+	w.enqueue("a", 1, nil)
+	<-worker.began
+	w.enqueue("b", 1, nil)
+	for { // until b has been told so
+		text, _ := w.server.Client().HGet(t.Context(), poolBuckets("vendor"), "b").Result()
+		if fields := strings.Fields(text); len(fields) == 9 && fields[7] == "1" {
+			break
+		}
+	}
+	info, err := w.client.Job(t.Context(), "b", "b0")
+	if err != nil || !slices.Contains(info.Holds(), HoldPoolInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
+		t.Errorf("%v: %q, %v", info.Holds(), info.Why(), err)
+	}
+	infos, err := w.client.BucketInfos(t.Context(), "b")
+	if err != nil || infos[0].Pool == nil || infos[0].Pool.Name != "vendor" || infos[0].Pool.InFlight != 1 || infos[0].Pool.MaxInFlight != 1 ||
+		infos[0].Pool.Rate != pool.Rate || infos[0].Pool.Burst != 1 || infos[0].Pool.Weight != 1 || infos[0].Pool.LastSlot.IsZero() {
+		t.Errorf("b's pool: %+v, %v", infos, err)
+	}
+	select {
+	case a := <-worker.began:
+		t.Fatalf("%s is on its way, too", a.ID)
+	default:
+		worker.end <- Done(200)
+	}
+	if a := <-worker.began; a.ID != "b0" {
+		t.Errorf("%s began", a.ID)
+	}
+	worker.end <- Done(200)
+}
+
+// Flows and groups of a bucket in a pool.
+func TestPoolOfFlows(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Name: "vendor", Rate: perSecond(500), MaxInFlight: 10}
+	flowing, grouped := pooled("flowing", 1000, 1, pool), pooled("grouped", 1000, 2, pool)
+	flow, group := DefaultFlowSettings(), DefaultGroupSettings()
+	flow.Key, group.Key = FlowKeyJob, FlowKeyJob
+	flowing.Flow, grouped.Flow, grouped.Group = &flow, &flow, &group
+	w := newPoolWorld(t, flowing, grouped)
+	for _, bucket := range []string{"flowing", "grouped"} {
+		n := 0
+		w.enqueue(bucket, 60, func(job *Job) {
+			job.Flow = fmt.Sprint("f", n%7)
+			if bucket == "grouped" {
+				job.Group = fmt.Sprint("g", n%3)
+			}
+			n++
+		})
+	}
+	arrived := make(chan struct{}, 200)
+	w.run(2, WorkerFunc(func(context.Context, *Attempt) Outcome { arrived <- struct{}{}; return Done(200) }))
+	for range 120 {
+		<-arrived
+	}
+}
+
+// A bucket joins or leaves a pool only while it holds no jobs, and takes with it what operators said.
+func TestTagOfABucketThatJoinsAPool(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Name: "vendor", Rate: perSecond(100)}
+	w := newPoolWorld(t, testBucket("b", 100))
+	if err := w.client.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
+		t.Fatal(err)
+	}
+	w.enqueue("b", 1, nil)
+	joined := w.clientOf(pooled("b", 100, 1, pool))
+	_, err := joined.Enqueue(t.Context(), Job{Bucket: "b", ID: "x", Payload: []byte("x")})
+	if !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), `1 of them are kept with the tag "b", the configuration wants "vendor"`) {
+		t.Fatalf("a bucket with jobs joined a pool: %v", err)
+	}
+	if state, err := w.client.Cancel(t.Context(), "b", "b0"); err != nil || state != StateCancelled {
+		t.Fatal(state, err)
+	}
+	if receipts, err := joined.Enqueue(t.Context(), Job{Bucket: "b", ID: "x", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+		t.Fatalf("%+v, %v", receipts, err)
+	}
+	if tag := w.server.Client().HGet(t.Context(), tagsKey, "b").Val(); tag != "vendor" {
+		t.Errorf("its tag is %q", tag)
+	}
+	if infos, err := joined.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Unfinished != 1 {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	// Who still has the old configuration is told, and puts no job where nobody looks.
+	if _, err := w.client.Enqueue(t.Context(), Job{Bucket: "b", ID: "y", Payload: []byte("x")}); !errors.Is(err, ErrTagChanged) {
+		t.Errorf("a process with the old configuration: %v", err)
+	}
+	if n := w.server.Client().Exists(t.Context(), bucketKeys("b").body()).Val(); n != 0 {
+		t.Error("a job lies where nobody looks")
+	}
+	// Those that do not have it configured find it by its tag.
+	stranger := w.clientOf()
+	if was, err := stranger.Control("bert").Resume(t.Context(), "b"); err != nil || !was {
+		t.Errorf("resumed: %t, %v", was, err)
+	}
+	if infos, err := stranger.BucketInfos(t.Context(), "b"); err != nil || infos[0].Unfinished != 1 || infos[0].Pool == nil {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	if sum, err := stranger.Control("bert").Purge(t.Context(), "b", PurgeOptions{}); err != nil || sum.Jobs != 1 {
+		t.Errorf("purged %+v, %v", sum, err)
+	}
+	// It is empty, so it may leave.
+	if receipts, err := w.clientOf(testBucket("b", 100)).Enqueue(t.Context(), Job{Bucket: "b", ID: "z", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+		t.Errorf("it does not leave: %+v, %v", receipts, err)
+	}
+}
+
+// All keys of a pool and of its buckets are in one slot of a cluster; each bucket is found there by its tag.
+func TestPoolInACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	pool := Pool{Name: "vendor", Rate: perSecond(500), MaxInFlight: 5, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
+	flowing := pooled("b", 1000, 1, pool)
+	flow := DefaultFlowSettings()
+	flow.Key = FlowKeyJob
+	flowing.Flow = &flow
+	buckets := []Bucket{pooled("a", 1000, 1, pool), flowing}
+	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 100)
+	d, err := NewDispatcher(DispatcherConfig{Redis: conn, Buckets: buckets, Workers: map[string]Worker{
+		"test": WorkerFunc(func(_ context.Context, a *Attempt) Outcome { arrived <- a.Bucket; return Done(200) }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for i := range 40 {
+		b := buckets[i%2].Name
+		if receipts, err := client.Enqueue(t.Context(), Job{Bucket: b, Flow: "f", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+	}
+	got := map[string]int{}
+	for range 40 {
+		got[<-arrived]++
+	}
+	if got["a"] != 20 || got["b"] != 20 {
+		t.Errorf("arrived %v", got)
+	}
+	stranger, err := NewClient(ClientConfig{Redis: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := stranger.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}
