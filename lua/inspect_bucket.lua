@@ -82,7 +82,7 @@ reply[#reply + 1] = redis.call('ZCARD', due_groups)
 local of_pool = { 0, 0, 0, 0, 0, 0, 0 }
 if member ~= '' then
   local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight')
-  local _, _, in_all = pool.load(KEYS[#KEYS], member, in_flight)
+  local _, _, in_all = pool.load(KEYS[#KEYS], member, in_flight, now)
   of_pool = { p[1], p[2], p[3], p[4], in_all, redis.call('HGET', KEYS[#KEYS - 2], 'slot'), redis.call('HGET', conf, 'weight') }
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end

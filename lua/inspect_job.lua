@@ -122,7 +122,7 @@ end
 local of_pool = { 0, 0, 0, 0 }
 if member ~= '' then
   local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local _, _, in_all = pool.load(KEYS[#KEYS], member, redis.call('ZCARD', leases))
+  local _, _, in_all = pool.load(KEYS[#KEYS], member, redis.call('ZCARD', leases), now)
   local ready = 0
   if p[1] then
     local each = tonumber(p[2]) / tonumber(p[1])

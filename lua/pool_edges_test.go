@@ -138,3 +138,25 @@ func TestBucketOfNoPool(t *testing.T) {
 		}
 	})
 }
+
+// A bucket that left the configuration with jobs in flight does not hold their places for ever.
+func TestPoolForgetsWhoLeft(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 1000, inFlight: 2}, settings{rateCount: 1000}, settings{rateCount: 1000}, 5)
+		a.claim(ask{want: 2})
+		for _, test := range []struct{ ago, want int64 }{{3600 * second, 0}, {3901 * second, 2}} {
+			k := a.kept()
+			k.seen = a.now() - test.ago
+			a.keep(k)
+			if c := b.claim(ask{}); int64(len(c.jobs)) != test.want {
+				t.Errorf("seen %d s ago: %d jobs, want %d", test.ago/second, len(c.jobs), test.want)
+			}
+		}
+		// Its sweep tells that they are there.
+		a.sweep(sweep{})
+		if c := b.claim(ask{}); len(c.jobs) != 0 || c.next != -1 {
+			t.Errorf("%d in flight, and %+v", b.inspect().ofPool[4], c)
+		}
+	})
+}

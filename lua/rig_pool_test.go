@@ -60,7 +60,7 @@ func (r *rig) pooled(t tb, pool, name string, weight int64, s settings) *rig {
 
 // kept is what the pool keeps of a bucket.
 type kept struct {
-	weight, inFlight, virtual, busyUntil, horizon, ready, interval, held, denied int64
+	weight, inFlight, virtual, busyUntil, horizon, ready, interval, held, denied, seen int64
 }
 
 func (r *rig) kept() kept {
@@ -68,7 +68,7 @@ func (r *rig) kept() kept {
 	text, err := r.c.HGet(r.ctx, r.poolKey("buckets"), r.name).Result()
 	r.ok(err)
 	var k kept
-	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.virtual, &k.busyUntil, &k.horizon, &k.ready, &k.interval, &k.held, &k.denied); err != nil {
+	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.virtual, &k.busyUntil, &k.horizon, &k.ready, &k.interval, &k.held, &k.denied, &k.seen); err != nil {
 		r.t.Fatalf("of %s the pool keeps %q: %v", r.name, text, err)
 	}
 	return k
@@ -110,7 +110,7 @@ func (r *rig) woken(do func()) string {
 // keep writes what the pool keeps of a bucket.
 func (r *rig) keep(k kept) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.virtual, k.busyUntil, k.horizon, k.ready, k.interval, k.held, k.denied)).Err())
+	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.virtual, k.busyUntil, k.horizon, k.ready, k.interval, k.held, k.denied, k.seen)).Err())
 }
 
 // onMini runs a test on a miniredis, whose clock stands still until it is moved.

@@ -50,7 +50,7 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
   end
   if p.frac >= rate_count then p.frac = 0 end
 
-  p.others, p.own, p.in_flight = pool.load(buckets, name, in_flight)
+  p.others, p.own, p.in_flight = pool.load(buckets, name, in_flight, now)
   local own, weights, least, most = p.own, weight, nil, 0
   local function is_busy(m) return m.busy_until > now and m.busy_until <= now + share.LONGEST end
   for _, m in ipairs(p.others) do
@@ -69,7 +69,7 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
     local owed = (p.horizon / p.interval + 1) * share.UNIT / weights + share.UNIT / weight
     own.virtual = math.max(own.virtual, least - math.ceil(owed))
   end
-  own.weight, own.in_flight, own.horizon = weight, in_flight, horizon
+  own.weight, own.in_flight, own.horizon, own.seen = weight, in_flight, horizon, now
   return p
 end
 

@@ -143,7 +143,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	w.enqueue("b", 1, nil)
 	for { // until b has been told so
 		text, _ := w.server.Client().HGet(t.Context(), poolBuckets("vendor"), "b").Result()
-		if fields := strings.Fields(text); len(fields) == 9 && fields[7] == "1" {
+		if fields := strings.Fields(text); len(fields) == 10 && fields[7] == "1" {
 			break
 		}
 	}

@@ -81,7 +81,7 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	if err != nil {
 		return nil, err
 	}
-	elsewhere, err := s.elsewhere(ctx, infos)
+	elsewhere, err := elsewhere(ctx, s.redis, callTimeout(s.config), infos)
 	if err != nil {
 		return nil, err
 	}
@@ -96,45 +96,6 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 		views[i] = s.bucketView(info)
 	}
 	return views, nil
-}
-
-// elsewhere finds the buckets that hold jobs in another pool than that of the
-// configuration here: as a client does to which they are strangers.
-func (s *station) elsewhere(ctx context.Context, infos []shaper.BucketInfo) (map[string]shaper.BucketInfo, error) {
-	var names []string
-	pools := map[string]string{}
-	for _, info := range infos {
-		if !info.Configured {
-			names = append(names, info.Name)
-			pools[info.Name] = poolName(info.Pool)
-		}
-	}
-	if len(names) == 0 { // which would mean all
-		return nil, nil
-	}
-	stranger, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Timeout: callTimeout(s.config)})
-	if err != nil {
-		return nil, err
-	}
-	there, err := stranger.BucketInfos(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]shaper.BucketInfo{}
-	for _, info := range there {
-		if poolName(info.Pool) != pools[info.Name] && info.Unfinished+info.Scheduled+info.Dead > 0 {
-			found[info.Name] = info
-		}
-	}
-	return found, nil
-}
-
-// poolName is a pool in a sentence.
-func poolName(p *shaper.PoolInfo) string {
-	if p == nil {
-		return "no pool"
-	}
-	return fmt.Sprintf("pool %q", p.Name)
 }
 
 func (s *station) bucketView(info shaper.BucketInfo) bucketView {

@@ -185,6 +185,7 @@ func (d *daemon) greet(ctx context.Context) {
 		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
 		return
 	}
+	d.tellElsewhere(ctx)
 	for _, c := range examine(ctx, d.redis) {
 		switch {
 		case c.Status == statusFail:

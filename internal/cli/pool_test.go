@@ -87,6 +87,26 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0)
 }
 
+// Daemons say at once that such a bucket is not used, and why.
+func TestDaemonsTellOfABucketThatJoinsAPool(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := &site{redis: server.Client()}
+	s.connected(t, nil, 1)
+	s.enqueue(t, "webhooks", "a")
+	p := newPlan(t, server.URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
+	p.rewrite(t, func(text string) string { return text + poolTable })
+	for _, words := range []string{"dispatcher run", "producer serve"} {
+		daemon := start(t, p.env, words)
+		eventually(t, words+" tells of the bucket", func() bool {
+			return daemon.said(`"bucket":"webhooks","jobs_are_in":"no pool","configured_in":"pool \"vendor\""`)
+		})
+		if code := daemon.end(); code != 0 {
+			t.Errorf("%s: the exit code is %d", words, code)
+		}
+	}
+}
+
 // The settings of a pool can change under daemons that run; who is in it cannot.
 func TestDaemonsFollowThePool(t *testing.T) {
 	t.Parallel()
