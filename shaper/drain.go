@@ -318,7 +318,11 @@ func (o *outage) failed(ctx context.Context, err error) {
 	defer o.mu.Unlock()
 	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
 		o.since = time.Now()
-		o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
+		what := "nothing is claimed until this is put right"
+		if admission.Unavailable(err) {
+			what = "redis does not answer: nothing is claimed until it does"
+		}
+		o.log.ErrorContext(ctx, what, "error", err)
 	}
 }
 
@@ -330,7 +334,7 @@ func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duratio
 	defer o.mu.Unlock()
 	now := time.Now()
 	if !o.since.IsZero() {
-		o.log.InfoContext(ctx, "redis answers again", "after", now.Sub(o.since).Round(time.Millisecond))
+		o.log.InfoContext(ctx, "claims work again", "after", now.Sub(o.since).Round(time.Millisecond))
 		if o.since.Before(began) {
 			began = o.since
 		}
