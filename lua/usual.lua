@@ -12,19 +12,19 @@ local body, conf, pace, count, dead, seen = KEYS[1], KEYS[3], KEYS[4], KEYS[5], 
 local channel, bucket_name, known_rev, limit_count, jobs = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0, ARGV[5] + 0
 local alike, flows_known = ARGV[6], ARGV[7]
 local HEAD, FIRST_LIMIT_KEY, LISTS, MOST = 9, 10, 5, 500 -- MOST: jobs that unpack takes
+local SHED = { 'shed_high', 'shed_high', 'shed_normal', 'shed_low' } -- by priority; critical is never shed
 
 if alike == '2' and flows_known == '0' and jobs <= MOST then
   local before = #ARGV - 2 * jobs -- the jobs' arguments follow; before them: priority, flow, a key for each limit
   local priority, first_id, queue = ARGV[before - 1 - limit_count] + 0, ARGV[before + 1], #KEYS - LISTS
 
-  local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused',
-    'shed_high', 'shed_normal', 'shed_low')
+  local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused', SHED[priority])
   local scheduled, time = redis.call('HGET', count, 'scheduled') or 0, redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local usual = obeys[1] and (obeys[2] or '') == known_rev and (obeys[3] or '0') == '0'
   if usual then
     local bound = obeys[1] + 0
-    if priority > 1 then bound = math.ceil(bound * (obeys[priority + 5] or 100) / 100) end
+    if priority > 1 then bound = math.ceil(bound * (obeys[7] or 100) / 100) end
     usual = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + jobs <= bound
       and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
   end

@@ -223,24 +223,21 @@ func (c *Client) prepare(t *ticket) error {
 		return err
 	}
 	if t.job.ID == "" {
-		id, err := uuid.NewV7FromReader(idRandomness{})
-		if err != nil {
-			return fmt.Errorf("make an id: %w", err)
-		}
-		t.job.ID, t.generated = id.String(), true
+		t.job.ID, t.generated = newID(), true
 	}
 	t.sealed, err = seal(&t.job, t.generated)
 	return err
 }
 
-// idRandomness makes the random part of ids: unpredictable, though not for
-// secrets, and without a system call an id.
-type idRandomness struct{}
-
-func (idRandomness) Read(p []byte) (int, error) {
-	var word [8]byte
-	for i := 0; i < len(p); i += copy(p[i:], word[:]) {
-		binary.LittleEndian.PutUint64(word[:], rand.Uint64()) //nolint:gosec // names, not secrets
-	}
-	return len(p), nil
+// newID is a UUID of version 7 (RFC 9562): the time in milliseconds, then randomness,
+// unpredictable though not for secrets. The library asks for a lock and a system call
+// of each, which is a twentieth of what enqueueing costs.
+func newID() string {
+	var id uuid.UUID
+	const millisecondsEnd = 16                                                                                              // bits
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<millisecondsEnd|rand.Uint64()>>(64-millisecondsEnd)) //nolint:gosec // names, not secrets
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())                                                                       //nolint:gosec // as above
+	id[6] = id[6]&0x0f | 7<<4
+	id[8] = id[8]&0x3f | 2<<6
+	return id.String()
 }

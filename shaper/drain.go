@@ -318,11 +318,11 @@ func (o *outage) failed(ctx context.Context, err error) {
 	defer o.mu.Unlock()
 	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
 		o.since = time.Now()
-		what := "nothing is claimed until this is put right"
 		if admission.Unavailable(err) {
-			what = "redis does not answer: nothing is claimed until it does"
+			o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
+		} else {
+			o.log.ErrorContext(ctx, "nothing is claimed until this is put right", "error", err)
 		}
-		o.log.ErrorContext(ctx, what, "error", err)
 	}
 }
 

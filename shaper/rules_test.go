@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 )
 
@@ -230,5 +232,26 @@ func TestJobValidate(t *testing.T) {
 	all := Job{ID: "!", Flow: "\xff", Cost: -1, MaxAttempts: -1, Delay: -1}
 	if err := all.Validate(1); strings.Count(err.Error(), "\n") != 5 {
 		t.Errorf("not every fault is told: %v", err)
+	}
+}
+
+// Ids that are made here are UUIDs of version 7: in the order of their milliseconds, and
+// no two the same.
+func TestNewID(t *testing.T) {
+	t.Parallel()
+	before := time.Now().UnixMilli()
+	seen := map[string]bool{}
+	for range 10_000 {
+		text := newID()
+		id, err := uuid.Parse(text)
+		if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 || !ValidID(text) || seen[text] {
+			t.Fatalf("%s: %v, version %d, variant %s, seen %t", text, err, id.Version(), id.Variant(), seen[text])
+		}
+		seen[text] = true
+		at := int64(binary.BigEndian.Uint64(id[:8]) >> 16)
+		if now := time.Now().UnixMilli(); at < before || at > now {
+			t.Fatalf("%s is of %d, and it is %d", text, at, now)
+		}
+		before = at
 	}
 }

@@ -154,10 +154,10 @@ func enqueue(ctx context.Context, server *redistest.Server, callers int, bar flo
 		ratios = append(ratios, rates[0][len(rates[0])-1]/rates[1][len(rates[1])-1])
 	}
 	ratio := median(ratios)
-	fmt.Printf("enqueue, %3d callers   tundish %7.0f jobs/s   asynq %7.0f jobs/s   ratio %.1f (bar %.0f)\n",
+	fmt.Printf("enqueue, %3d callers   tundish %7.0f jobs/s   asynq %7.0f jobs/s   ratio %.2f (bar %.0f)\n",
 		callers, median(rates[0]), median(rates[1]), ratio, bar)
 	if ratio < bar {
-		return []string{fmt.Sprintf("enqueue with %d callers is %.1f times asynq, want %.0f", callers, ratio, bar)}, nil
+		return []string{fmt.Sprintf("enqueue with %d callers is %.2f times asynq, want %.0f", callers, ratio, bar)}, nil
 	}
 	return nil, nil
 }
