@@ -40,7 +40,7 @@
 --          in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
--- ARGV[3]  want: jobs at most, 1 to 1000
+-- ARGV[3]  want: jobs at most, 0 to 1000; of 0 the turns are put back and no more
 -- ARGV[4]  horizon: microseconds to look ahead, up to 200000
 -- ARGV[5]  lease: microseconds, counted from the slot
 -- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer

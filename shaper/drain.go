@@ -60,6 +60,10 @@ type drain struct {
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
 
+	unanswered *turns    // what a claim was told whose answer is not there; the loop's own, as what follows
+	pressed    bool      // groups: there was no time left for all questions before the next claim
+	foreseen   *foreseen // groups that the last claim reserved for the next one
+
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
 	held       map[string]*leased // by id: claimed and not settled yet
@@ -107,6 +111,7 @@ func (d *drain) loop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			d.giveBack(d.life)
 			return
 		case <-d.wake:
 			d.standby.is = false
@@ -118,6 +123,7 @@ func (d *drain) loop(ctx context.Context) {
 		}
 		want := d.free()
 		if want == 0 {
+			d.giveBack(d.life)
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
@@ -185,7 +191,8 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	whole := horizon(interval, longest)
 	ahead := d.standby.horizon(whole)
 	lead := min(shortest, ahead/2)
-	early := whole / 2
+	early, atOnce := whole/2, d.pressed
+	d.pressed = false
 	switch d.parted() { // for the questions that come before the claim
 	case partedFlows:
 		early += longest
@@ -197,7 +204,9 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return 0, err
 	}
 	turn := turns{flows: []string{""}}
-	if d.hasFlows() {
+	if d.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
+		turn = *d.unanswered
+	} else if d.hasFlows() {
 		var next int64
 		var err error
 		if turn, next, err = d.reserve(ctx, want, ahead, longest); err != nil {
@@ -206,17 +215,23 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		if len(turn.flows)+len(turn.groups) == 0 {
 			return d.untilNext(next, early), nil
 		}
+		want = max(want, d.free()) // workers became free while it asked
 	}
-	args := append([]any{
-		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, len(turn.flows),
-	}, turn.args...)
+	d.unanswered = &turn
+	call := d.toClaim(claimID, want, ahead, lead, turn)
 	start := time.Now()
-	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Claim, d.keys.forClaim(turn.flows, turn.groups), args...)
+	var r *lua.Reader
+	var err error
+	if atOnce {
+		r, err = d.claimAndForesee(ctx, call, want, ahead+2*longest)
+	} else {
+		r, err = d.store.runConfigured(ctx, d.bucketState, call.Script, call.Keys, call.Args...)
+	}
 	end := time.Now()
 	if err != nil {
 		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
 	}
+	d.unanswered = nil
 	now, next := r.Int(), r.Int()
 	_ = r.Int() // in flight; the collector reports it
 	d.store.metrics.countExpired(d.Name, r.Int())
@@ -269,7 +284,22 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if d.standBy(ctx) {
 		return min(time.Until(d.clock.local(next))-longest+d.standby.patience(whole), idleClaim), nil
 	}
-	return d.untilNext(next, early), nil
+	wait := d.untilNext(next, early)
+	// Workers that are all occupied are no haste: other processes may have free ones.
+	d.pressed = wait <= 0 && d.parted() == partedGroups && (len(jobs) < want || want == maxClaim)
+	if d.foreseen != nil { // one question less, and not for long
+		wait = min(wait+longest, maxHorizon)
+	}
+	return wait, nil
+}
+
+// toClaim is a claim of those whose turn it is.
+func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
+	args := append([]any{
+		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, len(turn.flows),
+	}, turn.args...)
+	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }
 
 // untilNext is how long to wait until the next claim, by what a script said: it is sent so
