@@ -215,7 +215,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		if len(turn.flows)+len(turn.groups) == 0 {
 			return d.untilNext(next, early), nil
 		}
-		want = max(want, d.free()) // workers became free while it asked
+		if d.parted() == partedGroups {
+			// Workers became free during the two round trips. For one it is not worth it: who takes more
+			// jobs than it asked turns for gives some flow two.
+			want = max(want, d.free())
+		}
 	}
 	d.unanswered = &turn
 	call := d.toClaim(claimID, want, ahead, lead, turn)
