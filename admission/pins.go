@@ -66,8 +66,9 @@ func (e *InvalidPatchError) Unwrap() error { return e.Err }
 
 // Pin changes a configured limit for all processes at once, over what
 // configurations say, until [Limiter.Unpin]. What an earlier Pin changed and
-// this one does not name stays changed, also where both come at the same moment. The state of the limit stays: who has spent much is over a lower limit
-// at once. It returns the limit in force afterwards.
+// this one does not name stays changed, also where both come at the same moment.
+// The state of the limit stays: who has spent much is over a lower limit at once.
+// It returns the limit in force afterwards.
 //
 // Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [Unavailable],
 // after which the same call may be made again. It costs three round trips,

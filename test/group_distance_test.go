@@ -47,7 +47,7 @@ func (w *groupWorld) groupsFromAfar(t *testing.T, rate, dispatchers int, length 
 		clients[i] = w.far(t)
 	}
 	began := time.Now().Add(setUp)
-	runDispatchers(t, clients, w.bucket, &w.history, func() { time.Sleep(setUp + length) })
+	runDispatchers(t, clients, w.bucket, &w.history, func() { time.Sleep(setUp + length) }) // in a bubble: no time passes
 
 	all := w.given()
 	share := float64(len(all.within(began, began.Add(length)))) / (float64(rate) * length.Seconds())
@@ -82,9 +82,9 @@ func TestGroupsFromAfarRunDry(t *testing.T) {
 		w := newGroupWorld(t, rate, 50*time.Millisecond, jobs)
 		idle := 0
 		runDispatchers(t, []redis.UniversalClient{w.far(t), w.far(t)}, w.bucket, &w.history, func() {
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) // in a bubble: no time passes
 			before := w.asked(lua.Reserve, lua.ReserveFlows, lua.Claim)
-			time.Sleep(15 * time.Second)
+			time.Sleep(15 * time.Second) // nor here
 			idle = w.asked(lua.Reserve, lua.ReserveFlows, lua.Claim) - before
 		})
 		if r := w.history.Check(); r.Delivered != jobs || r.Extra > 0 {
