@@ -7,36 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/tundish-io/tundish/shaper"
 )
-
-// groupSite has a bucket with groups that left the configuration, with jobs in two, and a
-// dead letter in one that is full.
-func groupSite(t *testing.T) *site {
-	t.Helper()
-	s := newSite(t)
-	b := bucket(t, "tenants")
-	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
-	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
-	b.Flow, b.Group = &flow, &group
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"acme/one", "acme/two", "acme/two", "b/one"} {
-		group, flow, _ := strings.Cut(name, "/")
-		receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "tenants", Group: group, Flow: flow, Payload: []byte("1")})
-		if err != nil || receipts[0].Refusal != nil {
-			t.Fatal(receipts, err)
-		}
-	}
-	return s
-}
 
 func TestGroupCommands(t *testing.T) {
 	t.Parallel()
-	s := groupSite(t)
+	s := partedSite(t, true, "acme/one", "acme/two", "acme/two", "b/one")
 	s.run(t, "dispatcher group list tenants").want(t, 0, "GROUP  WAITING  IN FLIGHT", "acme   3", "b      1")
 	s.run(t, "dispatcher flow list tenants").want(t, 0, "GROUP  FLOW  WAITING", "acme   two   2", "acme   one   1", "b      one   1")
 	if out := s.run(t, "dispatcher flow list tenants --group b"); strings.Contains(out.out, "acme") {
@@ -76,7 +51,7 @@ func TestGroupCommands(t *testing.T) {
 	s.run(t, "dispatcher group list nosuch").want(t, 4, `unknown bucket "nosuch"`)
 	s.run(t, "dispatcher group show tenants").want(t, 2, "GROUP is missing")
 
-	plain := flowSite(t)
+	plain := partedSite(t, false, "acme", "acme", "b")
 	plain.run(t, "dispatcher flow show tenants acme --group acme").want(t, 2, "the bucket has no groups")
 	plain.run(t, "dispatcher group show tenants acme").want(t, 2, "the bucket has no groups")
 }

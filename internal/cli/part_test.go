@@ -1,41 +1,46 @@
 package cli_test
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// flowSite has a bucket with flows that left the configuration, with jobs in two.
-func flowSite(t *testing.T) *site {
+// partedSite has a bucket with flows that left the configuration, with a job of each name: that
+// of a flow or, where flows are in groups, of a group and a flow, with a slash between.
+func partedSite(t *testing.T, inGroups bool, names ...string) *site {
 	t.Helper()
 	s := newSite(t)
 	b := bucket(t, "tenants")
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	b.Flow = &flow
+	if inGroups {
+		group := shaper.DefaultGroupSettings()
+		group.Key = shaper.FlowKeyJob
+		b.Group = &group
+	}
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Control("test").Resume(t.Context(), "tenants"); err != nil { // writes the conf
-		t.Fatal(err)
+	for _, name := range names {
+		group, flow, found := strings.Cut(name, "/")
+		if !found {
+			group, flow = "", name
+		}
+		receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "tenants", Group: group, Flow: flow, Payload: []byte("1")})
+		if err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
 	}
-	key := "tundish:{tenants}:b:tenants:"
-	for i, name := range []string{"acme", "acme", "b"} {
-		id := fmt.Sprint("j", i)
-		s.redis.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 {\"f\":%q}\nx", i, name))
-		s.redis.RPush(t.Context(), key+"q:normal:"+name, id)
-	}
-	s.redis.HSet(t.Context(), key+"count", "seq", 3)
-	s.redis.HSet(t.Context(), key+"flows", "acme", "0 0 - 0 2 0 0", "b", "0 0 - 0 1 0 0")
 	return s
 }
 
 func TestFlowCommands(t *testing.T) {
 	t.Parallel()
-	s := flowSite(t)
+	s := partedSite(t, false, "acme", "acme", "b")
 	s.run(t, "dispatcher flow list tenants").want(t, 0, "FLOW  WAITING", "acme  2", "b     1")
 	s.run(t, "dispatcher flow list tenants --limit 1").want(t, 0, "there are more than 1 flows")
 	s.run(t, "dispatcher flow pause tenants acme --reason leak").want(t, 0, "paused: acme")
