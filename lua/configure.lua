@@ -6,6 +6,7 @@
 -- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
+-- KEYS[4]  …:move  hash  of a bucket only: says that it gets another tag, or has got one (see move.lua)
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
 -- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
@@ -14,12 +15,12 @@
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
 --          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
---          jobs, and what the field is}
+--          jobs, and what the field is; 4 the bucket is on its way here or from here, or lives elsewhere}
 -- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
 --          admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
-local conf, body, dead = KEYS[1], KEYS[2], KEYS[3]
+local conf, body, dead, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
 
@@ -28,6 +29,9 @@ redis.call('HDEL', conf, '')
 
 local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
 local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+-- It would let jobs in where nobody looks for them.
+local moving = mark and redis.call('HGET', mark, 'state')
+if moving and moving ~= 'arrived' then return { 4, stored_schema, stored_revision } end
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
 

@@ -99,6 +99,18 @@ var pinText string
 //go:embed instances.lua
 var instancesText string
 
+//go:embed move.lua
+var moveText string
+
+//go:embed move_read.lua
+var moveReadText string
+
+//go:embed move_write.lua
+var moveWriteText string
+
+//go:embed move_drop.lua
+var moveDropText string
+
 //go:embed inspect_job.lua
 var inspectJobText string
 
@@ -123,6 +135,10 @@ var (
 	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
 	Pin           = newScript("pin", pinText)
 	Purge         = newScript("purge", flowText+groupText+purgeText)
+	Move          = newScript("move", moveText)
+	MoveRead      = newScript("move_read", moveReadText)
+	MoveWrite     = newScript("move_write", moveWriteText)
+	MoveDrop      = newScript("move_drop", moveDropText)
 	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
 	InspectBucket = newScript("inspect_bucket", flowText+poolText+inspectBucketText)
 	Instances     = newScript("instances", instancesText)
@@ -133,7 +149,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		Instances, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
+		Instances, Move, MoveDrop, MoveRead, MoveWrite, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
 	}
 }
 

@@ -34,6 +34,7 @@
 --          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
 --          that wait for a retry, how many flows, then their ids and names; then, where flows are in groups, more flows,
 --          which are only meant if they are not on the calendar of their group}
+--          Of a bucket that is not configured it names nothing: it gets another tag, or the next claim configures it
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -56,6 +57,7 @@ redis.call('ZREM', leases, '')
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
+if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0 } end
 
 -- Leases beyond their length mean that the clock stepped back.
 local longest = tonumber(redis.call('HGET', pace, 'lease') or 0)

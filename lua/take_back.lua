@@ -31,7 +31,8 @@
 -- ARGV[10] number of flows
 -- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
--- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}
+-- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}; all
+--          0 of a bucket that is not configured
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -50,6 +51,7 @@ local first_arg = FIRST_FLOW + flow_count
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
+if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { 0, 0, 0, 0 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end

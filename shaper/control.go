@@ -26,7 +26,8 @@ const (
 // holds across restarts, whatever configurations say, until it is taken back.
 //
 // It works on every bucket that Redis knows, also on one that has left the
-// configuration; [ErrUnknownBucket] for others. When Redis is down or too slow, a
+// configuration, or lives where another configuration has it; [ErrUnknownBucket] for others, and [ErrMoving] for one
+// that is being moved. When Redis is down or too slow, a
 // method returns an error after [ClientConfig.Timeout] for each of its round trips, or
 // at the deadline of ctx. Its outcome is unknown then, and it may be called again. It is
 // safe for concurrent use. What it does is logged and counted.
@@ -183,13 +184,13 @@ func (c *Control) change(ctx context.Context, bucket, action string, args ...any
 // force.
 func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
-		if err := c.store.configure(ctx, b); err != nil {
+		if err := c.store.configure(ctx, b); err != nil && !errors.Is(err, ErrTagChanged) {
 			return Bucket{}, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	k, err := c.store.keysOf(ctx, bucket)
+	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return Bucket{}, err
 	}
@@ -215,31 +216,51 @@ func (c *Control) control(ctx context.Context, bucket, action string, args ...an
 	return c.run(ctx, bucket, lua.Control, keys.forControl, append([]any{wakeChannel, bucket, action, c.by}, args...)...)
 }
 
-// run runs a script on a bucket that is configured here or known to Redis.
+// run runs a script on a bucket that is configured here or known to Redis. What an operator says
+// of one that lives where another configuration has it holds there, and goes with it when it is moved.
 func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
 		r, err := c.store.runConfigured(ctx, b, script, keysOf(b.keys), args...)
-		if err != nil {
+		if err == nil {
+			return r, nil
+		}
+		if !errors.Is(err, ErrTagChanged) {
 			return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 		}
-		return r, nil
 	}
 	if !admission.ValidName(bucket) {
 		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
-	k, err := c.store.keysOf(ctx, bucket)
+	live, err := c.store.liveKeys(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
+	k := live[bucket]
 	reply, err := c.store.run(ctx, script, keysOf(k), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
 	r := lua.NewReader(reply)
 	if status := r.Int(); status != 0 && r.Err() == nil {
-		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return nil, c.whyNotConfigured(ctx, bucket, k)
 	}
 	return r, r.Err()
+}
+
+// whyNotConfigured is the error of a bucket that has no conf under the keys where it lives.
+func (c *Control) whyNotConfigured(ctx context.Context, bucket string, k keys) error {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	at, err := c.store.readMark(ctx, k)
+	switch {
+	case err != nil:
+		return fmt.Errorf("bucket %q: %w", bucket, err)
+	case at.state == stateFrozen:
+		return fmt.Errorf("bucket %q: %w", bucket, at.refusal(k.tag(bucket), k.tag(bucket)))
+	case at.state != "":
+		return fmt.Errorf("bucket %q: %w", bucket, ErrMoving)
+	}
+	return fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 }
 
 // keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,

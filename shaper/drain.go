@@ -55,6 +55,7 @@ type drain struct {
 	settler batch.Queue[*settlement]
 	pause   time.Time     // until then nothing is claimed; the loop's own
 	own     ownDeliveries // the loop's own
+	away    away          // the loop's own
 	standby standby       // the loop's own
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
@@ -132,10 +133,13 @@ func (d *drain) loop(ctx context.Context) {
 		wait, err := d.claim(d.life, claimID, want)
 		if err != nil {
 			// The same claim id again: it answers what was lost.
-			d.outage.failed(ctx, err)
+			if !d.away.tell(ctx, d.log, err) {
+				d.outage.failed(ctx, err)
+			}
 			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
 			faultWait = min(2*faultWait, maxFaultWait)
 		} else {
+			d.away.back(ctx, d.log)
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = shortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
 		}

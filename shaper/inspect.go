@@ -63,9 +63,18 @@ type JobFlow struct {
 }
 
 // Job returns what is known of a job, or [ErrNotFound]. The bucket may be one that
-// has left the configuration; [ErrUnknownBucket] where Redis knows none either. One
-// round trip; one more where the bucket has flows, and one where it is not configured.
+// has left the configuration, or is elsewhere; [ErrUnknownBucket] where Redis knows none either. One
+// round trip; one more where the bucket has flows, one where it is not used yet by this
+// client, and one where there is no such job.
 func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
+	info, err := c.job(ctx, bucket, id)
+	if errors.Is(err, ErrNotFound) && c.store.strayed(ctx, bucket) {
+		return c.job(ctx, bucket, id)
+	}
+	return info, err
+}
+
+func (c *Client) job(ctx context.Context, bucket, id string) (JobInfo, error) {
 	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
 		return JobInfo{}, err
@@ -180,12 +189,17 @@ func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, 
 	if err != nil {
 		return "", err
 	}
-	if err := c.store.configure(ctx, b); err != nil {
-		return "", err
-	}
 	const otherFlow = -2 // the id became another job's between the two questions
+	const notConfigured = -1
 	var reply any
-	for code := int64(otherFlow); code == otherFlow; {
+	for code, tries := int64(otherFlow), 0; code == otherFlow || code == notConfigured && tries < 2; {
+		if code == notConfigured {
+			tries++
+			b.configured.Store(false)
+		}
+		if err := c.store.configure(ctx, b); err != nil {
+			return "", err
+		}
 		flows, err := c.store.flowsOf(ctx, b, id)
 		if err != nil {
 			return "", err
@@ -242,6 +256,11 @@ type BucketInfo struct {
 
 	Pool *PoolInfo // nil if it is in none
 
+	// Elsewhere says that the bucket holds jobs and lives in another pool than the configuration here says, or in
+	// none; the numbers, and Pool, are those there. [Control.Move] brings it here.
+	Elsewhere bool
+	Moving    *Moving // nil if it is not being moved
+
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
@@ -278,6 +297,9 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 			continue
 		}
 		infos = append(infos, info)
+	}
+	if err := c.lookElsewhere(ctx, infos); err != nil {
+		errs = append(errs, err)
 	}
 	return infos, errors.Join(errs...)
 }

@@ -1,7 +1,9 @@
 package shaper
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/tundish-io/tundish/admission"
 )
@@ -29,6 +31,7 @@ type keys struct {
 	parted int
 	member string // what scripts are told: the bucket's name where it is in a pool, else ""
 	pool   string // the pool's name, "" in none
+	aside  bool   // the bucket is frozen: its conf is aside
 }
 
 // bucketKeys are those of a bucket that is in no pool.
@@ -50,6 +53,9 @@ func (k keys) as(parted int) keys {
 	return k
 }
 
+// tag is theirs, of that bucket.
+func (k keys) tag(bucket string) string { return cmp.Or(k.pool, bucket) }
+
 func poolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 
 // poolConf and poolBuckets are two of the keys of a pool.
@@ -66,7 +72,19 @@ func (k keys) inPool(names []string) []string {
 	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets")
 }
 
-func (k keys) conf() string      { return k.prefix + "conf" }
+// conf is what the bucket obeys; while it is frozen, what it did.
+func (k keys) conf() string {
+	if k.aside {
+		return k.confAside()
+	}
+	return k.prefix + "conf"
+}
+
+// move is the mark of a bucket that gets another tag, at either of them, and confAside its
+// conf until it is there: see lua/move.lua.
+func (k keys) move() string      { return k.prefix + "move" }
+func (k keys) confAside() string { return k.prefix + "conf_moving" }
+
 func (k keys) pace() string      { return k.prefix + "pace" }
 func (k keys) count() string     { return k.prefix + "count" }
 func (k keys) body() string      { return k.prefix + "body" }
@@ -111,6 +129,12 @@ func (k keys) dueOf(flow string) string {
 func (k keys) departed() string                  { return k.prefix + "departed" }
 func (k keys) flowDeparted(flow string) string   { return k.prefix + "departed:" + flow }
 func (k keys) groupDeparted(group string) string { return k.prefix + "departed_group:" + group }
+
+// fixed are the keys that do not depend on names of flows, groups or callers.
+func (k keys) fixed() []string {
+	return slices.Concat([]string{k.confAside(), k.body(), k.meta(), k.pace(), k.count(), k.leases(), k.claims(), k.dead(), k.seen(), k.seenUntil(),
+		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed()}, k.purged(), k.places(""))
+}
 
 // A bucket without flows has the flow "".
 func (k keys) list(priority Priority, flow string) string {
@@ -237,7 +261,11 @@ func (k keys) forRedrive(flows ...string) []string {
 		flows...), flows...)
 }
 
-func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead()} }
+func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead(), k.move()} }
+
+func (k keys) forMove() []string {
+	return []string{k.move(), k.conf(), k.confAside(), k.body(), k.leases(), k.seen(), k.flows()}
+}
 
 func (k keys) forControl() []string { return []string{k.conf()} }
 

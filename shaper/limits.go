@@ -172,6 +172,10 @@ func (s *store) pinText(ctx context.Context, b *bucketState, name string, change
 	if err != nil {
 		return "", "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
 	}
+	if len(conf) == 0 { // lost, or the bucket is being moved: the next call finds out
+		b.configured.Store(false)
+		return "", "", false, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
+	}
 	var pinned admission.Patch
 	if json.Unmarshal([]byte(conf[admission.FieldPin+name]), &pinned) != nil {
 		pinned = admission.Patch{} // there is none, or nobody obeys it

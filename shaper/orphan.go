@@ -11,29 +11,51 @@ import (
 
 // readable returns a bucket whose jobs may be looked at: one of the configuration
 // or, for a round trip more, one that has left it and that Redis still knows, an
-// orphan. Of that it knows only what reading takes: its name, and how it is parted.
+// orphan, or one that lives under another tag than the configuration says. Of these it
+// knows only what reading takes: its name, and how it is parted.
 func (s *store) readable(ctx context.Context, name string) (*bucketState, error) {
-	b, err := s.bucket(name)
-	if err == nil || !admission.ValidName(name) {
-		return b, err
+	b, unknown := s.bucket(name)
+	if unknown == nil && b.configured.Load() || unknown != nil && !admission.ValidName(name) {
+		return b, unknown
 	}
+	live, err := s.liveKeys(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case unknown == nil && live[name].prefix == b.keys.prefix:
+		return b, nil
+	}
+	found, err := s.unconfigured(ctx, name, live[name])
+	if found == nil && err == nil && unknown == nil {
+		return b, nil
+	}
+	if found == nil && err == nil {
+		err = unknown
+	}
+	return found, err
+}
+
+// unconfigured is a bucket as Redis knows it under these keys, nil if it does not.
+func (s *store) unconfigured(ctx context.Context, name string, k keys) (*bucketState, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	k, keysErr := s.keysOf(ctx, name)
-	if keysErr != nil {
-		return nil, keysErr
+	var values []any
+	for _, aside := range []bool{false, true} { // also of one that is frozen
+		k.aside = aside
+		var err error
+		if values, err = s.redis.HMGet(ctx, k.conf(), fieldRateCount, "flows").Result(); err != nil {
+			return nil, fmt.Errorf("bucket %q: read its settings: %w", name, err)
+		}
+		if values[0] != nil {
+			break
+		}
 	}
-	orphan := &bucketState{Name: name, keys: k}
-	values, askErr := s.redis.HMGet(ctx, orphan.keys.conf(), "rate_count", "flows").Result()
-	switch {
-	case askErr != nil:
-		return nil, fmt.Errorf("bucket %q: read its settings: %w", name, askErr)
-	case values[0] == nil:
-		return nil, err
+	if values[0] == nil {
+		return nil, nil //nolint:nilnil // none is no fault
 	}
 	text, _ := values[1].(string)
-	parted, convErr := strconv.Atoi(cmp.Or(text, "0"))
-	if convErr != nil || parted < partedNot || parted > partedGroups {
+	parted, err := strconv.Atoi(cmp.Or(text, "0"))
+	if err != nil || parted < partedNot || parted > partedGroups {
 		return nil, fmt.Errorf("bucket %q: its data is of a newer program", name)
 	}
 	settings := &Bucket{Name: name}
@@ -43,7 +65,26 @@ func (s *store) readable(ctx context.Context, name string) (*bucketState, error)
 	if parted == partedGroups {
 		settings.Group = &GroupSettings{}
 	}
-	orphan.keys = orphan.keys.as(parted)
+	if k.pool != "" {
+		settings.Pool = &Pool{Name: k.pool}
+	}
+	k.aside = false // what nobody obeys now is for looking at only
+	orphan := &bucketState{Name: name, keys: k.as(parted)}
 	orphan.settings.Store(settings)
 	return orphan, nil
+}
+
+// strayed reports whether a bucket, as it turns out, has been moved to another tag since this
+// process last looked. It is looked for anew then.
+func (s *store) strayed(ctx context.Context, name string) bool {
+	b, err := s.bucket(name)
+	if err != nil || !b.configured.Load() {
+		return false
+	}
+	live, err := s.liveKeys(ctx, name)
+	if err != nil || live[name].prefix == b.keys.prefix {
+		return false
+	}
+	b.configured.Store(false)
+	return true
 }

@@ -2,13 +2,9 @@ package shaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -134,111 +130,6 @@ func (s *store) configurePool(ctx context.Context, b *Bucket) error {
 		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
 	}
 	return nil
-}
-
-// ErrTagChanged says that a bucket was given a pool, another one or none, while it
-// holds jobs, dead letters too: with its new keys nobody would find them.
-var ErrTagChanged = errors.New("shaper: the bucket joins or leaves a pool and holds jobs")
-
-// recordTag notes a bucket in the index of all buckets. It reads first: a server that
-// is out of memory refuses the write, and a bucket that is known must still be drained.
-func (s *store) recordTag(ctx context.Context, b *Bucket) error {
-	old, err := s.redis.HGet(ctx, tagsKey, b.Name).Result()
-	switch {
-	case err != nil && !errors.Is(err, redis.Nil):
-		return err
-	case err == nil && old == b.tag():
-		return nil
-	case err == nil:
-		if err := s.leave(ctx, old, b); err != nil {
-			return err
-		}
-	}
-	return s.redis.HSet(ctx, tagsKey, b.Name, b.tag()).Err()
-}
-
-// carried are the hashes that hold what operators have said of a bucket: it goes with it
-// when its tag changes.
-func carried(k keys) []string { return []string{k.conf(), k.flowSettings(), k.groupSettings()} }
-
-// leave takes a bucket off the keys of its old tag, if it holds no jobs there. Without a
-// conf nobody lets jobs in there any more; so who did in between is seen. A process that
-// still has the old configuration finds no conf, comes here itself, and is refused.
-func (s *store) leave(ctx context.Context, tag string, b *Bucket) error {
-	from, to := taggedKeys(tag, b.Name), taggedKeys(b.tag(), b.Name)
-	if err := s.holdsNone(ctx, tag, b, from); err != nil {
-		return err
-	}
-	kept := make([]map[string]string, len(carried(from)))
-	for i, key := range carried(from) {
-		var err error
-		if kept[i], err = s.redis.HGetAll(ctx, key).Result(); err != nil {
-			return err
-		}
-		if len(kept[i]) > 0 {
-			if err := s.redis.HSet(ctx, carried(to)[i], kept[i]).Err(); err != nil {
-				return err
-			}
-		}
-	}
-	if err := s.redis.Del(ctx, from.conf()).Err(); err != nil {
-		return err
-	}
-	if err := s.holdsNone(ctx, tag, b, from); err != nil {
-		if len(kept[0]) > 0 {
-			err = errors.Join(err, s.redis.HSet(ctx, from.conf(), kept[0]).Err())
-		}
-		return err
-	}
-	if tag != b.Name {
-		return s.redis.HDel(ctx, poolBuckets(tag), b.Name).Err()
-	}
-	return nil
-}
-
-func (s *store) holdsNone(ctx context.Context, tag string, b *Bucket, from keys) error {
-	jobs, err := s.redis.HLen(ctx, from.body()).Result()
-	if err == nil && jobs > 0 {
-		err = fmt.Errorf("%w: %d of them are kept with the tag %q, the configuration wants %q: let them leave first, and redrive or drop dead letters",
-			ErrTagChanged, jobs, tag, b.tag())
-	}
-	return err
-}
-
-// keysOf are those of a bucket that is configured here or, by its tag, known to Redis.
-func (s *store) keysOf(ctx context.Context, bucket string) (keys, error) {
-	found, err := s.allKeysOf(ctx, bucket)
-	if err != nil {
-		return keys{}, err
-	}
-	return found[0], nil
-}
-
-func (s *store) allKeysOf(ctx context.Context, buckets ...string) ([]keys, error) {
-	all, unknown := make([]keys, len(buckets)), map[string]int{}
-	for i, name := range buckets {
-		if b, ok := s.buckets[name]; ok {
-			all[i] = b.keys
-		} else {
-			all[i], unknown[name] = bucketKeys(name), i
-		}
-	}
-	if len(unknown) == 0 {
-		return all, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	names := slices.Sorted(maps.Keys(unknown))
-	tags, err := s.redis.HMGet(ctx, tagsKey, names...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("look for buckets: %w", err)
-	}
-	for i, name := range names {
-		if tag, ok := tags[i].(string); ok {
-			all[unknown[name]] = taggedKeys(tag, name)
-		}
-	}
-	return all, nil
 }
 
 // PoolInfo is a pool in numbers, as one of its buckets sees it.

@@ -205,7 +205,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	w.enqueue("b", 1, nil)
 	joined := w.clientOf(pooled("b", 100, 1, pool))
 	_, err := joined.Enqueue(t.Context(), Job{Bucket: "b", ID: "x", Payload: []byte("x")})
-	if !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), `1 of them are kept with the tag "b", the configuration wants "vendor"`) {
+	if !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), `1 of its jobs are kept with the tag "b", the configuration wants "vendor"`) {
 		t.Fatalf("a bucket with jobs joined a pool: %v", err)
 	}
 	if state, err := w.client.Cancel(t.Context(), "b", "b0"); err != nil || state != StateCancelled {

@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -43,6 +44,13 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)
+			return nil
+		}
+		if errors.Is(err, ErrMoving) || errors.Is(err, ErrTagChanged) { // which nobody does while a lease is out
+			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket is being moved: the jobs may be delivered twice",
+				"count", len(batch), "error", err)
+			d.store.metrics.countLost(d.Name, len(batch))
+			d.forgetHeld(batch)
 			return nil
 		}
 		d.outage.failed(ctx, fmt.Errorf("settle in bucket %q: %w", d.Name, err))

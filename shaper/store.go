@@ -111,7 +111,7 @@ func (s *store) reconfigure(buckets []Bucket) error {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		if state, ok := s.buckets[b.Name]; ok && state.settings.Load().tag() != b.tag() {
-			return fmt.Errorf("bucket %q: pool: it cannot join or leave one while the bucket is in use: restart with it empty", b.Name)
+			return fmt.Errorf("bucket %q: pool: it cannot join or leave one while the bucket is in use: restart this process, and move the bucket by dispatcher bucket move", b.Name)
 		}
 		checked = append(checked, b)
 	}
@@ -200,14 +200,15 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
 		"quotas", quotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
-	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), append(args, own.partFields()...)...)
+	args = append(args, own.partFields()...)
+	code, schema, revision, r, err := s.runConfigure(ctx, b, args)
+	if err == nil && code == configureMoving {
+		if err = s.onMark(ctx, own); err == nil {
+			code, schema, revision, r, err = s.runConfigure(ctx, b, args)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	r := lua.NewReader(reply)
-	code, schema, revision := r.Int(), r.Int(), r.Int()
-	if r.Err() != nil {
-		return fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
 	}
 	switch code {
 	case 3:
@@ -215,9 +216,27 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	case 1:
 		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
+	case configureMoving:
+		return fmt.Errorf("bucket %q: %w", b.Name, ErrMoving)
 	case 2:
 		return fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
 	}
 	b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
 	return nil
+}
+
+// configureMoving is the answer of configure.lua of a bucket that does not live there, or not yet.
+const configureMoving = 4
+
+func (s *store) runConfigure(ctx context.Context, b *bucketState, args []any) (code, schema, revision int64, r *lua.Reader, err error) {
+	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), args...)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	r = lua.NewReader(reply)
+	code, schema, revision = r.Int(), r.Int(), r.Int()
+	if r.Err() != nil {
+		err = fmt.Errorf("script configure: %w", r.Err())
+	}
+	return code, schema, revision, r, err
 }

@@ -78,7 +78,7 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
 	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `its jobs are in no pool, the configuration here has it in pool "vendor": it is not used until they have left`)
-	s.run(t, "dispatcher bucket pause webhooks").want(t, 2, "1 of them are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
+	s.run(t, "dispatcher bucket pause webhooks").want(t, 2, "1 of its jobs are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
 		"until it is empty, leave its pool in the configuration as it was")
 	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestPools(t *testing.T) {
 		a.has("detail", "the bucket joins or leaves a pool and still holds jobs, so that it takes none: the operator is told")
 		a.wantHeader("Retry-After", "1")
 	}
-	if !strings.Contains(log.String(), "1 of them are kept with the tag") {
+	if !strings.Contains(log.String(), "1 of its jobs are kept with the tag") {
 		t.Error("the log does not say what to do")
 	}
 	if _, err := former.Cancel(t.Context(), "roomy", "old"); err != nil {
