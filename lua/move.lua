@@ -91,7 +91,7 @@ elseif step == 'gone' then
   if not ours or (state ~= 'frozen' and state ~= 'gone') then return answer(4) end
   return advance('gone')
 elseif step == 'expect' then
-  if ours and (state == 'clearing' or state == 'coming') then return answer(0) end
+  if ours and (state == 'clearing' or state == 'coming' or state == 'ready') then return answer(0) end
   if ours or state == 'frozen' or state == 'arrived' then return answer(4) end
   -- Nobody knows of jobs here, unless they are what a move has left.
   local jobs = redis.call('HLEN', body)
@@ -113,6 +113,8 @@ elseif step == 'open' then
   return advance('arrived')
 elseif step == 'refuse' then
   if state == 'frozen' or state == 'arrived' or (ours and state == 'ready') then return answer(4) end
+  local jobs = redis.call('HLEN', body)
+  if state == '' and jobs > 0 then return answer(5, jobs) end
   return write('refused')
 elseif step == 'done' then
   if state == '' then return answer(0) end

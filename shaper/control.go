@@ -206,7 +206,7 @@ func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
 		}
 	}
 	if len(found) == 0 {
-		return Bucket{}, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
+		return Bucket{}, c.whyNotConfigured(ctx, bucket, k)
 	}
 	return readSettings(bucket, found), nil
 }

@@ -170,15 +170,16 @@ func (m *mover) bring(ctx context.Context, from string) error {
 		return err
 	}
 	m.sum.From = from
-	if err := m.prepare(ctx, from); err != nil {
-		return err
+	complete, err := m.prepare(ctx, from)
+	if err == nil && !complete {
+		err = m.copyAll(ctx, from)
 	}
-	if err := m.copyAll(ctx, from); err != nil {
+	if err != nil {
 		return err
 	}
 	// Once it says so, nobody gives the move up. Who is so late that others have completed
 	// it, and may have moved the bucket on, finds no such mark; so both have to come in time.
-	err := m.again(ctx, func(ctx context.Context) error {
+	err = m.again(ctx, func(ctx context.Context) error {
 		if err := m.must(ctx, m.to, stepReady, from); err != nil {
 			return err
 		}
@@ -229,23 +230,29 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 	}
 }
 
-// prepare clears the place where the bucket comes to.
-func (m *mover) prepare(ctx context.Context, from string) error {
+// prepare clears the place where the bucket comes to, unless all of it is there.
+func (m *mover) prepare(ctx context.Context, from string) (complete bool, err error) {
 	code, number, at, err := m.step(ctx, m.keys(m.to), stepExpect, from)
 	switch {
 	case err != nil:
-		return err
-	case code == moveHoldsJobs:
-		return fmt.Errorf("%d jobs are kept with the tag %q, where nobody looks for them now: the bucket lives under %q. They would be mixed up, so look at them first, and remove the keys %s*",
+		return false, err
+	case code == moveHoldsJobs: // the move has not begun there
+		if err := m.giveUp(ctx, from, &mark{move: m.id, tag: m.to}); err != nil {
+			return false, err
+		}
+		m.sum.From = ""
+		return false, fmt.Errorf("%d jobs are kept with the tag %q, where nobody looks for them now: the bucket lives under %q. They would be mixed up, so look at them first, and remove the keys %s*",
 			number, m.to, from, m.keys(m.to).prefix)
 	case code != moveDone:
-		return fmt.Errorf("%w: the mark at the tag %q says %q", errOvertaken, m.to, at.state)
+		return false, fmt.Errorf("%w: the mark at the tag %q says %q", errOvertaken, m.to, at.state)
+	case at.state == stateReady:
+		return true, nil
 	case at.state == stateClearing:
 		if err := m.drop(ctx, m.to, stateClearing); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return m.must(ctx, m.to, stepClear, from)
+	return false, m.must(ctx, m.to, stepClear, from)
 }
 
 // finish does what is left once the index has the new tag.
@@ -280,6 +287,8 @@ func (m *mover) giveUp(ctx context.Context, from string, at *mark) error {
 	switch {
 	case err != nil:
 		return err
+	case code == moveHoldsJobs: // others than the move's, which finds them too
+		return m.must(ctx, from, stepThaw, m.to)
 	case code != moveDone:
 		return fmt.Errorf("its copy is complete (%s), and the move is not given up any more: run dispatcher bucket move %s again", there.state, m.name)
 	}

@@ -28,13 +28,16 @@ const moveAlone = 1000
 // is out of memory refuses the write, and a bucket that is known must still be drained.
 func (s *store) recordTag(ctx context.Context, b *Bucket) error {
 	old, known, err := s.tagOf(ctx, b.Name)
-	switch {
-	case err != nil:
+	if err == nil && !known {
+		var first bool
+		if first, err = s.redis.HSetNX(ctx, tagsKey, b.Name, b.tag()).Result(); err == nil && !first { // another one has it elsewhere, maybe
+			old, _, err = s.tagOf(ctx, b.Name)
+		} else {
+			old = b.tag()
+		}
+	}
+	if err != nil || old == b.tag() {
 		return err
-	case !known:
-		return s.redis.HSet(ctx, tagsKey, b.Name, b.tag()).Err()
-	case old == b.tag():
-		return nil
 	}
 	return s.leave(ctx, old, b)
 }
@@ -58,6 +61,15 @@ func (s *store) leave(ctx context.Context, tag string, b *Bucket) error {
 	}
 	if old.state == stateFrozen || old.state == stateGone && old.atMost == "" {
 		return old.refusal(b.tag(), tag)
+	}
+	// As elsewhere, who has the higher revision is obeyed.
+	text, err := s.redis.HGet(ctx, taggedKeys(tag, b.Name).conf(), "revision").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if revision, _ := strconv.ParseInt(text, 10, 64); revision > b.Revision {
+		return fmt.Errorf("%w: it has the tag %q by a configuration of revision %d, and this one, of revision %d, wants %q: restart this process with that one",
+			ErrTagChanged, tag, revision, b.Revision, b.tag())
 	}
 	return newMover(s, b, "a process whose configuration has it there", strconv.Itoa(moveAlone)).run(ctx)
 }
