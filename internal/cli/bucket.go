@@ -16,16 +16,17 @@ import (
 func (a *app) bucketCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bucket",
-		Short: "Look at buckets, pause, change or purge them",
+		Short: "Look at buckets, pause, change, purge or move them",
 		Long: `Look at buckets: what is in them, and how fast they leak. Pause, change or purge
-them while they run: all processes obey at once, and after every restart.`,
+them while they run: all processes obey at once, and after every restart. Move one
+that joins or leaves a pool.`,
 		Example: `  dispatcher bucket list
   dispatcher bucket show webhooks --json
   dispatcher bucket pause webhooks --reason "the receiver is down"
   dispatcher bucket set webhooks --rate 20/s
   dispatcher bucket list --diff`,
 	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(),
-		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand())
+		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand(), a.bucketMoveCommand())
 }
 
 // bucketView is a bucket as it is shown.
@@ -81,19 +82,10 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	if err != nil {
 		return nil, err
 	}
-	elsewhere, err := elsewhere(ctx, s.redis, callTimeout(s.config), infos)
-	if err != nil {
-		return nil, err
-	}
 	views := make([]bucketView, len(infos))
 	for i, info := range infos {
-		if there, ok := elsewhere[info.Name]; ok {
-			views[i] = s.bucketView(there)
-			views[i].Notes = append(views[i].Notes, fmt.Sprintf("its jobs are in %s, the configuration here has it in %s: it is not used until they have left",
-				poolName(there.Pool), poolName(info.Pool)))
-			continue
-		}
 		views[i] = s.bucketView(info)
+		views[i].Notes = append(views[i].Notes, elsewhereNotes(s.config, &info)...)
 	}
 	return views, nil
 }

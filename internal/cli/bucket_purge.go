@@ -54,13 +54,8 @@ func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, option
 		if !options.KeepLater {
 			jobs += views[0].Later
 		}
-		fmt.Fprintf(a.err, "This drops %s of bucket %q for good. Type the bucket's name to go on: ", count(jobs, "waiting job"), bucket)
-		answer, err := bufio.NewReader(a.in).ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read the confirmation: %w", err)
-		}
-		if strings.TrimSpace(answer) != bucket {
-			return fail(exitFailed, "nothing is purged: that was not %q", bucket)
+		if err := a.confirm(fmt.Sprintf("This drops %s of bucket %q for good.", count(jobs, "waiting job"), bucket), bucket, "nothing is purged"); err != nil {
+			return err
 		}
 	}
 	purged, err := s.client.Control(operator()).Purge(ctx, bucket, options)
@@ -75,4 +70,17 @@ func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, option
 		Purged int64  `json:"purged"`
 	}{bucket, purged.Jobs}
 	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
+}
+
+// confirm has the bucket's name typed before what cannot be undone, or costs something.
+func (a *app) confirm(what, bucket, instead string) error {
+	fmt.Fprintf(a.err, "%s Type the bucket's name to go on: ", what)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the confirmation: %w", err)
+	}
+	if strings.TrimSpace(answer) != bucket {
+		return fail(exitFailed, "%s: that was not %q", instead, bucket)
+	}
+	return nil
 }

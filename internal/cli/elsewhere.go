@@ -3,70 +3,68 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// elsewhere finds those of the buckets that hold jobs in another pool than that of the
-// configuration here, as a client does that has them not configured.
-func elsewhere(ctx context.Context, conn redis.UniversalClient, timeout time.Duration, infos []shaper.BucketInfo) (map[string]shaper.BucketInfo, error) {
-	var names []string
-	pools := map[string]string{}
-	for _, info := range infos {
-		if !info.Configured { // there, where it is looked for here
-			names = append(names, info.Name)
-			pools[info.Name] = poolName(info.Pool)
-		}
-	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	stranger, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Timeout: timeout})
-	if err != nil {
-		return nil, err
-	}
-	there, err := stranger.BucketInfos(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]shaper.BucketInfo{}
-	for _, info := range there {
-		if poolName(info.Pool) != pools[info.Name] && info.Unfinished+info.Scheduled+info.Dead > 0 {
-			found[info.Name] = info
-		}
-	}
-	return found, nil
-}
-
-// poolName is a pool in a sentence.
-func poolName(p *shaper.PoolInfo) string {
-	if p == nil {
+// poolName is a pool in a sentence, by its name: "" is none.
+func poolName(name string) string {
+	if name == "" {
 		return "no pool"
 	}
-	return fmt.Sprintf("pool %q", p.Name)
+	return fmt.Sprintf("pool %q", name)
 }
 
-// tellElsewhere logs which buckets cannot be used, as they hold jobs in another pool.
+// configuredPool is the pool in which the configuration has a bucket, "" if in none.
+func configuredPool(cfg *config.Config, bucket string) string {
+	for _, b := range cfg.Buckets {
+		if b.Name == bucket && b.Pool != nil {
+			return b.Pool.Name
+		}
+	}
+	return ""
+}
+
+// livesIn is the pool in which a bucket is, "" if in none.
+func livesIn(info *shaper.BucketInfo) string {
+	if info.Pool == nil {
+		return ""
+	}
+	return info.Pool.Name
+}
+
+// elsewhereNotes say that a bucket is not where the configuration has it, or is being moved.
+func elsewhereNotes(cfg *config.Config, info *shaper.BucketInfo) (notes []string) {
+	if m := info.Moving; m != nil {
+		to := m.To
+		if to == info.Name {
+			to = ""
+		}
+		return []string{fmt.Sprintf("it is being moved to %s since %s by %s, and does nothing until then: if that ended early, run dispatcher bucket move %s again, or with --abort",
+			poolName(to), stamp(m.Since), line(m.By, 100), info.Name)}
+	}
+	if info.Elsewhere {
+		return []string{fmt.Sprintf("it is in %s, the configuration here has it in %s, so it is not used: pause it, then run dispatcher bucket move %s",
+			poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)), info.Name)}
+	}
+	return nil
+}
+
+// tellElsewhere logs which buckets cannot be used, as they live in another pool.
 func (d *daemon) tellElsewhere(ctx context.Context) {
 	if len(d.config.Buckets) == 0 {
 		return
 	}
 	infos, err := d.client.BucketInfos(ctx)
-	var found map[string]shaper.BucketInfo
-	if err == nil {
-		found, err = elsewhere(ctx, d.redis, callTimeout(d.config), infos)
-	}
 	if err != nil {
 		d.log.WarnContext(ctx, "the buckets could not be looked at", "error", err)
-		return
 	}
-	for _, info := range infos {
-		if there, ok := found[info.Name]; ok {
-			d.log.ErrorContext(ctx, "a bucket was given another pool and still holds jobs: it is not used until they have left, so give it back its pool until then",
-				"bucket", info.Name, "jobs_are_in", poolName(there.Pool), "configured_in", poolName(info.Pool))
+	for i := range infos {
+		info := &infos[i]
+		if info.Elsewhere {
+			d.log.ErrorContext(ctx, "a bucket is in another pool than configured, and is not used: pause it and run dispatcher bucket move, or give it back its pool",
+				"bucket", info.Name, "jobs_are_in", poolName(livesIn(info)), "configured_in", poolName(configuredPool(d.config, info.Name)))
 		}
 	}
 }

@@ -71,20 +71,22 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher config print").want(t, 0, "[[pools]]\n", `pool = "vendor"`, "weight = 3 ")
 }
 
-// A bucket that was given a pool while it holds jobs is refused, with what to do.
+// A bucket that was given a pool while it holds jobs is not used until it is moved, and it is said what to do.
 func TestBucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `its jobs are in no pool, the configuration here has it in pool "vendor": it is not used until they have left`)
-	s.run(t, "dispatcher bucket pause webhooks").want(t, 2, "1 of its jobs are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
-		"until it is empty, leave its pool in the configuration as it was")
+	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `it is in no pool, the configuration here has it in pool "vendor", so it is not used: pause it, then run dispatcher bucket move webhooks`)
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, "1 of its jobs are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
+		"pause it, then run dispatcher bucket move webhooks")
+	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, "queued", "paused")
 	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
 		t.Fatal(err)
 	}
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "not used yet")
-	s.run(t, "dispatcher bucket pause webhooks").want(t, 0)
+	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
 }
 
 // Daemons say at once that such a bucket is not used, and why.

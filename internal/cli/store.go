@@ -76,7 +76,7 @@ func (s *station) explain(err error) error {
 	case errors.Is(err, shaper.ErrUnknownBucket):
 		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.client.Buckets(), ", ")))
 	case errors.Is(err, shaper.ErrTagChanged):
-		return fail(exitUsage, "%w; until it is empty, leave its pool in the configuration as it was", err)
+		return fail(exitUsage, "%w", err)
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):
 		return fail(exitUsage, "Redis at %s refuses the password: set redis.password or TUNDISH_REDIS_PASSWORD (of sentinels: redis.sentinel_password): %w", s.config.Redis.URL, err)
 	case errors.Is(err, redis.Nil) && strings.Contains(string(s.config.Redis.URL), "+sentinel:"):

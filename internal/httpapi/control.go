@@ -67,7 +67,7 @@ func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
 	f := o.store.of(r, err)
-	if f.Code == codeStoreUnavailable {
+	if f.Code == codeStoreUnavailable && elsewhere(err) == "" {
 		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: bucket %q may be changed; send the same request again, which is safe", bucket)
 	}
 	return f

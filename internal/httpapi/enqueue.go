@@ -100,7 +100,7 @@ func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, 
 // same ids, none is doubled, so the ids that were made here are told.
 func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
 	f := p.store.of(r, err)
-	if f.Code == codeStoreUnavailable && !errors.Is(err, shaper.ErrTagChanged) {
+	if f.Code == codeStoreUnavailable && elsewhere(err) == "" {
 		f.Detail = "Redis is not reachable or too slow, and jobs may be in or not: retry under the same ids, and none is doubled"
 	}
 	problem := f.problem(r)

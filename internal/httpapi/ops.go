@@ -92,12 +92,21 @@ type bucketView struct {
 	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
-	Pool *part.Pool `json:"pool,omitempty"` // only of one that is in a pool
+	Pool      *part.Pool  `json:"pool,omitempty"`      // only of one that is in a pool
+	Elsewhere bool        `json:"elsewhere,omitempty"` // it lives in another pool than configured here, and has yet to be moved
+	Moving    *movingView `json:"moving,omitempty"`    // only of one that is being moved
 
 	Pause   *part.Pause `json:"pause,omitempty"`   // only of one that is paused
 	Pins    []pinView   `json:"pins"`              // settings that were changed at run time
 	Purged  int64       `json:"purged"`            // jobs that purges have dropped, ever
 	Purging int64       `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+}
+
+// movingView is a move of a bucket into a pool or out of one.
+type movingView struct {
+	ToPool string     `json:"to_pool"` // "" out of one
+	Since  *time.Time `json:"since,omitempty"`
+	By     string     `json:"by"`
 }
 
 // partCounts are the flows or the groups of a bucket in numbers.
@@ -113,6 +122,13 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
 		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+	}
+	view.Elsewhere = info.Elsewhere
+	if m := info.Moving; m != nil {
+		view.Moving = &movingView{Since: instant(m.Since), By: m.By}
+		if m.To != info.Name {
+			view.Moving.ToPool = m.To
+		}
 	}
 	switch {
 	case info.HasGroups:

@@ -45,20 +45,24 @@ func TestPools(t *testing.T) {
 	}
 	for path, body := range map[string]string{jobs: job(""), jobs + "/batch": "[" + job("") + "]"} {
 		a := api.do("POST", path, body).want(503, "store-unavailable")
-		a.has("detail", "the bucket joins or leaves a pool and still holds jobs, so that it takes none: the operator is told")
+		a.has("detail", "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told")
 		a.wantHeader("Retry-After", "1")
 	}
 	if !strings.Contains(log.String(), "1 of its jobs are kept with the tag") {
 		t.Error("the log does not say what to do")
 	}
+	view := ops.do("GET", "/v1/buckets/roomy", "").want(200, "")
+	if view.json["elsewhere"] != true || view.json["unfinished"] != 1.0 || view.json["pool"] != nil {
+		t.Errorf("where it is: %s", view.text)
+	}
 	if _, err := former.Cancel(t.Context(), "roomy", "old"); err != nil {
 		t.Fatal(err)
 	}
 	api.do("POST", jobs, job("")).want(202, "")
-	view := pool()
+	joinedView := pool()
 	for key, want := range map[string]any{"rate": "9/m", "burst": 1.0, "in_flight": 0.0, "max_in_flight": 7.0, "weight": 3.0} {
-		if view[key] != want {
-			t.Errorf("%s is %v, want %v", key, view[key], want)
+		if joinedView[key] != want {
+			t.Errorf("%s is %v, want %v", key, joinedView[key], want)
 		}
 	}
 	ops.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("pool")

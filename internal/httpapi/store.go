@@ -31,8 +31,8 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 			s.log.ErrorContext(r.Context(), "the store could not be asked", "error", err, "request_id", requestID(r))
 		})
 	}
-	if errors.Is(err, shaper.ErrTagChanged) {
-		f := newFault(codeStoreUnavailable, "the bucket joins or leaves a pool and still holds jobs, so that it takes none: the operator is told")
+	if detail := elsewhere(err); detail != "" {
+		f := newFault(codeStoreUnavailable, "%s", detail)
 		f.RetryAfter = retryStore
 		return f
 	}
@@ -42,4 +42,15 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 	f := newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")
 	f.RetryAfter = retryStore
 	return f
+}
+
+// elsewhere says of an error that a bucket joins or leaves a pool, so that it takes no job here now; "" of others.
+func elsewhere(err error) string {
+	switch {
+	case errors.Is(err, shaper.ErrMoving):
+		return "the bucket is being moved into a pool or out of one, and takes no job meanwhile: retry"
+	case errors.Is(err, shaper.ErrTagChanged):
+		return "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told"
+	}
+	return ""
 }
