@@ -26,7 +26,7 @@ const (
 // direct are the commands that are sent outside of scripts, and those of which
 // scripts consist are found in their text.
 var direct = []string{
-	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "hget", "hgetall", "hkeys", "hmget", "hset", "info", "llen", "ping", "randomkey",
+	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "hget", "hgetall", "hkeys", "hmget", "hset", "hsetnx", "info", "llen", "ping", "randomkey", "scan",
 	"script|exists", "select", "subscribe", "time", "unsubscribe", "zcount", "zrange", "zrevrange",
 }
 
@@ -132,6 +132,11 @@ func TestACLUser(t *testing.T) {
 		}
 	}
 	limits(t, url)
+	moved := s.rewritten("moved.toml", "[[buckets]]", "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n[[buckets]]", "capacity =", "pool = \"vendor\"\ncapacity =")
+	s.post("moves", 3)
+	for _, args := range []string{"bucket pause " + bucketName, "bucket move " + bucketName + " --yes", "bucket resume " + bucketName} {
+		command(t, 0, "dispatcher", append(strings.Fields(args), "--config", moved)...)
+	}
 
 	forbidden := denied(t, server.Client())
 	t.Logf("forbidden were %v", forbidden)
