@@ -266,6 +266,7 @@ func (c *Control) whyNotConfigured(ctx context.Context, bucket string, k keys) e
 // keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,
 // of one that is not configured here, as Redis knows.
 func (c *Control) keysOf(ctx context.Context, bucket string) (keys, error) {
+	c.store.strayed(ctx, bucket)
 	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
 		return keys{}, err

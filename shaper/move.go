@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -79,6 +80,9 @@ func (c *Control) Move(ctx context.Context, bucket string, options MoveOptions) 
 	if err != nil {
 		return Moved{}, fmt.Errorf("%w: only one that is configured is moved, to where the configuration has it", err)
 	}
+	if err := c.store.fitsMove(ctx, b); err != nil {
+		return Moved{}, &MoveError{Bucket: bucket, Err: err}
+	}
 	m := newMover(c.store, b.settings.Load(), c.by, "")
 	m.patient, m.sum = options.Patience, Moved{Bucket: bucket, To: m.to}
 	if m.patient == 0 {
@@ -102,10 +106,44 @@ func (c *Control) Move(ctx context.Context, bucket string, options MoveOptions) 
 	return m.sum, nil
 }
 
+// fitsMove reports what of a configuration keeps a bucket from being used where it is to come: better
+// that it is not brought there.
+func (s *store) fitsMove(ctx context.Context, b *bucketState) error {
+	live, err := s.liveKeys(ctx, b.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	k := live[b.Name]
+	for _, name := range []string{k.conf(), k.confAside()} {
+		values, err := s.redis.HMGet(ctx, name, "revision", "flows").Result()
+		if err != nil {
+			return fmt.Errorf("read its settings: %w", err)
+		}
+		if values[0] == nil {
+			continue
+		}
+		text, _ := values[0].(string)
+		flows, _ := values[1].(string)
+		revision, _ := strconv.ParseInt(text, 10, 64) // 0 without one
+		parted, _ := strconv.Atoi(flows)
+		switch own := b.settings.Load(); {
+		case revision > own.Revision:
+			return fmt.Errorf("a configuration of revision %d is in force, and this one is of revision %d: move it with that one", revision, own.Revision)
+		case parted < partedNot || parted > partedGroups:
+			return errors.New("its data is of a newer program")
+		case parted != b.parted():
+			return fmt.Errorf("it was used %s, and is configured %s, which it cannot change together with its pool", partedText(parted), partedText(b.parted()))
+		}
+	}
+	return nil
+}
+
 // moveFailed says in what state a move has left the bucket. It gives up one for which Redis
 // has no memory, as that would stay so.
 func (c *Control) moveFailed(ctx context.Context, m *mover, cause error) error {
-	failed := &MoveError{Bucket: m.name, Err: cause}
+	failed := &MoveError{Bucket: m.name, Err: cause, Frozen: errors.Is(cause, ErrMoving)}
 	if m.sum.From == "" { // it is not frozen, or not by this move
 		return failed
 	}

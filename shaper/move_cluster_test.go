@@ -66,11 +66,11 @@ func TestMoveInACluster(t *testing.T) {
 	}
 }
 
-// A large bucket: no script takes more of Redis than it may, and progress is told. The many small
+// A large bucket: no script takes more of Redis than it may, but for stalls, and progress is told. The many small
 // lists of flows are copied as well.
 func TestMoveOfALargeBucket(t *testing.T) {
 	t.Parallel()
-	const jobs, flows, atMost = 120_000, 4_000, 5 * time.Millisecond
+	const jobs, flows, atMost = 120_000, 4_000, 5 * time.Millisecond // of a script
 	for kind, b := range map[string]Bucket{"plain": testBucket("b", 1), "flows": flowing("b", FlowKeyJob)} {
 		t.Run(kind, func(t *testing.T) { // one after the other: they are measured
 			server := redistest.Start(t)
@@ -127,9 +127,10 @@ func TestMoveOfALargeBucket(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(slow)) {
 				slices.Sort(slow[name])
 				t.Logf("%-12s %d runs took a millisecond or more, the longest %v", name, len(slow[name]), slow[name][len(slow[name])-1])
-				// One may have been a stall of the machine, which the log cannot tell from work.
-				if n := len(slow[name]); slow[name][max(0, n-3)] > atMost && n > 2 {
-					t.Errorf("%s took too long: %v", name, slow[name][n-3:])
+				// The log cannot tell a stall of the machine from work: but those are few.
+				over, _ := slices.BinarySearch(slow[name], atMost)
+				if long := slow[name][over:]; strings.HasPrefix(name, "move") && len(long) > told/20 {
+					t.Errorf("%s took too long: %v", name, long)
 				}
 			}
 		})

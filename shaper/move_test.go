@@ -349,3 +349,30 @@ func TestMoveRefuses(t *testing.T) {
 		t.Error("it is lost")
 	}
 }
+
+// A configuration with which the bucket could not be used where it comes to does not bring it there.
+func TestMoveByAnotherConfiguration(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	b := testBucket("b", 100)
+	b.Revision = 5
+	put(t, clientWith(t, conn, b), &b, named("j", 1)...)
+	if err := clientWith(t, conn, b).Control("anna").Pause(t.Context(), "b", ""); err != nil {
+		t.Fatal(err)
+	}
+	older, parted := in(vendor(), b), in(vendor(), flowing("b", FlowKeyJob))
+	older.Revision, parted.Revision = 4, 5
+	for text, own := range map[string]Bucket{"of revision 5 is in force, and this one is of revision 4": older, "it was used without flows, and is configured with flows": parted} {
+		var failed *MoveError
+		if _, err := clientWith(t, conn, own).Control("anna").Move(t.Context(), "b", MoveOptions{}); !errors.As(err, &failed) || failed.Frozen || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	// Nor does it by itself when there are no jobs.
+	if _, err := clientWith(t, conn, b).Cancel(t.Context(), "b", "j0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clientWith(t, conn, older).Enqueue(t.Context(), Job{Bucket: "b", Payload: []byte("x")}); !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), "of revision 5") {
+		t.Errorf("an older configuration took the bucket: %v", err)
+	}
+}

@@ -141,6 +141,9 @@ func (m *mover) once(ctx context.Context) error {
 		return err
 	case !known:
 		return fmt.Errorf("%w %q: Redis knows none, so there is nothing to move", ErrUnknownBucket, m.name)
+	case at.state == stateGone && m.atMost == "": // a failover has lost the new tag, which was written before that
+		err := m.again(ctx, func(ctx context.Context) error { return m.store.redis.HSet(ctx, tagsKey, m.name, at.tag).Err() })
+		return errors.Join(errOvertaken, err)
 	case at.state == stateReady || at.state == stateArrived: // a move to here, of which the end is left
 		if m.atMost != "" && at.atMost == "" {
 			return at.refusal(lives, lives)
@@ -207,7 +210,7 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 			m.id = at.move
 			return nil
 		case moveNotConfigured:
-			return fmt.Errorf("bucket %q has no settings in Redis: were keys of it deleted by hand?", m.name)
+			return fmt.Errorf("it has no settings in Redis under the tag %q, as if its keys were deleted by hand: a process with the configuration of before writes them anew", from)
 		case moveNotPaused:
 			return fmt.Errorf("%w: run dispatcher bucket pause %s first", ErrNotPaused, m.name)
 		case moveHoldsJobs:

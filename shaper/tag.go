@@ -155,15 +155,7 @@ func (s *store) onMark(ctx context.Context, b *Bucket) error {
 	return m.refusal(b.tag(), lives)
 }
 
-// keysOf are those of a bucket that is configured here or, by its tag, known to Redis.
-func (s *store) keysOf(ctx context.Context, bucket string) (keys, error) {
-	found, err := s.allKeysOf(ctx, bucket)
-	if err != nil {
-		return keys{}, err
-	}
-	return found[0], nil
-}
-
+// allKeysOf are those of buckets that are configured here or, by their tag, known to Redis.
 func (s *store) allKeysOf(ctx context.Context, buckets ...string) ([]keys, error) {
 	all := make([]keys, len(buckets))
 	var unknown []string
