@@ -70,7 +70,7 @@ func TestMoveInACluster(t *testing.T) {
 // lists of flows are copied as well.
 func TestMoveOfALargeBucket(t *testing.T) {
 	t.Parallel()
-	const jobs, flows, atMost = 120_000, 4_000, 5 * time.Millisecond // of a script
+	const jobs, flows, atMost = 100_000, 2_000, 5 * time.Millisecond // of a script
 	for kind, b := range map[string]Bucket{"plain": testBucket("b", 1), "flows": flowing("b", FlowKeyJob)} {
 		t.Run(kind, func(t *testing.T) { // one after the other: they are measured
 			server := redistest.Start(t)

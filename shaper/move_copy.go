@@ -50,16 +50,10 @@ func (m *mover) copyAll(ctx context.Context, from string) error {
 		}
 		return m.copyKeys(ctx, todo)
 	}
-	var err error
-	for range 3 { // a key that goes from node to node meanwhile may be overlooked
-		if err = m.names(ctx, source, copied); err != nil {
-			return fmt.Errorf("copy: %w", err)
-		}
-		if err = m.check(ctx, source, target); !errors.Is(err, errDiffers) {
-			return err
-		}
+	if err := m.names(ctx, source, copied); err != nil {
+		return fmt.Errorf("copy: %w", err)
 	}
-	return err
+	return m.check(ctx, source, target)
 }
 
 // measure says how much there is to copy, about.
@@ -233,7 +227,8 @@ func (m *mover) sizes(ctx context.Context, names []string) ([]int64, error) {
 	return sizes, nil
 }
 
-// errDiffers says that a copy is not what it was made of.
+// errDiffers says that a copy is not what it was made of: another one has completed the move and removed
+// that, or a key was overlooked that went from node to node meanwhile.
 var errDiffers = errors.New("the copy differs from what was copied")
 
 // check compares the copy with what was copied. In a cluster also the places of all flows:

@@ -206,3 +206,55 @@ func TestMoveBySeveral(t *testing.T) {
 		})
 	}
 }
+
+// Some move a bucket while others give that up, to and fro: whoever wins, it has what it had, at one place.
+func TestMoveAndAbortAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	for kind, b := range movable() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			conn := server.Client()
+			sent := fillAll(t, conn, b)
+			before := contents(t, conn, bucketKeys("b"))
+			was, is := in(nil, b), in(vendor(), b)
+			ended, stopped := 0, 0
+			for range 20 {
+				var movers, others sync.WaitGroup
+				var counts sync.Mutex
+				over, end := context.WithCancel(t.Context())
+				for range 2 {
+					mover, other := clientWith(t, conn, is).Control("bert"), clientWith(t, conn).Control("carl")
+					movers.Go(func() {
+						_, err := mover.Move(t.Context(), "b", MoveOptions{})
+						counts.Lock()
+						defer counts.Unlock()
+						if err == nil {
+							ended++
+						}
+					})
+					others.Go(func() {
+						for over.Err() == nil {
+							if gone, err := other.AbortMove(t.Context(), "b"); gone && err == nil {
+								counts.Lock()
+								stopped++
+								counts.Unlock()
+							}
+						}
+					})
+				}
+				movers.Wait()
+				end()
+				others.Wait()
+				if _, err := clientWith(t, conn, is).Control("dora").Move(t.Context(), "b", MoveOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				wantSame(t, "contents", contents(t, conn, taggedKeys(is.tag(), "b")), before)
+				wantLeft(t, conn, taggedKeys(was.tag(), "b"))
+				was, is = is, was
+			}
+			t.Logf("%d moves, %d given up", ended, stopped)
+			wantMoved(t, conn, was, taggedKeys(is.tag(), "b"), before, sent)
+		})
+	}
+}

@@ -24,7 +24,7 @@ func movable() map[string]Bucket {
 	for kind, b := range all {
 		b.Rate = perSecond(1000)
 		b.Quotas = []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}
-		b.Limits = []admission.Limit{{Name: "per-caller", Per: []string{admission.PerCaller}, Limit: perSecond(1000)}}
+		b.Limits = []admission.Limit{{Name: "per-caller", Per: []string{admission.PerCaller}, Limit: admission.Rate{Count: 1000, Per: time.Hour, Unit: admission.UnitRequests}}}
 		if b.Flow != nil {
 			own := *b.Flow
 			own.Quotas = b.Quotas

@@ -119,7 +119,7 @@ func (m *mover) must(ctx context.Context, tag, step, other string) error {
 // run moves the bucket, or goes on with a move of it that is under way.
 func (m *mover) run(ctx context.Context) (err error) {
 	for range moveAgain {
-		if err = m.once(ctx); !errors.Is(err, errOvertaken) {
+		if err = m.once(ctx); !errors.Is(err, errOvertaken) && !errors.Is(err, errDiffers) {
 			return err
 		}
 	}
@@ -221,6 +221,9 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 				ErrTagChanged, number, from, m.to, m.name)
 		case moveInFlight:
 		default:
+			if at.state == stateGone && m.atMost == "" {
+				return fmt.Errorf("%w: it has left the tag %q", errOvertaken, from)
+			}
 			return at.refusal(from, from)
 		}
 		m.tell(MoveProgress{Step: MoveWaits, InFlight: number})

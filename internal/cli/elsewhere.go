@@ -45,7 +45,7 @@ func elsewhereNotes(cfg *config.Config, info *shaper.BucketInfo) (notes []string
 			poolName(to), stamp(m.Since), line(m.By, 100), info.Name)}
 	}
 	if info.Elsewhere {
-		return []string{fmt.Sprintf("it is in %s, the configuration here has it in %s, so it is not used: pause it, then run dispatcher bucket move %s",
+		return []string{fmt.Sprintf("it is in %s, the configuration here has it in %s, so it is not used: if that is right, pause it, then run dispatcher bucket move %s",
 			poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)), info.Name)}
 	}
 	return nil

@@ -77,7 +77,7 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `it is in no pool, the configuration here has it in pool "vendor", so it is not used: pause it, then run dispatcher bucket move webhooks`)
+	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `it is in no pool, the configuration here has it in pool "vendor", so it is not used: if that is right, pause it, then run dispatcher bucket move webhooks`)
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, "1 of its jobs are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
 		"pause it, then run dispatcher bucket move webhooks")
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")
