@@ -8,6 +8,10 @@
 --                   thaw: back to no mark, when the move is given up
 -- Where it comes:   expect -> clearing -> clear -> coming -> ready -> ready -> open -> arrived -> done
 --                   refuse -> refused -> done: given up; once ready, it is not given up any more
+--                   evict -> evicted: of a move that is known not to be under way any more
+--
+-- No id freezes a bucket twice. A move is thawed only by who had it refused before, and until then its
+-- refused stays; so one that is ready, and whose bucket is seen to be frozen by it after that, is completed.
 --
 -- KEYS[1]  …:move    hash  the mark: state, move, tag, since, by, at_most
 -- KEYS[2]  …:conf    hash  what the bucket obeys
@@ -26,7 +30,7 @@
 -- ARGV[7]  bucket: what to publish there
 -- Returns  {code, number, state, move, tag, since, by, at_most}: the mark as it is then, '' where there is none.
 --          code: 0 done, now or before; 1 the bucket is not configured; 2 it is not paused; 3 leases are out:
---          number of them; 4 the mark says otherwise; 5 it holds jobs: number of them; 6 it has too
+--          number of them; 4 the mark says otherwise; 5 it holds jobs: number of them, or it is in use; 6 it has too
 --          many ids or flows: number of them
 -- Stores   the mark: of where it came to until all is done, of where it was for as long as nothing moves there; no expiry
 -- Needs    Redis 7.0
@@ -92,11 +96,11 @@ elseif step == 'gone' then
   return advance('gone')
 elseif step == 'expect' then
   if ours and (state == 'clearing' or state == 'coming' or state == 'ready') then return answer(0) end
-  if ours or state == 'frozen' or state == 'arrived' then return answer(4) end
-  -- Nobody knows of jobs here, unless they are what a move has left.
+  if state ~= '' and state ~= 'gone' and state ~= 'evicted' then return answer(4) end
+  -- Nobody knows of jobs here, unless they are what a move has left. With settings, the bucket lives here: who
+  -- asks comes late.
   local jobs = redis.call('HLEN', body)
-  if state == '' and jobs > 0 then return answer(5, jobs) end
-  redis.call('DEL', conf)
+  if state == '' and (jobs > 0 or redis.call('EXISTS', conf) == 1) then return answer(5, jobs) end
   return write('clearing')
 elseif step == 'clear' then
   if not ours or (state ~= 'clearing' and state ~= 'coming') then return answer(4) end
@@ -112,10 +116,15 @@ elseif step == 'open' then
   redis.call('PUBLISH', channel, bucket)
   return advance('arrived')
 elseif step == 'refuse' then
-  if state == 'frozen' or state == 'arrived' or (ours and state == 'ready') then return answer(4) end
+  if state ~= '' and state ~= 'gone' and state ~= 'evicted' and not (ours and (state == 'clearing' or state == 'coming' or state == 'refused')) then
+    return answer(4)
+  end
   local jobs = redis.call('HLEN', body)
-  if state == '' and jobs > 0 then return answer(5, jobs) end
+  if state == '' and (jobs > 0 or redis.call('EXISTS', conf) == 1) then return answer(5, jobs) end
   return write('refused')
+elseif step == 'evict' then
+  if ours and (state == 'clearing' or state == 'coming' or state == 'ready' or state == 'refused') then return advance('evicted') end
+  return answer(0)
 elseif step == 'done' then
   if state == '' then return answer(0) end
   if not ours or (state ~= 'arrived' and state ~= 'refused') then return answer(4) end

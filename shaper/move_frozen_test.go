@@ -3,9 +3,11 @@ package shaper
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,7 +209,27 @@ func TestMoveBySeveral(t *testing.T) {
 	}
 }
 
-// Some move a bucket while others give that up, to and fro: whoever wins, it has what it had, at one place.
+// dawdler stands still for a while at some of its round trips, so that others overtake it.
+type dawdler struct{ longest time.Duration }
+
+func (d dawdler) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d dawdler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { d.dawdle(ctx); return next(ctx, cmd) }
+}
+
+func (d dawdler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { d.dawdle(ctx); return next(ctx, cmds) }
+}
+
+func (d dawdler) dawdle(ctx context.Context) {
+	if rand.N(4) == 0 {
+		sleep(ctx, rand.N(d.longest))
+	}
+}
+
+// Some move a bucket while others give that up, to and fro, and all dawdle: whoever wins, it has what it
+// had, at one place.
 func TestMoveAndAbortAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	for kind, b := range movable() {
@@ -215,37 +237,37 @@ func TestMoveAndAbortAtTheSameTime(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			conn := server.Client()
+			slow := func() redis.UniversalClient {
+				own := connect(t, server.Addr())
+				own.AddHook(dawdler{20 * time.Millisecond})
+				return own
+			}
 			sent := fillAll(t, conn, b)
 			before := contents(t, conn, bucketKeys("b"))
 			was, is := in(nil, b), in(vendor(), b)
-			ended, stopped := 0, 0
-			for range 20 {
-				var movers, others sync.WaitGroup
-				var counts sync.Mutex
-				over, end := context.WithCancel(t.Context())
-				for range 2 {
-					mover, other := clientWith(t, conn, is).Control("bert"), clientWith(t, conn).Control("carl")
-					movers.Go(func() {
-						_, err := mover.Move(t.Context(), "b", MoveOptions{})
-						counts.Lock()
-						defer counts.Unlock()
-						if err == nil {
-							ended++
-						}
-					})
-					others.Go(func() {
-						for over.Err() == nil {
-							if gone, err := other.AbortMove(t.Context(), "b"); gone && err == nil {
-								counts.Lock()
-								stopped++
-								counts.Unlock()
+			var ended, stopped atomic.Int64
+			first, second, third, fourth := slow(), slow(), slow(), slow()
+			for range 12 {
+				var all sync.WaitGroup
+				for _, own := range []redis.UniversalClient{first, second} {
+					all.Go(func() {
+						for range 3 {
+							if _, err := clientWith(t, own, is).Control("bert").Move(t.Context(), "b", MoveOptions{}); err == nil {
+								ended.Add(1)
 							}
 						}
 					})
 				}
-				movers.Wait()
-				end()
-				others.Wait()
+				for _, own := range []redis.UniversalClient{third, fourth} {
+					all.Go(func() {
+						for range 3 {
+							if gone, err := clientWith(t, own).Control("carl").AbortMove(t.Context(), "b"); gone && err == nil {
+								stopped.Add(1)
+							}
+						}
+					})
+				}
+				all.Wait()
 				if _, err := clientWith(t, conn, is).Control("dora").Move(t.Context(), "b", MoveOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -253,7 +275,10 @@ func TestMoveAndAbortAtTheSameTime(t *testing.T) {
 				wantLeft(t, conn, taggedKeys(was.tag(), "b"))
 				was, is = is, was
 			}
-			t.Logf("%d moves, %d given up", ended, stopped)
+			t.Logf("%d moves, %d given up", ended.Load(), stopped.Load())
+			if ended.Load() == 0 {
+				t.Error("none was moved")
+			}
 			wantMoved(t, conn, was, taggedKeys(is.tag(), "b"), before, sent)
 		})
 	}

@@ -207,3 +207,77 @@ func manyFields(n int) (pairs []any) {
 	}
 	return pairs
 }
+
+// A mover that stood still, while others completed its move, moved the bucket on, or gave the move up, changes nothing
+// when it goes on: not even where there is nothing in the bucket but its settings.
+func TestLateMoverChangesNothing(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	b := testBucket("b", 100)
+	is, other := in(vendor(), b), in(&Pool{Name: "other", Rate: perSecond(1)}, b)
+	move := func(own Bucket) {
+		t.Helper()
+		if _, err := clientWith(t, conn, own).Control("anna").Move(t.Context(), "b", MoveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, jobs := range []int{0, 3} {
+		for steps := range 5 {
+			for what, overtake := range map[string]func() (lives Bucket){
+				"completed":    func() Bucket { move(is); return is },
+				"and back":     func() Bucket { move(is); move(b); return b },
+				"and on":       func() Bucket { move(is); move(other); return other },
+				"and on, back": func() Bucket { move(is); move(other); move(is); return is },
+				"given up": func() Bucket {
+					if _, err := clientWith(t, conn).Control("anna").AbortMove(t.Context(), "b"); err != nil {
+						move(is) // it was too late for that
+						return is
+					}
+					if conn.HGet(t.Context(), tagsKey, "b").Val() == is.tag() {
+						move(is)
+						return is
+					}
+					return b
+				},
+			} {
+				conn.FlushAll(t.Context())
+				put(t, clientWith(t, conn, b), &b, named("j", jobs)...)
+				if err := clientWith(t, conn, b).Control("anna").Pause(t.Context(), "b", "x"); err != nil {
+					t.Fatal(err)
+				}
+				late := newMover(clientWith(t, conn, is).store, &is, "bert", "")
+				all := []func() error{
+					func() error { return late.freeze(t.Context(), "b") },
+					func() error { _, err := late.prepare(t.Context(), "b"); return err },
+					func() error { return late.copyAll(t.Context(), "b") },
+					func() error { return late.commit(t.Context(), "b") },
+					func() error { return late.finish(t.Context(), "b") },
+				}
+				for i, step := range all[:steps] {
+					if err := step(); err != nil {
+						t.Fatalf("step %d: %v", i, err)
+					}
+				}
+				lives := overtake()
+				before, tag := contents(t, conn, taggedKeys(lives.tag(), "b")), conn.HGet(t.Context(), tagsKey, "b").Val()
+				if steps > 0 {
+					for _, step := range all[steps:] {
+						_ = step() // it may find out, or not
+					}
+				}
+				name := fmt.Sprintf("%d jobs, late after %d steps, %s", jobs, steps, what)
+				wantSame(t, name, contents(t, conn, taggedKeys(lives.tag(), "b")), before)
+				if is := conn.HGet(t.Context(), tagsKey, "b").Val(); is != tag || tag != lives.tag() {
+					t.Errorf("%s: its tag is %q, before %q", name, is, tag)
+				}
+				move(lives) // there is nothing to do, and nothing in the way of the next one
+				for _, own := range []Bucket{in(&Pool{Name: "third", Rate: perSecond(1)}, b), is, b} {
+					move(own)
+				}
+				if n := len(contents(t, conn, bucketKeys("b"))); n != len(before) {
+					t.Errorf("%s: %d keys, want %d", name, n, len(before))
+				}
+			}
+		}
+	}
+}

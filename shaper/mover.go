@@ -24,6 +24,7 @@ const (
 	stepOpen   = "open"
 	stepRefuse = "refuse"
 	stepDone   = "done"
+	stepEvict  = "evict"
 )
 
 // What move.lua answers.
@@ -59,13 +60,14 @@ type mover struct {
 	atMost  string        // see move.lua
 	patient time.Duration // how long to wait for leases
 	tell    func(MoveProgress)
+	froze   string // id of the move by which this one has frozen the bucket, or has found it so
 	sum     Moved
 	copied  MoveProgress
 }
 
 // newMover makes one that moves a bucket to where the configuration has it.
 func newMover(s *store, b *Bucket, by, atMost string) *mover {
-	return &mover{store: s, name: b.Name, to: b.tag(), id: shortID(rand.Uint64()), by: by, atMost: atMost, tell: func(MoveProgress) {}} //nolint:gosec // a name, not a secret
+	return &mover{store: s, name: b.Name, to: b.tag(), by: by, atMost: atMost, tell: func(MoveProgress) {}}
 }
 
 func (m *mover) keys(tag string) keys { return taggedKeys(tag, m.name) }
@@ -157,6 +159,10 @@ func (m *mover) once(ctx context.Context) error {
 			m.sum.From = at.tag
 		}
 	}
+	if m.froze != "" && lives != m.to && (at.state != stateFrozen || at.move != m.froze) {
+		m.sum.From = ""
+		return errors.New("it was given up by another one, and the bucket is where it was")
+	}
 	if lives == m.to {
 		if at.state == stateFrozen {
 			return at.refusal(lives, lives)
@@ -180,22 +186,34 @@ func (m *mover) bring(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	// Once it says so, nobody gives the move up. Who is so late that others have completed
-	// it, and may have moved the bucket on, finds no such mark; so both have to come in time.
-	err = m.again(ctx, func(ctx context.Context) error {
+	if err := m.commit(ctx, from); err != nil {
+		return err
+	}
+	return m.finish(ctx, from)
+}
+
+// commit writes the new tag into the index. Once the mark says ready, nobody gives the move up, and if the bucket
+// is seen to be frozen by it after that, nobody has. Who is so late that others have completed it, and may have moved the
+// bucket on, finds no such mark; so all three have to come in time.
+func (m *mover) commit(ctx context.Context, from string) error {
+	err := m.again(ctx, func(ctx context.Context) error {
 		if err := m.must(ctx, m.to, stepReady, from); err != nil {
 			return err
+		}
+		if under, err := m.underWay(ctx, from); err != nil || !under {
+			return errors.Join(err, m.must(ctx, m.to, stepEvict, from), errOvertaken)
 		}
 		return m.store.redis.HSet(ctx, tagsKey, m.name, m.to).Err()
 	})
 	if err != nil {
 		return fmt.Errorf("write its new tag: %w", err)
 	}
-	return m.finish(ctx, from)
+	return nil
 }
 
 // freeze has nothing change any more where the bucket is, once no lease is out.
 func (m *mover) freeze(ctx context.Context, from string) error {
+	m.id = shortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	for began := time.Now(); ; {
 		code, number, at, err := m.step(ctx, m.keys(from), stepFreeze, m.to)
 		if err != nil {
@@ -207,7 +225,7 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 			if m.atMost != "" && at.atMost == "" { // an operator's
 				return at.refusal(from, from)
 			}
-			m.id = at.move
+			m.id, m.froze = at.move, at.move
 			return nil
 		case moveNotConfigured:
 			return fmt.Errorf("it has no settings in Redis under the tag %q, as if its keys were deleted by hand: a process with the configuration of before writes them anew", from)
@@ -239,6 +257,12 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 // prepare clears the place where the bucket comes to, unless all of it is there.
 func (m *mover) prepare(ctx context.Context, from string) (complete bool, err error) {
 	code, number, at, err := m.step(ctx, m.keys(m.to), stepExpect, from)
+	if err == nil && code == moveHoldsJobs {
+		var under bool
+		if under, err = m.underWay(ctx, from); err == nil && !under {
+			err = fmt.Errorf("%w: it lives under the tag %q", errOvertaken, m.to)
+		}
+	}
 	switch {
 	case err != nil:
 		return false, err
@@ -249,8 +273,14 @@ func (m *mover) prepare(ctx context.Context, from string) (complete bool, err er
 		m.sum.From = ""
 		return false, fmt.Errorf("%d jobs are kept with the tag %q, where nobody looks for them now: the bucket lives under %q. They would be mixed up, so look at them first, and remove the keys %s*",
 			number, m.to, from, m.keys(m.to).prefix)
+	case code != moveDone && at.move == m.id && at.state == stateRefused: // who gave it up died before the end
+		if err := m.giveUp(ctx, from, &mark{move: m.id, tag: m.to}); err != nil {
+			return false, err
+		}
+		m.froze, m.sum.From = "", ""
+		return false, fmt.Errorf("%w: it was given up", errOvertaken)
 	case code != moveDone:
-		return false, fmt.Errorf("%w: the mark at the tag %q says %q", errOvertaken, m.to, at.state)
+		return false, m.evict(ctx, from, &at)
 	case at.state == stateReady:
 		return true, nil
 	case at.state == stateClearing:
@@ -259,6 +289,31 @@ func (m *mover) prepare(ctx context.Context, from string) (complete bool, err er
 		}
 	}
 	return false, m.must(ctx, m.to, stepClear, from)
+}
+
+// underWay reports whether the bucket is frozen by this move.
+func (m *mover) underWay(ctx context.Context, from string) (is bool, err error) {
+	err = m.again(ctx, func(ctx context.Context) error {
+		at, err := m.store.readMark(ctx, m.keys(from))
+		is = at.state == stateFrozen && at.move == m.id
+		return err
+	})
+	return is, err
+}
+
+// evict removes the mark of another move from where the bucket comes to, and has the caller begin again: as
+// the bucket is frozen by this one, which came after it, that one was given up, and its mover late or dead.
+func (m *mover) evict(ctx context.Context, from string, other *mark) error {
+	under, err := m.underWay(ctx, from)
+	if err != nil {
+		return err
+	}
+	if under && other.move != m.id {
+		late := *m
+		late.id = other.move
+		err = late.must(ctx, m.to, stepEvict, from)
+	}
+	return errors.Join(err, fmt.Errorf("%w: the mark at the tag %q says %q", errOvertaken, m.to, other.state))
 }
 
 // finish does what is left once the index has the new tag.
@@ -290,11 +345,18 @@ func (m *mover) finish(ctx context.Context, from string) error {
 func (m *mover) giveUp(ctx context.Context, from string, at *mark) error {
 	m.id, m.to = at.move, at.tag
 	code, _, there, err := m.step(ctx, m.keys(m.to), stepRefuse, from)
+	if err == nil && code == moveOtherwise && there.move != m.id {
+		if err = m.evict(ctx, from, &there); errors.Is(err, errOvertaken) {
+			code, _, there, err = m.step(ctx, m.keys(m.to), stepRefuse, from)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
 	case code == moveHoldsJobs: // others than the move's, which finds them too
 		return m.must(ctx, from, stepThaw, m.to)
+	case code != moveDone && there.move != m.id:
+		return fmt.Errorf("%w: the mark at the tag %q says %q", errOvertaken, m.to, there.state)
 	case code != moveDone:
 		return fmt.Errorf("its copy is complete (%s), and the move is not given up any more: run dispatcher bucket move %s again", there.state, m.name)
 	}
