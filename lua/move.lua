@@ -45,6 +45,7 @@ redis.call('HDEL', mark, '')
 local stored = redis.call('HMGET', mark, unpack(FIELDS))
 local state = stored[1] or ''
 local ours = stored[2] == move
+local is_free = state == '' or state == 'gone' or state == 'evicted' -- for a move to come
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -96,7 +97,7 @@ elseif step == 'gone' then
   return advance('gone')
 elseif step == 'expect' then
   if ours and (state == 'clearing' or state == 'coming' or state == 'ready') then return answer(0) end
-  if state ~= '' and state ~= 'gone' and state ~= 'evicted' then return answer(4) end
+  if not is_free then return answer(4) end
   -- Nobody knows of jobs here, unless they are what a move has left. With settings, the bucket lives here: who
   -- asks comes late.
   local jobs = redis.call('HLEN', body)
@@ -116,9 +117,8 @@ elseif step == 'open' then
   redis.call('PUBLISH', channel, bucket)
   return advance('arrived')
 elseif step == 'refuse' then
-  if state ~= '' and state ~= 'gone' and state ~= 'evicted' and not (ours and (state == 'clearing' or state == 'coming' or state == 'refused')) then
-    return answer(4)
-  end
+  local begun = ours and (state == 'clearing' or state == 'coming' or state == 'refused')
+  if not begun and not is_free then return answer(4) end
   local jobs = redis.call('HLEN', body)
   if state == '' and (jobs > 0 or redis.call('EXISTS', conf) == 1) then return answer(5, jobs) end
   return write('refused')
