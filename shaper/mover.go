@@ -143,9 +143,8 @@ func (m *mover) once(ctx context.Context) error {
 		return err
 	case !known:
 		return fmt.Errorf("%w %q: Redis knows none, so there is nothing to move", ErrUnknownBucket, m.name)
-	case at.state == stateGone && m.atMost == "": // a failover has lost the new tag, which was written before that
-		err := m.again(ctx, func(ctx context.Context) error { return m.store.redis.HSet(ctx, tagsKey, m.name, at.tag).Err() })
-		return errors.Join(errOvertaken, err)
+	case at.state == stateGone && m.atMost == "":
+		return errors.Join(errOvertaken, m.restoreTag(ctx, lives, at.tag))
 	case at.state == stateReady || at.state == stateArrived: // a move to here, of which the end is left
 		if m.atMost != "" && at.atMost == "" {
 			return at.refusal(lives, lives)
@@ -171,6 +170,17 @@ func (m *mover) once(ctx context.Context) error {
 		return nil
 	}
 	return m.bring(ctx, lives)
+}
+
+// restoreTag writes the tag again to which a bucket has gone, if the index still has the one of before: a
+// failover has lost what was written before the mark was.
+func (m *mover) restoreTag(ctx context.Context, from, to string) error {
+	return m.again(ctx, func(ctx context.Context) error {
+		if lives, _, err := m.store.tagOf(ctx, m.name); err != nil || lives != from {
+			return err
+		}
+		return m.store.redis.HSet(ctx, tagsKey, m.name, to).Err()
+	})
 }
 
 // bring does all of a move.
