@@ -21,10 +21,10 @@ func TestMoveAMillion(t *testing.T) {
 		var a arrivalLog
 		server := redistest.Start(t)
 		s := start(t, server, plan{rate: rate, dispatchers: 1, capacity: 2_000_000, respond: a.respond})
-		logSlow(t, server)
 		b := pacedBucket(rate)
 		b.Worker, b.MaxInFlight, b.DedupeWindow = "webhook", 4000, shaper.DefaultBucket().DedupeWindow // as the configuration says
 		fillBucket(t, server.Client(), b, jobs, s.history)
+		logSlow(t, server)
 		await(t, 10*time.Second, "jobs leave", func() bool { return len(a.all()) > rate })
 
 		moved := s.rewritten("moved.toml", "[[buckets]]", "[[pools]]\nname = \"vendor\"\nrate = \"1000/s\"\n[[buckets]]", "capacity =", "pool = \"vendor\"\ncapacity =")
