@@ -8,6 +8,7 @@
 --                   thaw: back to no mark, when the move is given up
 -- Where it comes:   expect -> clearing -> clear -> coming -> ready -> ready -> open -> arrived -> done
 --                   refuse -> refused -> done: given up; once ready, it is not given up any more
+--                   keep: notes that an operator wants it here, so that it leaves by no other's wish
 --                   evict -> evicted: of a move that is known not to be under way any more
 --
 -- No id freezes a bucket twice. A move is thawed only by who had it refused before, and until then its
@@ -31,8 +32,9 @@
 -- Returns  {code, number, state, move, tag, since, by, at_most}: the mark as it is then, '' where there is none.
 --          code: 0 done, now or before; 1 the bucket is not configured; 2 it is not paused; 3 leases are out:
 --          number of them; 4 the mark says otherwise; 5 it holds jobs: number of them, or it is in use; 6 it has too
---          many ids or flows: number of them
--- Stores   the mark: of where it came to until all is done, of where it was for as long as nothing moves there; no expiry
+--          many ids or flows: number of them; 7 an operator wants it here, and nobody else takes it away
+-- Stores   moved, a field of the conf: when and by whom it was moved here; the mark: of where it came to until all is
+--          done, of where it was for as long as nothing moves there; no expiry
 -- Needs    Redis 7.0
 
 local mark, conf, aside, body, leases, seen, flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -79,6 +81,7 @@ if step == 'freeze' then
     local out = redis.call('ZCOUNT', leases, string.format('(%.0f', now), '+inf')
     if out > 0 then return answer(3, out) end
   else
+    if redis.call('HEXISTS', conf, 'moved') == 1 then return answer(7) end
     local jobs, kept = redis.call('HLEN', body), redis.call('HLEN', seen) + redis.call('HLEN', flows)
     if jobs > 0 then return answer(5, jobs) end
     if kept > tonumber(at_most) then return answer(6, kept) end
@@ -116,6 +119,10 @@ elseif step == 'open' then
   rename(aside, conf)
   redis.call('PUBLISH', channel, bucket)
   return advance('arrived')
+elseif step == 'keep' then
+  if state ~= '' and state ~= 'arrived' then return answer(4) end
+  if redis.call('EXISTS', conf) == 1 then redis.call('HSET', conf, 'moved', string.format('%.0f', now) .. ' ' .. by) end
+  return answer(0)
 elseif step == 'refuse' then
   local begun = ours and (state == 'clearing' or state == 'coming' or state == 'refused')
   if not begun and not is_free then return answer(4) end

@@ -115,8 +115,18 @@ func TestFreeze(t *testing.T) {
 		if got := r.step("freeze", "a", "1"); got.code != 6 || got.number != 2 {
 			t.Errorf("with too many ids: %+v", got)
 		}
+		if got := r.step("keep", "b", ""); got.code != 0 {
+			t.Errorf("keep: %+v", got)
+		}
+		if got := r.step("freeze", "a", "2"); got.code != 7 || got.state != "" {
+			t.Errorf("without jobs, where an operator wants it: %+v", got)
+		}
+		r.ok(r.c.HDel(r.ctx, r.key("conf"), "moved").Err())
 		if got := r.step("freeze", "a", "2"); got.code != 0 || got.atMost != "2" {
 			t.Errorf("without jobs: %+v", got)
+		}
+		if got := r.step("keep", "b", ""); got.code != 4 {
+			t.Errorf("keep what is frozen: %+v", got)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,4 +281,52 @@ func TestLateMoverChangesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A bucket without jobs goes to and fro by itself while processes of two configurations use it. Once an operator
+// has moved it, it stays.
+func TestMoveEndsToAndFro(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := server.Client()
+	b := testBucket("b", 100)
+	is := in(vendor(), b)
+	ctx, stop := context.WithCancel(t.Context())
+	var using sync.WaitGroup
+	var toAndFro atomic.Int64
+	for i, own := range []Bucket{b, is, b, is} {
+		mine := connect(t, server.Addr())
+		using.Go(func() {
+			for ctx.Err() == nil {
+				_, err := clientWith(t, mine, own).Cancel(ctx, "b", "nosuch")
+				switch {
+				case errors.Is(err, ErrNotFound):
+					toAndFro.Add(1)
+				case !errors.Is(err, ErrTagChanged) && !errors.Is(err, ErrMoving) && !errors.Is(err, errNotConfigured) && ctx.Err() == nil:
+					t.Errorf("%d: %v", i, err)
+				}
+			}
+		})
+	}
+	until(t, "it goes to and fro", func() bool { return toAndFro.Load() > 50 })
+	control := clientWith(t, conn, is).Control("anna")
+	until(t, "it is paused", func() bool { return control.Pause(t.Context(), "b", "it is moved") == nil })
+	until(t, "it is moved", func() bool { _, err := control.Move(t.Context(), "b", MoveOptions{}); return err == nil })
+	seen := toAndFro.Load()
+	until(t, "it is used", func() bool { return toAndFro.Load() > seen+50 })
+	for range 3 {
+		if _, err := clientWith(t, conn, b).Cancel(t.Context(), "b", "nosuch"); !errors.Is(err, ErrTagChanged) {
+			t.Errorf("with the configuration of before: %v", err)
+		}
+		if state, err := clientWith(t, conn, is).Cancel(t.Context(), "b", "nosuch"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("with the new one: %s, %v", state, err)
+		}
+	}
+	stop()
+	using.Wait()
+	infos, err := clientWith(t, conn, is).BucketInfos(t.Context())
+	if err != nil || !infos[0].Configured || infos[0].Pause == nil || infos[0].Pause.By != "anna" {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	wantLeft(t, conn, bucketKeys("b"))
 }

@@ -25,6 +25,7 @@ const (
 	stepRefuse = "refuse"
 	stepDone   = "done"
 	stepEvict  = "evict"
+	stepKeep   = "keep"
 )
 
 // What move.lua answers.
@@ -36,16 +37,19 @@ const (
 	moveOtherwise     = 4
 	moveHoldsJobs     = 5
 	moveHoldsMuch     = 6
+	moveKept          = 7
 )
 
 const (
 	moveTries = 8                      // of a round trip that fails, over some seconds
-	moveAgain = 5                      // of a move that others have carried on meanwhile
+	moveAgain = 10                     // of a move that others have carried on meanwhile, or that they get in the way of
 	movePoll  = 200 * time.Millisecond // between two looks at leases
 )
 
 // errOvertaken says that somebody else has carried the move on, or given it up.
 var errOvertaken = errors.New("another one has carried on with the move")
+
+var errGivenUp = errors.New("it was given up by another one, and the bucket is where it was")
 
 // mover gives a bucket another tag. All that it does may be done again, by it or by another
 // one that carries out the same move: it freezes the bucket where it is, copies all keys, and writes
@@ -160,13 +164,16 @@ func (m *mover) once(ctx context.Context) error {
 	}
 	if m.froze != "" && lives != m.to && (at.state != stateFrozen || at.move != m.froze) {
 		m.sum.From = ""
-		return errors.New("it was given up by another one, and the bucket is where it was")
+		return errGivenUp
 	}
 	if lives == m.to {
 		if at.state == stateFrozen {
 			return at.refusal(lives, lives)
 		}
 		m.sum.Already = m.sum.From == ""
+		if m.atMost == "" {
+			return m.must(ctx, lives, stepKeep, "")
+		}
 		return nil
 	}
 	return m.bring(ctx, lives)
@@ -247,8 +254,15 @@ func (m *mover) freeze(ctx context.Context, from string) error {
 		case moveHoldsMuch:
 			return fmt.Errorf("%w: it holds no jobs, but %d ids of settled ones and flows are kept with the tag %q, the configuration wants %q: pause it, then run dispatcher bucket move %s",
 				ErrTagChanged, number, from, m.to, m.name)
+		case moveKept:
+			return fmt.Errorf("%w: an operator has moved it to the tag %q, the configuration wants %q: restart this process with the configuration of now, or, if the bucket is to leave, pause it, then run dispatcher bucket move %s",
+				ErrTagChanged, from, m.to, m.name)
 		case moveInFlight:
 		default:
+			if at.state == stateFrozen && at.atMost != "" && m.atMost == "" { // it moves by itself just now
+				other := &mover{store: m.store, name: m.name, to: at.tag, by: at.by, atMost: at.atMost, tell: m.tell}
+				return errors.Join(errOvertaken, other.run(ctx))
+			}
 			if at.state == stateGone && m.atMost == "" {
 				return fmt.Errorf("%w: it has left the tag %q", errOvertaken, from)
 			}
@@ -330,6 +344,11 @@ func (m *mover) evict(ctx context.Context, from string, other *mark) error {
 func (m *mover) finish(ctx context.Context, from string) error {
 	if err := m.must(ctx, m.to, stepOpen, from); err != nil {
 		return err
+	}
+	if m.atMost == "" {
+		if err := m.must(ctx, m.to, stepKeep, from); err != nil {
+			return err
+		}
 	}
 	code, _, at, err := m.step(ctx, m.keys(from), stepGone, m.to)
 	if err != nil {

@@ -51,9 +51,9 @@ func (s *store) tagOf(ctx context.Context, bucket string) (tag string, known boo
 	return tag, err == nil, err
 }
 
-// leave moves a bucket from its old tag, if it holds no jobs there. A process that still has
-// the old configuration finds the mark of the move, and is refused; but where nobody has
-// asked for that move, it may bring the bucket back in the same way.
+// leave moves a bucket from its old tag, if it holds no jobs there, and no operator has moved it there. A
+// process that still has the old configuration finds the mark of the move, and is refused; but where
+// nobody has asked for that move, it may bring the bucket back in the same way.
 func (s *store) leave(ctx context.Context, tag string, b *Bucket) error {
 	old, err := s.readMark(ctx, taggedKeys(b.tag(), b.Name))
 	if err != nil {
@@ -71,7 +71,11 @@ func (s *store) leave(ctx context.Context, tag string, b *Bucket) error {
 		return fmt.Errorf("%w: it has the tag %q by a configuration of revision %d, and this one, of revision %d, wants %q: restart this process with that one",
 			ErrTagChanged, tag, revision, b.Revision, b.tag())
 	}
-	return newMover(s, b, "a process whose configuration has it there", strconv.Itoa(moveAlone)).run(ctx)
+	err = newMover(s, b, "a process whose configuration has it there", strconv.Itoa(moveAlone)).run(ctx)
+	if errors.Is(err, errOvertaken) || errors.Is(err, errDiffers) || errors.Is(err, errGivenUp) { // by others, who do the same or the opposite
+		err = fmt.Errorf("%w by several at the same time: %w", ErrMoving, err)
+	}
+	return err
 }
 
 // mark is where a move of a bucket is, at one of its tags: see lua/move.lua.
