@@ -219,6 +219,16 @@ func (c *Control) control(ctx context.Context, bucket, action string, args ...an
 // run runs a script on a bucket that is configured here or known to Redis. What an operator says
 // of one that lives where another configuration has it holds there, and goes with it when it is moved.
 func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
+	const tries = 20 // of a bucket that moves by itself, at the wish of processes that are configured otherwise
+	for try := 1; ; try++ {
+		r, err := c.runOnce(ctx, bucket, script, keysOf, args...)
+		if _, alone := errors.AsType[aloneError](err); !alone || try == tries || !sleep(ctx, minFaultWait) {
+			return r, err
+		}
+	}
+}
+
+func (c *Control) runOnce(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
 		r, err := c.store.runConfigured(ctx, b, script, keysOf(b.keys), args...)
 		if err == nil {

@@ -73,7 +73,7 @@ func (s *store) leave(ctx context.Context, tag string, b *Bucket) error {
 	}
 	err = newMover(s, b, "a process whose configuration has it there", strconv.Itoa(moveAlone)).run(ctx)
 	if errors.Is(err, errOvertaken) || errors.Is(err, errDiffers) || errors.Is(err, errGivenUp) { // by others, who do the same or the opposite
-		err = fmt.Errorf("%w by several at the same time: %w", ErrMoving, err)
+		err = aloneError{fmt.Errorf("%w by several at the same time: %w", ErrMoving, err)}
 	}
 	return err
 }
@@ -121,8 +121,21 @@ func markOf(values []any) mark {
 	return newMark(texts)
 }
 
+// aloneError says that a bucket moves by itself, which takes a moment.
+type aloneError struct{ error }
+
+func (e aloneError) Unwrap() error { return e.error }
+
 // refusal says why a bucket is not to be used under a tag where it has this mark.
 func (m *mark) refusal(tag, lives string) error {
+	err := m.reason(tag, lives)
+	if m.atMost != "" && errors.Is(err, ErrMoving) {
+		return aloneError{err}
+	}
+	return err
+}
+
+func (m *mark) reason(tag, lives string) error {
 	since := m.since.UTC().Format(time.RFC3339)
 	switch m.state {
 	case stateGone:
