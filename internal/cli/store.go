@@ -37,7 +37,7 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg)})
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
