@@ -13,7 +13,7 @@ files["lua/share.lua"] = { read_globals = { "pool", "quota", "sender" }, ignore 
 files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
 files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group" } }
-for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "control", "reserve", "take_back",
+for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "inspect_pool", "control", "reserve", "take_back",
   "flows_of", "control_flow" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "flow", "group", "pending", "pool", "quota", "sender", "share", "turns" } }
 end

@@ -105,6 +105,9 @@ var inspectJobText string
 //go:embed inspect_bucket.lua
 var inspectBucketText string
 
+//go:embed inspect_pool.lua
+var inspectPoolText string
+
 // The scripts. Each file's header says what it does.
 var (
 	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
@@ -125,6 +128,7 @@ var (
 	Purge         = newScript("purge", flowText+groupText+purgeText)
 	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
 	InspectBucket = newScript("inspect_bucket", flowText+poolText+inspectBucketText)
+	InspectPool   = newScript("inspect_pool", poolText+inspectPoolText)
 	Instances     = newScript("instances", instancesText)
 )
 
@@ -133,7 +137,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		Instances, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
+		InspectPool, Instances, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
 	}
 }
 

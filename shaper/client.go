@@ -37,6 +37,12 @@ type ClientConfig struct {
 	Logger  *slog.Logger  // nil logs nothing
 	Metrics *Metrics      // nil counts nothing
 
+	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
+	// an operator gives a flow for its deliveries: each fault a [*FieldError], joined, that
+	// repeats no credential. [Control.SetFlow] asks it. A worker has to ask again, as
+	// whoever sets them elsewhere may ask nobody.
+	CheckFlow func(bucket string, own *OwnDelivery) error
+
 	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
 	// away, instead of after Timeout. Share it among all that ask this Redis. In a
 	// cluster each bucket has one of its own like it, as its node may be away alone.
@@ -59,6 +65,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.checkFlow = cfg.CheckFlow
 	c := &Client{store: s, breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, b := range s.buckets {

@@ -52,8 +52,9 @@ func (k keys) as(parted int) keys {
 
 func poolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 
-// poolConf and poolBuckets are two of the keys of a pool.
+// poolConf, poolPace and poolBuckets are keys of a pool.
 func poolConf(pool string) string    { return poolPrefix(pool) + "conf" }
+func poolPace(pool string) string    { return poolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return poolPrefix(pool) + "buckets" }
 
 // inPool are keys of a script and, of a bucket in a pool, those of the pool, as
@@ -267,6 +268,10 @@ func (k keys) forInspectJob(flow string) []string {
 		names = append(names, k.groupDeparted(group))
 	}
 	return k.inPool(names)
+}
+
+func forInspectPool(pool string) []string {
+	return []string{poolConf(pool), poolPace(pool), poolBuckets(pool)}
 }
 
 func (k keys) forInspectBucket() []string {

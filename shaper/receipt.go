@@ -20,7 +20,7 @@ type Receipt struct {
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
 	Duplicate bool      // the id was there already: no second job, no quota spent
 	Position  int64     // jobs ahead: of its flow, and as important or more
-	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket or the flow is paused
+	ETA       time.Time // estimated departure, on the clock of Redis; zero while the bucket or the flow is paused
 	Refusal   *Refusal
 	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate
 }
@@ -92,10 +92,10 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	now, asOne := r.Int(), r.Int() == 1
+	now, asOne, pool := r.Int(), r.Int() == 1, b.poolInterval()
 	if !asOne {
 		for i, t := range batch {
-			*t.receipt = readReceipt(b, limits, t, now, r)
+			*t.receipt = readReceipt(b, pool, limits, t, now, r)
 			if refusal := t.receipt.Refusal; refusal != nil && refusal.Reason == ReasonLimit && r.Err() == nil {
 				b.refusals.remember(q.set, q.who[i], q.start, t.receipt)
 			}
@@ -118,13 +118,31 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: StateQueued, Position: first + int64(i), Decisions: decisions,
 		}
 		if eta > 0 {
-			t.receipt.ETA = time.UnixMicro(eta + int64(float64(i)*interval))
+			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, first+int64(i), eta+int64(float64(i)*interval)))
 		}
 	}
 	return nil
 }
 
-func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
+// poolInterval is how far apart departures from the pool of a bucket are, in microseconds, as far
+// as this process knows: by its configuration, not by what an operator has set. 0 without a pool.
+type poolInterval float64
+
+func (b *bucketState) poolInterval() poolInterval {
+	p := b.settings.Load().Pool
+	if p == nil {
+		return 0
+	}
+	return poolInterval(float64(p.Rate.Per.Microseconds()) / float64(p.Rate.Count))
+}
+
+// notBefore is the time, but not before the pool can let a job go that has so many ahead of it
+// in its bucket. What other buckets send meanwhile comes on top.
+func (p poolInterval) notBefore(now, ahead, at int64) int64 {
+	return max(at, now+int64(float64(ahead)*float64(p)))
+}
+
+func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
 	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
@@ -136,6 +154,9 @@ func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lu
 	switch code {
 	case codeQueued:
 		receipt.State, receipt.Position = StateQueued, position
+		if eta > 0 {
+			eta = pool.notBefore(now, position, eta)
+		}
 	case codeScheduled:
 		receipt.State = StateScheduled
 	case codeDuplicate:
