@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -74,6 +75,9 @@ const (
 	codeGroupFull
 	codeTooManyGroups
 )
+
+// fullUntilDeparture are those of refusals that end when enough jobs have left.
+var fullUntilDeparture = []int64{codeBucketFull, codeShed, codeFlowFull, codeGroupFull}
 
 // stateCodes are the codes of the scripts, in order.
 var stateCodes = [...]State{"", StateQueued, StateScheduled, StateInFlight, StateRetrying, StateDead, StateDone, StateCancelled, StateDropped}
@@ -165,6 +169,9 @@ func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticke
 		receipt.State, receipt.Duplicate = stateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
 	default:
+		if wait > 0 && slices.Contains(fullUntilDeparture, code) {
+			wait = pool.notBefore(0, position-eta+1, wait) // so many must leave first
+		}
 		receipt.Refusal = refuse(b, t, code, time.Duration(wait)*time.Microsecond, receipt.Decisions, position, eta)
 	}
 	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {

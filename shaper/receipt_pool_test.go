@@ -66,3 +66,38 @@ func TestReceiptMindsThePool(t *testing.T) {
 		}
 	}
 }
+
+// Who is refused as a bucket is full is told to come when the pool has let enough jobs go,
+// however fast the bucket is, and nothing while it is paused.
+func TestRetryAfterMindsThePool(t *testing.T) {
+	t.Parallel()
+	full := pooled("full", 1000, 1, Pool{Name: "p", Rate: perSecond(10)})
+	full.Capacity = 10
+	w := newPoolWorld(t, full)
+	enqueue := func(priority Priority) *Refusal {
+		t.Helper()
+		receipts, err := w.client.Enqueue(t.Context(), Job{Bucket: "full", Priority: priority, Payload: []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return receipts[0].Refusal
+	}
+	for range full.Capacity {
+		if r := enqueue(PriorityCritical); r != nil {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if r := enqueue(PriorityCritical); r == nil || r.Reason != ReasonBucketFull || r.RetryAfter != 100*time.Millisecond {
+		t.Errorf("%+v", r)
+	}
+	// Jobs of low priority get in below 70 %: four must leave.
+	if r := enqueue(PriorityLow); r == nil || r.RetryAfter != 400*time.Millisecond {
+		t.Errorf("%+v", r)
+	}
+	if err := w.client.Control("anna").Pause(t.Context(), "full", ""); err != nil {
+		t.Fatal(err)
+	}
+	if r := enqueue(PriorityCritical); r == nil || r.RetryAfter != 0 {
+		t.Errorf("%+v", r)
+	}
+}
