@@ -43,6 +43,8 @@ type rig struct {
 	hasGroups bool // see configureGroups
 
 	pool string // of the bucket, see configurePool
+
+	asker string // the dispatcher that reserves, "" means "d"
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -346,7 +348,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }
