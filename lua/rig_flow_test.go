@@ -70,7 +70,7 @@ func (r *rig) reserveTop(want, horizon int64) reserved {
 func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
-	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
+	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, max(cmp.Or(a.want, 100), 0), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
 		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, len(of.flows)}, of.turns...)
 	keys := r.claimKeys(of.flows...)
 	if r.hasGroups {
