@@ -100,7 +100,6 @@ func (d *drain) claimAndForesee(ctx context.Context, claim lua.Call, want int, h
 	}
 	r := lua.NewReader(results[0].Reply)
 	if status := r.Int(); r.Err() == nil && status != 0 {
-		d.configured.Store(false)
 		return d.store.runConfigured(ctx, d.bucketState, claim.Script, claim.Keys, claim.Args...)
 	}
 	if results[1].Err == nil { // else the next claim asks again
