@@ -27,6 +27,9 @@ var senderText string
 //go:embed quota.lua
 var quotaText string
 
+//go:embed away.lua
+var awayText string
+
 //go:embed pool.lua
 var poolText string
 
@@ -111,8 +114,8 @@ var inspectPoolText string
 // The scripts. Each file's header says what it does.
 var (
 	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
-	Claim         = newScript("claim", flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
-	Reserve       = newScript("reserve", poolText+quotaText+senderText+shareText+reserveText)
+	Claim         = newScript("claim", awayText+flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
+	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
 	Settle        = newScript("settle", flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
