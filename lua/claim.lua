@@ -18,6 +18,8 @@
 -- An innocent job on its last chance is still lost when another that crashed less often kills its process.
 -- Those that may not go yet leave their slot to the next job, and wait in later.
 -- One that has expired becomes a dead letter and takes no slot.
+-- One that was sent away meanwhile is woken for the turns that are put back here, if the dispatcher has few workers left (see
+-- away.lua).
 -- In a bucket that shares a pool, its slots are also those of the pool, of which it leaves others theirs (share.lua).
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
 -- it is resumed, what it has of a burst is what any quiet bucket has.
@@ -35,7 +37,8 @@
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
--- KEYS[13...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[13] …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
+-- KEYS[14...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -49,8 +52,10 @@
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[10] has_flows: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
 -- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
--- ARGV[12] number of flows
--- ARGV[13...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[12] channel to wake dispatchers on
+-- ARGV[13] bucket: with the id of a dispatcher what to publish there
+-- ARGV[14] number of flows
+-- ARGV[15...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
@@ -61,12 +66,13 @@
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, count, departed_key, flows, flow_settings, due = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local dead, count, departed_key, flows, flow_settings, due, sent_away =
+  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
-local in_groups, member, flow_count = ARGV[10] == '2', ARGV[11], tonumber(ARGV[12])
-local FIRST_PLACE, FIRST_FLOW = 12, 12
+local in_groups, member, channel, bucket, flow_count = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14])
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 14, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
@@ -389,12 +395,14 @@ if pace_changed then
   redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate, 'since', text(since))
 end
 if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
+local head = has_flows and tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
 if has_flows and reply[NEXT] ~= now then
-  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  reply[NEXT] = head[2] and math.max(math.floor(tonumber(head[2]) - offset), next_slot) or 0
+  reply[NEXT] = head and math.max(math.floor(head - offset), next_slot) or 0
   -- Of flows that are due, some may not have been reserved.
-  more, own_next = head[2] and tonumber(head[2]) - offset <= latest, reply[NEXT]
+  more, own_next = head and head - offset <= latest, reply[NEXT]
 end
+if head and 2 * taken >= WORKERS then away.wake(sent_away, dispatcher, head, now + offset, channel, bucket) end
+if head and taken < WORKERS and reply[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
 if shared then
   more = more or unfinished
   if more and not unfinished then reply[NEXT] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end

@@ -27,6 +27,9 @@ var senderText string
 //go:embed quota.lua
 var quotaText string
 
+//go:embed away.lua
+var awayText string
+
 //go:embed pool.lua
 var poolText string
 
@@ -117,11 +120,14 @@ var inspectJobText string
 //go:embed inspect_bucket.lua
 var inspectBucketText string
 
+//go:embed inspect_pool.lua
+var inspectPoolText string
+
 // The scripts. Each file's header says what it does.
 var (
 	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
-	Claim         = newScript("claim", flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
-	Reserve       = newScript("reserve", poolText+quotaText+senderText+shareText+reserveText)
+	Claim         = newScript("claim", awayText+flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
+	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
 	Settle        = newScript("settle", flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
@@ -141,6 +147,7 @@ var (
 	MoveDrop      = newScript("move_drop", moveDropText)
 	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
 	InspectBucket = newScript("inspect_bucket", flowText+poolText+inspectBucketText)
+	InspectPool   = newScript("inspect_pool", poolText+inspectPoolText)
 	Instances     = newScript("instances", instancesText)
 )
 
@@ -149,7 +156,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		Instances, Move, MoveDrop, MoveRead, MoveWrite, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
+		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
 	}
 }
 

@@ -2,7 +2,8 @@
 -- it is, so that claim.lua can be told of the places of these flows. They are
 -- moved a second ahead on the calendar, so that dispatchers do not
 -- collide; claim puts them back where they belong, and one that dies in between
--- costs them that second. Sent twice it names others, or none.
+-- costs them that second. Sent twice it names others, or none. Who is sent away as all are
+-- reserved is noted: claim.lua may wake it (see away.lua).
 --
 -- The calendar's clock is the server's plus an offset, which grows by as much as the
 -- server's steps back: whoever waits for the clock would wait for as long.
@@ -13,25 +14,28 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5...]  in a pool the pool's four (see pool.lua)
+-- KEYS[5]  …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
+-- KEYS[6...]  in a pool the pool's four (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[4]  dispatcher: its id, no spaces
+-- ARGV[5]  foresees: 1 if it is sent right behind a claim, for the next one; 0 if not
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
---          bucket has more to send than the pool lets it
+--          bucket has more to send than the pool lets it; who was sent away, until it is back
 -- Needs    Redis 7.0
 
-local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local want, horizon, member = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local RESERVED = 1000000
+local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local foresees = ARGV[5] == '1'
 local MAX_HORIZON = 200000
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('HDEL', pace, '')
+redis.call('ZREM', sent_away, foresees and '' or dispatcher)
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight')
 if not settings[1] then return { 1 } end
@@ -47,6 +51,8 @@ if now < clock then offset = offset + clock - now end
 redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
 
 if settings[5] and member == '' then return reply end
+-- The claim before it has left the turns to another, or been sent away.
+if foresees and redis.call('ZSCORE', sent_away, dispatcher) then return reply end
 local in_flight, shared = redis.call('ZCARD', leases), nil
 if member ~= '' then
   shared = share.open(member, KEYS, tonumber(settings[6] or 1), now, now, math.min(horizon, MAX_HORIZON), in_flight)
@@ -79,13 +85,16 @@ end
 local moved = {}
 for i = 1, #found, 2 do
   reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
-  moved[i], moved[i + 1] = text(now + offset + RESERVED), found[i]
+  moved[i], moved[i + 1] = text(now + offset + away.RESERVED), found[i]
 end
 if #found == 0 then
-  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  if head[2] then reply[3] = math.max(math.floor(tonumber(head[2]) - offset), math.floor(next_slot)) end
+  local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
+  if head then
+    reply[3] = math.max(math.floor(head - offset), math.floor(next_slot))
+    if not foresees then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
+  end
   if shared then
-    local more = head[2] and tonumber(head[2]) <= latest + offset
+    local more = head and head <= latest + offset
     local own_next = reply[3]
     if more then reply[3] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
     share.close(shared, more, own_next, interval)

@@ -14,7 +14,7 @@ const expiredLast = `{"cause":"expired"}`
 
 // claimKeys are those of claim.lua for these flows.
 func (r *rig) claimKeys(flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top())
+	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top(), "sent_away")
 	for _, flow := range flows {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}
@@ -56,7 +56,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves on the calendar of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases")), want, horizon, r.member())
+	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
@@ -70,8 +70,8 @@ func (r *rig) reserveTop(want, horizon int64) reserved {
 func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
-	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, cmp.Or(a.want, 100), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), len(of.flows)}, of.turns...)
+	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, max(cmp.Or(a.want, 100), 0), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, len(of.flows)}, of.turns...)
 	keys := r.claimKeys(of.flows...)
 	if r.hasGroups {
 		keys, args = append(keys, r.keys("groups", "group_settings")...), append(args, of.groupTurns...)

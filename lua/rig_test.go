@@ -43,6 +43,8 @@ type rig struct {
 	hasGroups bool // see configureGroups
 
 	pool string // of the bucket, see configurePool
+
+	asker string // the dispatcher that reserves, "" means "d"
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -136,7 +138,7 @@ func (r *rig) pass(micros int64) {
 	} else if exists {
 		r.ok(r.c.HIncrBy(r.ctx, r.key("pace"), "slot", -micros).Err())
 	}
-	for _, zset := range []string{"leases", laterKey} {
+	for _, zset := range []string{"leases", laterKey, "sent_away"} {
 		ids, err := r.c.ZRange(r.ctx, r.key(zset), 0, -1).Result()
 		r.ok(err)
 		pipe := r.c.Pipeline() // time goes by on its own, too: be quick
@@ -324,8 +326,8 @@ func (c claimed) ids() string {
 // ask is a claim; a zero means the default.
 type ask struct {
 	dispatcher, claim          string
-	want, horizon, lease, lead int64
-	holdsLone                  bool // the process holds a job on its last chance
+	want, horizon, lease, lead int64 // want: none if it is below 0
+	holdsLone                  bool  // the process holds a job on its last chance
 }
 
 func (r *rig) claim(a ask) claimed {
@@ -346,7 +348,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }

@@ -19,14 +19,18 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
   local priority, first_id, queue = ARGV[before - 1 - limit_count] + 0, ARGV[before + 1], #KEYS - LISTS
 
   local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused', SHED[priority])
-  local scheduled, time = redis.call('HGET', count, 'scheduled') or 0, redis.call('TIME')
+  local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local usual = obeys[1] and (obeys[2] or '') == known_rev and (obeys[3] or '0') == '0'
+  local held
   if usual then
     local bound = obeys[1] + 0
     if priority > 1 then bound = math.ceil(bound * (obeys[7] or 100) / 100) end
-    usual = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + jobs <= bound
-      and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
+    -- Dead letters and scheduled jobs do not count, and are looked for where that matters.
+    held = redis.call('HLEN', body)
+    local full = held + jobs - bound
+    if full > 0 then full = full - redis.call('ZCARD', dead) - (redis.call('HGET', count, 'scheduled') or 0) end
+    usual = full <= 0 and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
   end
   local rules, states = {}, {}
   for i = 1, limit_count do
@@ -61,10 +65,11 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
       reply[6 + 2 * i], reply[7 + 2 * i] = remaining, reset
     end
     -- All lists were empty if one is not now.
-    if waited == 0 and redis.call('EXISTS', unpack(KEYS, queue + 1, queue + 4)) == 1 then
+    local alone = waited >= held -- all that the bucket held waits in this list
+    if waited == 0 and (alone or redis.call('EXISTS', unpack(KEYS, queue + 1, queue + 4)) == 1) then
       redis.call('PUBLISH', channel, bucket_name)
     end
-    if priority > 1 and redis.call('EXISTS', unpack(KEYS, queue + 1, queue + priority - 1)) > 0 then
+    if priority > 1 and not alone and redis.call('EXISTS', unpack(KEYS, queue + 1, queue + priority - 1)) > 0 then
       for i = 1, priority - 1 do ahead = ahead + redis.call('LLEN', KEYS[queue + i]) end
     end
     reply[4] = ahead

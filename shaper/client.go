@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,12 @@ type ClientConfig struct {
 	Logger  *slog.Logger  // nil logs nothing
 	Metrics *Metrics      // nil counts nothing
 
+	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
+	// an operator gives a flow for its deliveries: each fault a [*FieldError], joined, that
+	// repeats no credential. [Control.SetFlow] asks it. A worker has to ask again, as
+	// whoever sets them elsewhere may ask nobody.
+	CheckFlow func(bucket string, own *OwnDelivery) error
+
 	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
 	// away, instead of after Timeout. Share it among all that ask this Redis. In a
 	// cluster each bucket has one of its own like it, as its node may be away alone.
@@ -48,6 +55,7 @@ type Client struct {
 	store    *store
 	breakers map[string]*admission.Breaker // by bucket; one for all, unless Redis is a cluster
 	queues   map[string]*batch.Queue[*ticket]
+	calls    sync.Pool // of one job each, answered
 }
 
 // NewClient checks the buckets and returns a client. It does not talk to Redis
@@ -57,6 +65,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.checkFlow = cfg.CheckFlow
 	c := &Client{store: s, breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, b := range s.buckets {
@@ -110,16 +119,16 @@ type ticket struct {
 	receipt   *Receipt
 }
 
-// call is one call of Enqueue: done closes when all its tickets are answered.
-// One job, the usual case, needs no memory beside it.
+// call is one call of Enqueue: done tells when all its tickets are answered.
+// One job, the usual case, needs no memory beside it, and the call is used again:
+// to make it anew would be most of the memory that enqueueing takes.
 type call struct {
 	tickets  []ticket
 	queued   []*ticket
-	receipts []Receipt
+	receipts []Receipt // the caller's once they are answered
 	one      struct {
-		ticket  [1]ticket
-		queued  [1]*ticket
-		receipt [1]Receipt
+		ticket [1]ticket
+		queued [1]*ticket
 	}
 
 	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
@@ -128,15 +137,35 @@ type call struct {
 	done chan struct{}
 }
 
-func newCall(ctx context.Context, jobs int) *call {
-	c := &call{ctx: ctx, done: make(chan struct{})}
-	c.left.Store(int64(jobs))
-	if jobs == 1 {
-		c.tickets, c.queued, c.receipts = c.one.ticket[:], c.one.queued[:], c.one.receipt[:]
-	} else {
-		c.tickets, c.queued, c.receipts = make([]ticket, jobs), make([]*ticket, jobs), make([]Receipt, jobs)
+// newCall takes a call that was answered, or makes one.
+func (c *Client) newCall(ctx context.Context, jobs int) *call {
+	shared, ok := c.calls.Get().(*call)
+	if !ok {
+		shared = &call{done: make(chan struct{}, 1)}
 	}
-	return c
+	shared.ctx, shared.receipts = ctx, make([]Receipt, jobs)
+	shared.left.Store(int64(jobs))
+	if jobs == 1 {
+		shared.tickets, shared.queued = shared.one.ticket[:], shared.one.queued[:]
+	} else {
+		shared.tickets, shared.queued = make([]ticket, jobs), make([]*ticket, jobs)
+	}
+	return shared
+}
+
+// keptSeal is the room for a sealed job that a call may keep for the next one.
+const keptSeal = 4096
+
+// release lets others use the call. All its tickets must have been answered, or none was queued.
+func (c *Client) release(shared *call) {
+	packed := shared.one.ticket[0].sealed[:0]
+	if cap(packed) > keptSeal {
+		packed = nil
+	}
+	shared.one.ticket[0], shared.one.queued[0] = ticket{sealed: packed}, nil
+	shared.tickets, shared.queued, shared.receipts, shared.ctx = nil, nil, nil, nil
+	shared.err.Store(nil)
+	c.calls.Put(shared)
 }
 
 func (t *ticket) finish(err error) {
@@ -144,8 +173,8 @@ func (t *ticket) finish(err error) {
 		first := err // err itself would be an object each time
 		t.call.err.CompareAndSwap(nil, &first)
 	}
-	if t.call.left.Add(-1) == 0 {
-		close(t.call.done)
+	if c := t.call; c.left.Add(-1) == 0 {
+		c.done <- struct{}{}
 	}
 }
 
@@ -165,12 +194,13 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	shared := newCall(ctx, len(jobs))
+	shared := c.newCall(ctx, len(jobs))
 	tickets, queued := shared.tickets, shared.queued
 	for i := range jobs {
 		t := &tickets[i]
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
 		if err := c.prepare(t); err != nil {
+			c.release(shared)
 			return nil, &JobError{Index: i, Err: err}
 		}
 		queued[i] = t
@@ -186,11 +216,15 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 
 	select {
 	case <-shared.done:
-		err := shared.err.Load()
-		if err == nil {
-			return shared.receipts, nil
+		receipts, err := shared.receipts, shared.err.Load()
+		if err != nil {
+			receipts = onlyIDs(tickets)
 		}
-		return onlyIDs(tickets), *err
+		c.release(shared)
+		if err != nil {
+			return receipts, *err
+		}
+		return receipts, nil
 	case <-ctx.Done():
 		return onlyIDs(tickets), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
 	}
@@ -225,7 +259,7 @@ func (c *Client) prepare(t *ticket) error {
 	if t.job.ID == "" {
 		t.job.ID, t.generated = newID(), true
 	}
-	t.sealed, err = seal(&t.job, t.generated)
+	t.sealed, err = seal(t.sealed, &t.job, t.generated)
 	return err
 }
 

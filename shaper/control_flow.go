@@ -52,18 +52,32 @@ func (c *Control) ResumeFlow(ctx context.Context, bucket, flow string) (was bool
 // SetFlow gives one flow settings of its own, over those of all flows of its bucket,
 // until they are cleared or [Control.DeleteFlowSettings]; what the patch does not name
 // stays. They hold from the next script on, also for a flow that has no jobs yet. It
-// returns all that the flow has of its own then. A patch that does not fit is an
-// [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
+// returns all that the flow has of its own then. A patch that does not fit, or that
+// [ClientConfig.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
 // they go together (one more of a bucket that is not configured here).
 func (c *Control) SetFlow(ctx context.Context, bucket, flow string, patch FlowPatch) (OwnFlow, error) {
 	if patch.IsZero() {
 		return OwnFlow{}, errNoChange(bucket)
+	}
+	if err := c.checkDelivery(bucket, &patch); err != nil {
+		return OwnFlow{}, err
 	}
 	t, err := c.flowOf(ctx, bucket, flow)
 	if err != nil {
 		return OwnFlow{}, err
 	}
 	return c.setTarget(ctx, t, &patch)
+}
+
+// checkDelivery asks about what a patch gives a flow for its deliveries.
+func (c *Control) checkDelivery(bucket string, patch *FlowPatch) error {
+	if c.store.checkFlow == nil {
+		return nil
+	}
+	if err := c.store.checkFlow(bucket, patch.delivery()); err != nil {
+		return &InvalidChangeError{bucket, err}
+	}
+	return nil
 }
 
 func errNoChange(bucket string) error {

@@ -34,7 +34,7 @@ func (s *stepped) put(id, flow string, state State) *leased {
 	s.t.Helper()
 	ctx, k, now := s.t.Context(), bucketKeys("b"), s.now.UnixMicro()
 	job := Job{Bucket: "b", ID: id, Flow: flow, Payload: []byte("x")}
-	sealed, err := seal(&job, false)
+	sealed, err := seal(nil, &job, false)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func (s *stepped) submitTo(group, flow string, ids ...string) {
 // byHand enqueues a job whose group is "".
 func (s *stepped) byHand(job Job) {
 	s.t.Helper()
-	sealed, err := seal(&job, false)
+	sealed, err := seal(nil, &job, false)
 	if err != nil {
 		s.t.Fatal(err)
 	}

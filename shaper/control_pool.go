@@ -17,17 +17,33 @@ var ErrUnknownPool = errors.New("shaper: unknown pool")
 // PoolSettings lists the settings of a pool that can be changed at run time.
 func PoolSettings() []Setting { return []Setting{SettingRate, SettingBurst, SettingMaxInFlight} }
 
+// poolChangeError is an [InvalidChangeError] of a pool, and says so.
+type poolChangeError struct{ *InvalidChangeError }
+
+func (e poolChangeError) Error() string {
+	return "pool" + strings.TrimPrefix(e.InvalidChangeError.Error(), "bucket")
+}
+func (e poolChangeError) Unwrap() error { return e.InvalidChangeError }
+
+func invalidPoolChange(pool string, err error) error {
+	return poolChangeError{&InvalidChangeError{pool, err}}
+}
+
+func notOfPools(setting Setting) error {
+	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, PoolSettings())
+}
+
 // SetPool changes settings of a pool over what configurations say, until
 // [Control.ResetPool], as [Control.Set] does those of a bucket: those of [PoolSettings].
 // A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError],
 // whose Bucket is the pool. Two round trips.
 func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) ([]Change, error) {
 	if patch.IsZero() {
-		return nil, errNoChange(pool)
+		return nil, invalidPoolChange(pool, errors.New("nothing is changed: name a setting and its value"))
 	}
 	for setting := range patch.numbers {
 		if !slices.Contains(PoolSettings(), setting) {
-			return nil, &InvalidChangeError{pool, fmt.Errorf("%s: is no setting of a pool", setting)}
+			return nil, invalidPoolChange(pool, notOfPools(setting))
 		}
 	}
 	b, err := c.poolInForce(ctx, pool)
@@ -36,12 +52,15 @@ func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) (
 	}
 	b = patch.applied(b)
 	p := Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
-	errs := p.validate("")
+	var errs []error
+	for _, fault := range p.validate("") {
+		errs = append(errs, errors.New(strings.TrimPrefix(fault.Error(), "pool."))) // whose it is, all know
+	}
 	if b.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
-		errs = append(errs, fmt.Errorf("pool.burst: 0: want 1 to %d", MaxBurst))
+		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", MaxBurst))
 	}
 	if len(errs) > 0 {
-		return nil, &InvalidChangeError{pool, errors.Join(errs...)}
+		return nil, invalidPoolChange(pool, errors.Join(errs...))
 	}
 	return c.changePool(ctx, pool, actionSet, 2, patch.fields()...)
 }
@@ -55,7 +74,7 @@ func (c *Control) ResetPool(ctx context.Context, pool string, settings ...Settin
 	var fields []any
 	for _, setting := range settings {
 		if !slices.Contains(PoolSettings(), setting) {
-			return nil, &InvalidChangeError{pool, fmt.Errorf("%s: is no setting of a pool", setting)}
+			return nil, invalidPoolChange(pool, notOfPools(setting))
 		}
 		for _, name := range settingFields[setting] {
 			fields = append(fields, name)

@@ -188,7 +188,8 @@ func (d *Dispatcher) finish(drains []*drain, kill context.CancelCauseFunc) error
 func (d *Dispatcher) listen(ctx context.Context, drains []*drain) {
 	byName := make(map[string][]*drain, len(drains)) // also all of a pool, by its name
 	for _, drain := range drains {
-		byName[drain.Name] = append(byName[drain.Name], drain)
+		one := wakeOne(drain.Name, d.id)
+		byName[drain.Name], byName[one] = append(byName[drain.Name], drain), append(byName[one], drain)
 		if p := drain.settings.Load().Pool; p != nil {
 			byName[wakePool+p.Name] = append(byName[wakePool+p.Name], drain)
 		}

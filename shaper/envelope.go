@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,8 +63,8 @@ func (s *sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
-// is found out.
-func seal(job *Job, generated bool) (sealed, error) {
+// is found out. It takes the room of the one before, if that is enough.
+func seal(before sealed, job *Job, generated bool) (sealed, error) {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
@@ -90,7 +91,7 @@ func seal(job *Job, generated bool) (sealed, error) {
 		const longestExpiry = 20
 		size += longestExpiry
 	}
-	packed := make(sealed, indexStart+indexLength, size)
+	packed := slices.Grow(before[:0], size)[:indexStart+indexLength]
 	if header.ExpiresIn > 0 {
 		packed = append(packed, '~')
 		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)

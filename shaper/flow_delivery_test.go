@@ -223,3 +223,38 @@ func TestUnreadableFlowSettings(t *testing.T) {
 		t.Errorf("logged %s", text)
 	}
 }
+
+// What a flow is given for its deliveries is for the worker to judge, whoever sets it; what a
+// patch clears or does not name is not asked about.
+func TestControlAsksTheWorker(t *testing.T) {
+	t.Parallel()
+	s := newFlowing(t)
+	var asked []OwnDelivery
+	s.client.store.checkFlow = func(bucket string, own *OwnDelivery) error {
+		asked = append(asked, *own)
+		if own.URL == "" {
+			return nil
+		}
+		return errors.Join(&FieldError{Field: "url", Reason: "not in " + bucket}, &FieldError{Field: "secrets", Reason: "too few"})
+	}
+	control := s.client.Control("anna")
+	var bad, good FlowPatch
+	if err := errors.Join(bad.Put(FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
+		good.Clear(FlowURL, FlowSecrets), good.Put(FlowWeight, "2")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := control.SetFlow(t.Context(), "b", "f", bad)
+	if invalid, ok := errors.AsType[*InvalidChangeError](err); !ok || invalid.Err.Error() != "url: not in b\nsecrets: too few" {
+		t.Errorf("answered %v", err)
+	}
+	if info, err := control.Flow(t.Context(), "b", "f"); err != nil || !info.Own.IsZero() {
+		t.Errorf("it was set: %v, %v", info.Own, err)
+	}
+	if own, err := control.SetFlow(t.Context(), "b", "f", good); err != nil || *own.Weight != 2 {
+		t.Errorf("%v, %v", own, err)
+	}
+	if len(asked) != 2 || asked[0].URL != "https://example.com/" || asked[0].Headers["X-A"] != "1" || asked[0].Secrets[0] != "whsec_x" ||
+		asked[1].URL != "" || asked[1].Headers != nil || asked[1].Secrets != nil {
+		t.Errorf("the worker was asked %d times", len(asked))
+	}
+}

@@ -203,7 +203,7 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 }
 
 // PutHeaders has the flow's deliveries carry these headers. What a worker kind demands of
-// them is for the worker to say.
+// them is for [ClientConfig.CheckFlow] to say.
 func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 	if len(headers) > maxFlowHeaders {
 		return fmt.Errorf("%s: %d: want at most %d", FlowHeaders, len(headers), maxFlowHeaders)
@@ -244,6 +244,17 @@ func (p *FlowPatch) Clear(settings ...FlowSetting) error {
 		p.set(setting, values...)
 	}
 	return nil
+}
+
+// delivery is what the patch gives a flow for its deliveries.
+func (p *FlowPatch) delivery() *OwnDelivery {
+	lines := []string{"", ""}
+	for _, line := range p.fields[flowNumbers:] {
+		lines = append(lines, cmp.Or(line, flowUnset))
+	}
+	var own OwnFlow
+	_ = own.readLines(lines) // they are ours
+	return &OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: own.Secrets}
 }
 
 // applied returns the rate and the burst of a flow with the patch; the rest is as before.

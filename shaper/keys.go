@@ -15,6 +15,9 @@ const wakeChannel = "tundish:wake"
 // wakePool and a pool's name stand there for all its buckets. No bucket's name has a colon.
 const wakePool = "pool:"
 
+// wakeOne stands there for one dispatcher of a bucket: the one that a claim names. No bucket's name has a space.
+func wakeOne(bucket, dispatcher string) string { return bucket + " " + dispatcher }
+
 // tagsKey records the hash tag of every bucket there ever was: its name, or that of its pool.
 const tagsKey = "tundish:buckets"
 
@@ -58,8 +61,9 @@ func (k keys) tag(bucket string) string { return cmp.Or(k.pool, bucket) }
 
 func poolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 
-// poolConf and poolBuckets are two of the keys of a pool.
+// poolConf, poolPace and poolBuckets are keys of a pool.
 func poolConf(pool string) string    { return poolPrefix(pool) + "conf" }
+func poolPace(pool string) string    { return poolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return poolPrefix(pool) + "buckets" }
 
 // inPool are keys of a script and, of a bucket in a pool, those of the pool, as
@@ -93,6 +97,7 @@ func (k keys) leases() string    { return k.prefix + "leases" }
 func (k keys) claims() string    { return k.prefix + "claims" }
 func (k keys) dead() string      { return k.prefix + "dead" }
 func (k keys) standbys() string  { return k.prefix + "standbys" }
+func (k keys) sentAway() string  { return k.prefix + "sent_away" }
 func (k keys) seen() string      { return k.prefix + "seen" }
 func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 
@@ -202,7 +207,7 @@ func (k keys) forEnqueue() []string {
 }
 
 func (k keys) forReserve() []string {
-	return k.inPool([]string{k.conf(), k.pace(), k.calendar(), k.leases()})
+	return k.inPool([]string{k.conf(), k.pace(), k.calendar(), k.leases(), k.sentAway()})
 }
 
 func (k keys) forReserveFlows(groups []string) []string {
@@ -216,9 +221,9 @@ func (k keys) forReserveFlows(groups []string) []string {
 
 // A bucket without flows has the flow "".
 func (k keys) forClaim(flows, groups []string) []string {
-	names := make([]string, 0, 18+6*len(flows)+2*len(groups))
+	names := make([]string, 0, 19+6*len(flows)+2*len(groups))
 	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
-		k.flows(), k.flowSettings(), k.calendar())
+		k.flows(), k.flowSettings(), k.calendar(), k.sentAway())
 	for _, flow := range flows {
 		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
 	}
@@ -295,6 +300,10 @@ func (k keys) forInspectJob(flow string) []string {
 		names = append(names, k.groupDeparted(group))
 	}
 	return k.inPool(names)
+}
+
+func forInspectPool(pool string) []string {
+	return []string{poolConf(pool), poolPace(pool), poolBuckets(pool)}
 }
 
 func (k keys) forInspectBucket() []string {

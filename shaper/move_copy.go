@@ -43,8 +43,8 @@ func (m *mover) copyAll(ctx context.Context, from string) error {
 	copied := func(names []string) error {
 		todo := make([]*copying, 0, len(names))
 		for _, name := range names {
-			// Of those, one is not there, and the other changes; it only says who waits for what.
-			if name != source.conf() && name != source.standbys() {
+			// Of those, one is not there, and the others change; they only say who waits for what.
+			if !slices.Contains([]string{source.conf(), source.standbys(), source.sentAway()}, name) {
 				todo = append(todo, &copying{from: name, to: target.prefix + strings.TrimPrefix(name, source.prefix), cursor: "0", want: copyFirst})
 			}
 		}

@@ -35,13 +35,14 @@ const (
 // patrol looks after all buckets until ctx ends: it wakes drains that missed a
 // wake-up, takes back leases that ran out, and has the sweeper compare. It is
 // the safety net under the wake-ups; an idle dispatcher costs three commands a
-// bucket every 2 s, and a sweep every 30 s.
+// bucket every 2 s, one more every 10 s to tell what was changed, and a sweep every 30 s.
 func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 	watches := make([]sweepWatch, len(drains))
 	for i := range watches {
 		watches[i].nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
 	}
-	for sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)) { //nolint:gosec // jitter
+	inForce := watchesOf(d.store.log, drains)
+	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		began := time.Now()
 		sights := d.look(ctx, drains)
 		for i, drain := range drains {
@@ -54,6 +55,9 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 				drain.nudge()
 			}
 			drain.tend(ctx, &watches[i], sights[i])
+		}
+		if round%watchEvery == 0 {
+			d.watch(ctx, inForce)
 		}
 	}
 }

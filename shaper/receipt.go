@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -20,7 +21,7 @@ type Receipt struct {
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
 	Duplicate bool      // the id was there already: no second job, no quota spent
 	Position  int64     // jobs ahead: of its flow, and as important or more
-	ETA       time.Time // expected departure, on the clock of Redis; zero while the bucket or the flow is paused
+	ETA       time.Time // estimated departure, on the clock of Redis; zero while the bucket or the flow is paused
 	Refusal   *Refusal
 	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate
 }
@@ -75,6 +76,9 @@ const (
 	codeTooManyGroups
 )
 
+// fullUntilDeparture are those of refusals that end when enough jobs have left.
+var fullUntilDeparture = []int64{codeBucketFull, codeShed, codeFlowFull, codeGroupFull}
+
 // stateCodes are the codes of the scripts, in order.
 var stateCodes = [...]State{"", StateQueued, StateScheduled, StateInFlight, StateRetrying, StateDead, StateDone, StateCancelled, StateDropped}
 
@@ -92,10 +96,10 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	now, asOne := r.Int(), r.Int() == 1
+	now, asOne, pool := r.Int(), r.Int() == 1, b.poolInterval()
 	if !asOne {
 		for i, t := range batch {
-			*t.receipt = readReceipt(b, limits, t, now, r)
+			*t.receipt = readReceipt(b, pool, limits, t, now, r)
 			if refusal := t.receipt.Refusal; refusal != nil && refusal.Reason == ReasonLimit && r.Err() == nil {
 				b.refusals.remember(q.set, q.who[i], q.start, t.receipt)
 			}
@@ -118,13 +122,31 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: StateQueued, Position: first + int64(i), Decisions: decisions,
 		}
 		if eta > 0 {
-			t.receipt.ETA = time.UnixMicro(eta + int64(float64(i)*interval))
+			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, first+int64(i), eta+int64(float64(i)*interval)))
 		}
 	}
 	return nil
 }
 
-func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
+// poolInterval is how far apart departures from the pool of a bucket are, in microseconds, as far
+// as this process knows: by its configuration, not by what an operator has set. 0 without a pool.
+type poolInterval float64
+
+func (b *bucketState) poolInterval() poolInterval {
+	p := b.settings.Load().Pool
+	if p == nil {
+		return 0
+	}
+	return poolInterval(float64(p.Rate.Per.Microseconds()) / float64(p.Rate.Count))
+}
+
+// notBefore is the time, but not before the pool can let a job go that has so many ahead of it
+// in its bucket. What other buckets send meanwhile comes on top.
+func (p poolInterval) notBefore(now, ahead, at int64) int64 {
+	return max(at, now+int64(float64(ahead)*float64(p)))
+}
+
+func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
 	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
@@ -136,6 +158,9 @@ func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lu
 	switch code {
 	case codeQueued:
 		receipt.State, receipt.Position = StateQueued, position
+		if eta > 0 {
+			eta = pool.notBefore(now, position, eta)
+		}
 	case codeScheduled:
 		receipt.State = StateScheduled
 	case codeDuplicate:
@@ -144,6 +169,9 @@ func readReceipt(b *bucketState, limits []limitArgs, t *ticket, now int64, r *lu
 		receipt.State, receipt.Duplicate = stateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
 	default:
+		if wait > 0 && slices.Contains(fullUntilDeparture, code) {
+			wait = pool.notBefore(0, position-eta+1, wait) // so many must leave first
+		}
 		receipt.Refusal = refuse(b, t, code, time.Duration(wait)*time.Microsecond, receipt.Decisions, position, eta)
 	}
 	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {

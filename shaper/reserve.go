@@ -40,7 +40,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		if d.parted() == partedGroups {
 			horizon += roundTrip
 		}
-		call, start := d.toReserve(want, horizon), time.Now()
+		call, start := d.toReserve(want, horizon, false), time.Now()
 		r, err := d.store.runConfigured(ctx, d.bucketState, call.Script, call.Keys, call.Args...)
 		if err != nil {
 			return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
@@ -70,9 +70,10 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	return turns{flows, first.names, append(ofFlows, first.args...)}, next, nil
 }
 
-// toReserve is the question whose turn it is: of flows, or of groups where there are some.
-func (d *drain) toReserve(want int, horizon time.Duration) lua.Call {
-	return lua.Call{Script: lua.Reserve, Keys: d.keys.forReserve(), Args: []any{want, horizon.Microseconds(), d.keys.member}}
+// toReserve is the question whose turn it is: of flows, or of groups where there are some. One
+// that foresees is sent right behind a claim.
+func (d *drain) toReserve(want int, horizon time.Duration, foresees bool) lua.Call {
+	return lua.Call{Script: lua.Reserve, Keys: d.keys.forReserve(), Args: []any{want, horizon.Microseconds(), d.keys.member, d.dispatcher, foresees}}
 }
 
 // readForeseen reads the answer to it.
@@ -90,7 +91,7 @@ func (d *drain) claimAndForesee(ctx context.Context, claim lua.Call, want int, h
 	within, cancel := context.WithTimeout(ctx, d.store.timeout)
 	defer cancel()
 	start := time.Now()
-	results := lua.RunAll(within, d.store.redis, []lua.Call{claim, d.toReserve(want, horizon)})
+	results := lua.RunAll(within, d.store.redis, []lua.Call{claim, d.toReserve(want, horizon, true)})
 	took := time.Since(start)
 	d.store.metrics.observeScript(lua.Claim.Name(), took, results[0].Err)
 	d.store.metrics.observeScript(lua.Reserve.Name(), took, results[1].Err)
@@ -99,7 +100,6 @@ func (d *drain) claimAndForesee(ctx context.Context, claim lua.Call, want int, h
 	}
 	r := lua.NewReader(results[0].Reply)
 	if status := r.Int(); r.Err() == nil && status != 0 {
-		d.configured.Store(false)
 		return d.store.runConfigured(ctx, d.bucketState, claim.Script, claim.Keys, claim.Args...)
 	}
 	if results[1].Err == nil { // else the next claim asks again

@@ -89,7 +89,11 @@ func TestForeseenIsGivenBack(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { defer close(ended); r.loop(ctx) }()
-			<-hook.answered
+			select {
+			case <-hook.answered:
+			case <-time.After(10 * time.Second):
+				t.Error("nothing is given back")
+			}
 			if turn := s.turnOfG(r); turn > maxHorizon {
 				t.Errorf("the group's turn comes in %s", turn)
 			}
@@ -148,5 +152,90 @@ func TestForeseenForASecond(t *testing.T) {
 	r := &drain{foreseen: &foreseen{until: time.Now().Add(-time.Millisecond)}}
 	if f := r.takeForeseen(); f != nil || r.foreseen != nil {
 		t.Errorf("foreseen is %v", f)
+	}
+}
+
+// behind is a hook that does something before each pipeline is sent and after it is answered.
+type behind struct {
+	before func()
+	after  func(cmds []redis.Cmder)
+}
+
+func (b *behind) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *behind) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b *behind) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		b.before()
+		err := next(ctx, cmds)
+		b.after(cmds)
+		return err
+	}
+}
+
+// What a claim asks for the next one may come to nothing. The claim gets its jobs, and the next one asks again.
+func TestForeseenFails(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(s *stepped, r *drain) *behind{
+		"the question has no answer": func(*stepped, *drain) *behind {
+			return &behind{func() {}, func(cmds []redis.Cmder) { cmds[1].SetErr(errors.New("the answer is lost")) }}
+		},
+		"a setting is lost": func(s *stepped, r *drain) *behind {
+			return &behind{func() { s.mini.HDel(r.keys.conf(), "rate_count") }, func([]redis.Cmder) {}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, r := farGroup(t)
+			s.redis.AddHook(fault(s, r))
+			s.claim(r, "first")
+			left, err := s.redis.LLen(t.Context(), r.keys.queue(pathOf(partedGroups, "g", "f"))).Result()
+			if err != nil || left == 50 || r.foreseen != nil {
+				t.Errorf("%d of 50 jobs still wait, foreseen is %v: %v", left, r.foreseen, err)
+			}
+		})
+	}
+}
+
+// In a bucket with flows a claim takes no more jobs than it asked turns for, though more workers are free when it is sent:
+// else some flow has a second turn before others have one. With groups it is sent two round trips after it was asked how many.
+func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
+	t.Parallel()
+	flows := grouped("b", 100)
+	flows.Group = nil
+	for name, c := range map[string]struct {
+		bucket Bucket
+		want   func(held int) bool
+	}{
+		"flows":  {flows, func(held int) bool { return held == 2 }},
+		"groups": {grouped("b", 100), func(held int) bool { return held > 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worker := newWaiting() // a job is held until the claim is looked at
+			s := newSteppedBucket(t, worker, c.bucket)
+			for i := range 9 {
+				job := Job{Bucket: "b", Flow: []string{"f", "g", "h"}[i%3], Payload: []byte("{}")}
+				if c.bucket.Group != nil {
+					job.Group = "group"
+				}
+				if _, err := s.client.Enqueue(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := s.drain()
+			_, err := r.claim(t.Context(), "first", 2)
+			held := len(r.heldNow())
+			for range held {
+				worker.end <- Done(200)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.want(held) {
+				t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.concurrency, held)
+			}
+		})
 	}
 }

@@ -144,7 +144,7 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
-		packed, err := seal(&job, generated)
+		packed, err := seal(nil, &job, generated)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,9 +161,17 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
 		}
 		other := drawJob(t)
-		again, err := seal(&other, generated)
+		again, err := seal(nil, &other, generated)
 		if err != nil || (string(again[:markLength]) == mark) != (contentOf(again) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
+		}
+		setIndex(again, 7)
+		inItsRoom, err := seal(again, &job, generated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if setIndex(inItsRoom, index); !bytes.Equal(inItsRoom, packed) {
+			t.Fatalf("sealed anew %q, in the room of another %q", packed, inItsRoom)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (p *BucketPatch) Put(setting Setting, value string) error {
 	if setting == SettingRate {
 		rate, err := admission.ParseRate(value)
 		if err != nil && rate.Count == 0 && rate.Per > 0 {
-			return fmt.Errorf("%s: %q would mean that the bucket is paused: pause it, so that all see why", setting, value)
+			return fmt.Errorf("%s: %q would mean that it is paused: pause it, or the buckets of a pool, so that all see why", setting, value)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", setting, err)

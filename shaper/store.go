@@ -35,6 +35,8 @@ type store struct {
 	metrics *Metrics
 	buckets map[string]*bucketState
 	order   []string
+
+	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
 
 // bucketState is a bucket as this process sees it.

@@ -148,9 +148,18 @@ const (
 type groupWorld struct {
 	world
 	slots groupSlots
+	began time.Time // when all have started, see slowly
 }
 
 func newGroupWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int) *groupWorld {
+	t.Helper()
+	return newPartedWorld(t, rate, roundTrip, jobs, parted{groupsAfar, flowsOfEach})
+}
+
+// parted is how the jobs of a world are in flows, and these in groups, unless there are none.
+type parted struct{ groups, flowsOfEach int }
+
+func newPartedWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int, p parted) *groupWorld {
 	t.Helper()
 	w := &groupWorld{world: world{store: miniredis.NewMiniRedis(), bucket: pacedBucket(rate), roundTrip: roundTrip}}
 	w.store.ClockTTL(true)
@@ -158,6 +167,9 @@ func newGroupWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int) *g
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
 	w.bucket.Flow, w.bucket.Group = &flow, &group
+	if p.groups == 0 {
+		w.bucket.Group = nil
+	}
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: w.connect(t, 0), Buckets: []shaper.Bucket{w.bucket}})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +178,10 @@ func newGroupWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int) *g
 	for i := range list {
 		list[i] = shaper.Job{
 			Bucket: w.bucket.Name, ID: fmt.Sprintf("fill-%d", i), Payload: []byte(`{}`),
-			Group: fmt.Sprintf("g%d", i%groupsAfar), Flow: fmt.Sprintf("f%d", i/groupsAfar%flowsOfEach),
+			Flow: fmt.Sprintf("f%d", i/max(p.groups, 1)%p.flowsOfEach),
+		}
+		if p.groups > 0 {
+			list[i].Group = fmt.Sprintf("g%d", i%p.groups)
 		}
 		w.history.Unknown(list[i].ID)
 	}

@@ -11,12 +11,15 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
+// settling is how long a share takes to settle, on each side of a change.
+const settling = 500 * time.Millisecond
+
 // secondBucket shares a pool with the bucket of all tests.
 const secondBucket = "mails"
 
 // pooled are the keys of the first bucket and all of the second, whose tables come behind
-// it, in a pool of a rate. The first one's jobs have to name their URL.
-func pooled(rate, first, second int) string {
+// it, in a pool of a rate, with more keys of the pool. The first one's jobs have to name their URL.
+func pooled(rate, first, second int, keys ...string) string {
 	return fmt.Sprintf(`pool = "vendor"
 weight = %d
 [buckets.webhook]
@@ -24,13 +27,14 @@ allow_networks = ["127.0.0.0/8"]
 [[pools]]
 name = "vendor"
 rate = "%d/s"
+%s
 [[buckets]]
 name = %q
 rate = "%[2]d/s"
 max_in_flight = 4000
 pool = "vendor"
-weight = %[4]d
-`, first, rate, secondBucket, second)
+weight = %[5]d
+`, first, rate, strings.Join(keys, "\n"), secondBucket, second)
 }
 
 // postInto enqueues jobs, whose ids begin with the bucket's name, into a bucket.
@@ -55,7 +59,6 @@ func TestPool(t *testing.T) {
 	const (
 		rate, jobs    = 100, 600 // of each; the first is through after 8 s, the second after 12 s
 		first, second = 3, 1
-		settled       = 500 * time.Millisecond // on each side of a change
 	)
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		a := &arrivalLog{}
@@ -68,9 +71,9 @@ func TestPool(t *testing.T) {
 
 		dry := a.latest(bucketName)
 		firsts, seconds := a.sorted(bucketName), a.sorted(secondBucket)
-		of := func(times []time.Time) int { return len(between(times, posted.Add(settled), dry.Add(-settled))) }
+		of := func(times []time.Time) int { return len(between(times, posted.Add(settling), dry.Add(-settling))) }
 		share := float64(of(firsts)) / float64(max(of(firsts)+of(seconds), 1))
-		rest := between(seconds, dry.Add(settled), time.Now())
+		rest := between(seconds, dry.Add(settling), time.Now())
 		alone, worst := paceOf(rest), ahead(a.all(), rate)
 		t.Logf("of %d departures while both had work the first had %.1f %%; alone the second had %.1f/s over %d; ahead of the pool's rate in the worst window by %s, while the machine stalled for %s",
 			of(firsts)+of(seconds), 100*share, alone, len(rest), worst, stall.soFar())

@@ -57,7 +57,8 @@ type bucketView struct {
 
 	Differences []difference `json:"differences"` // from the configuration here
 
-	info shaper.BucketInfo
+	info   shaper.BucketInfo
+	ofPool *shaper.PoolDetails // nil if it is in none
 }
 
 // bucketViews looks at the buckets of these names; without names, at all of the
@@ -82,16 +83,48 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	if err != nil {
 		return nil, err
 	}
+	pools, err := s.poolsOf(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
 	views := make([]bucketView, len(infos))
 	for i, info := range infos {
-		views[i] = s.bucketView(info)
+		ofPool := pools[info.Name]
+		if info.Elsewhere {
+			ofPool = nil // the one that it is configured for
+		}
+		views[i] = s.bucketView(info, ofPool)
 		views[i].Notes = append(views[i].Notes, elsewhereNotes(s.config, &info)...)
 	}
 	return views, nil
 }
 
-func (s *station) bucketView(info shaper.BucketInfo) bucketView {
-	v := bucketView{Notes: []string{}, Pause: part.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
+// poolsOf looks at the pools of buckets, by the names of these.
+func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[string]*shaper.PoolDetails, error) {
+	var names []string
+	for _, info := range infos {
+		if info.Pool != nil && !slices.Contains(names, info.Pool.Name) {
+			names = append(names, info.Pool.Name)
+		}
+	}
+	if len(names) == 0 { // which would mean all
+		return nil, nil
+	}
+	all, err := s.client.PoolDetails(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]*shaper.PoolDetails{}
+	for _, info := range infos {
+		if info.Pool != nil {
+			of[info.Name] = &all[slices.Index(names, info.Pool.Name)]
+		}
+	}
+	return of, nil
+}
+
+func (s *station) bucketView(info shaper.BucketInfo, ofPool *shaper.PoolDetails) bucketView {
+	v := bucketView{ofPool: ofPool, Notes: []string{}, Pause: part.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
 	if v.Pause != nil {
 		v.Notes = append(v.Notes, pauseText(v.Pause, info.Now))
 	}

@@ -89,11 +89,14 @@ burst. To resume what is not paused is harmless.`,
 	return cmd
 }
 
-// settingFlags are the flags of `bucket set`, with what they take.
-var settingFlags = []struct {
+// settingFlag is a flag that takes a setting, with what it takes.
+type settingFlag struct {
 	setting shaper.Setting
 	usage   string
-}{
+}
+
+// settingFlags are the flags of `bucket set`.
+var settingFlags = []settingFlag{
 	{shaper.SettingRate, "departures, such as `20/s` or 500/m"},
 	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
 	{shaper.SettingCapacity, "`number` of unfinished jobs at most"},
@@ -122,16 +125,9 @@ on. A rate of 0 is refused: pause the bucket, so that all see why.
 		Args: positional("NAME"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var patch shaper.BucketPatch
-		for _, f := range settingFlags {
-			if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
-				if err := patch.Put(f.setting, flag.Value.String()); err != nil {
-					return wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
-				}
-			}
-		}
-		if patch.IsZero() {
-			return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		patch, err := settingsOf(cmd, settingFlags)
+		if err != nil {
+			return err
 		}
 		return a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
 			changes, err := c.Set(ctx, bucket, patch)
@@ -139,11 +135,31 @@ on. A rate of 0 is refused: pause the bucket, so that all see why.
 		})(cmd, args)
 	}
 	a.jsonFlag(cmd)
+	addSettings(cmd, settingFlags)
+	return cmd
+}
+
+// addSettings gives a command flags that take settings.
+func addSettings(cmd *cobra.Command, flags []settingFlag) {
 	cmd.Flags().SortFlags = false
-	for _, f := range settingFlags {
+	for _, f := range flags {
 		cmd.Flags().String(flagOf(f.setting), "", f.usage)
 	}
-	return cmd
+}
+
+// settingsOf makes a patch of those of the flags that are given.
+func settingsOf(cmd *cobra.Command, flags []settingFlag) (patch shaper.BucketPatch, err error) {
+	for _, f := range flags {
+		if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
+			if err := patch.Put(f.setting, flag.Value.String()); err != nil {
+				return patch, wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+			}
+		}
+	}
+	if patch.IsZero() {
+		return patch, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+	}
+	return patch, nil
 }
 
 func (a *app) bucketResetCommand() *cobra.Command {

@@ -11,10 +11,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// difference is a setting of a bucket in which what is in force is not what the
-// configuration here says.
+// difference is a setting of a bucket or of a pool in which what is in force is not what
+// the configuration here says.
 type difference struct {
-	Bucket     string     `json:"bucket"`
+	Bucket     string     `json:"bucket,omitempty"` // none where a pool is shown on its own
 	Setting    string     `json:"setting"`
 	Configured string     `json:"configured"` // here; of an orphaned bucket: where it was
 	InForce    string     `json:"in_force"`
@@ -24,7 +24,7 @@ type difference struct {
 }
 
 // differences lists those of a bucket: its pause, what an operator set, and
-// where another configuration is in force.
+// where another configuration is in force, of its pool too.
 func (s *station) differences(v *bucketView) []difference {
 	list := []difference{}
 	if p := v.Pause; p != nil {
@@ -47,40 +47,27 @@ func (s *station) differences(v *bucketView) []difference {
 				d.Configured = pin.Configured
 			}
 			d.InForce, d.By, d.At = pin.InForce, pin.By, instant(pin.At)
-			d.Why = line(fmt.Sprintf("set %s by %s", relative(pin.At, v.info.Now), pin.By), 200)
+			d.Why = setBy(pin, v.info.Now)
 		case here == inForce || inForce == "":
 			continue
-		case v.info.Revision > s.config.Revision:
-			d.Why = fmt.Sprintf("revision %d is in force, here is %d", v.info.Revision, s.config.Revision)
 		default:
-			d.Why = "nothing that runs has used the configuration here"
+			d.Why = s.otherRevision(v.info.Revision)
 		}
 		list = append(list, d)
 	}
-	if i >= 0 {
-		list = append(list, poolDifferences(s.config.Buckets[i].Pool, &v.info)...)
+	if p := v.ofPool; p != nil && p.Configured && i >= 0 && s.config.Buckets[i].Pool != nil && s.config.Buckets[i].Pool.Name == p.Name {
+		list = append(list, s.poolDifferences(v.Name, s.config.Buckets[i].Pool, p)...)
 	}
 	return list
 }
 
-// poolDifferences lists those of the pool of a bucket.
-func poolDifferences(p *shaper.Pool, info *shaper.BucketInfo) []difference {
-	inForce := info.Pool
-	if p == nil || inForce == nil || inForce.Name != p.Name || inForce.Rate.IsZero() {
-		return nil
+// otherRevision says why what is in force, of a revision, is not what the configuration here
+// says, where no operator has set it.
+func (s *station) otherRevision(inForce int64) string {
+	if inForce > s.config.Revision {
+		return fmt.Sprintf("revision %d is in force, here is %d", inForce, s.config.Revision)
 	}
-	var list []difference
-	for _, setting := range shaper.PoolSettings() {
-		here := settingOf(shaper.Bucket{Rate: p.Rate, Burst: p.Burst, MaxInFlight: p.MaxInFlight}, setting)
-		there := settingOf(shaper.Bucket{Rate: inForce.Rate, Burst: inForce.Burst, MaxInFlight: inForce.MaxInFlight}, setting)
-		if here != there {
-			list = append(list, difference{
-				Bucket: info.Name, Setting: "pool." + string(setting), Configured: here, InForce: there,
-				Why: "an operator set it, or another configuration is in force",
-			})
-		}
-	}
-	return list
+	return "nothing that runs has used the configuration here"
 }
 
 // settingOf is a setting of a bucket as in the configuration.

@@ -44,6 +44,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d.metrics = shaper.NewMetrics(d.registry, names(cfg))
 	client := shaper.ClientConfig{
 		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Metrics: d.metrics,
+		CheckFlow: checkFlow,
 	}
 	if takesIn {
 		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
@@ -170,6 +171,9 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	}
 	return webhookConfig(d.config, d.config.Buckets[i]).CheckJob(job)
 }
+
+// checkFlow is what the only kind of worker says of what a flow is given for its deliveries.
+func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	return webhook.Config{

@@ -53,7 +53,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.As(err, &faults):
 		return exitUsage
-	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket):
+	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket), errors.Is(err, shaper.ErrUnknownPool):
 		return exitNotFound
 	default:
 		return exitFailed

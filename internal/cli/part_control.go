@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // on makes the RunE of a command on the flow or group that stands behind BUCKET: it prints
@@ -132,7 +131,6 @@ rate of 0 is refused: pause the $, so that all see why.`),
 
 // patchOf makes a patch of the flags that are given.
 func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err error) {
-	var own shaper.OwnDelivery // what the worker is asked about
 	for _, f := range partFlags {
 		name := flagOf(shaper.Setting(f.setting))
 		flag := cmd.Flags().Lookup(name)
@@ -141,9 +139,6 @@ func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err 
 		}
 		if err := patch.Put(f.setting, flag.Value.String()); err != nil {
 			return patch, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
-		}
-		if f.setting == shaper.FlowURL {
-			own.URL = flag.Value.String()
 		}
 	}
 	if len(headers) > 0 {
@@ -158,10 +153,6 @@ func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err 
 		if err := patch.PutHeaders(named); err != nil {
 			return patch, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
 		}
-		own.Headers = named
-	}
-	if err := webhook.CheckFlow(&own); err != nil {
-		return patch, wrongUsage(cmd, "%v", err)
 	}
 	if patch.IsZero() {
 		return patch, wrongUsage(cmd, "nothing is changed: give --rate or another setting")

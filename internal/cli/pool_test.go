@@ -21,7 +21,11 @@ func bucketIn(name string, keys ...string) string {
 // poolSite has the buckets "webhooks" and "mails" in a pool, and "alone" in none.
 func poolSite(t *testing.T) *site {
 	t.Helper()
-	server := redistest.Start(t)
+	return poolSiteOn(t, redistest.Start(t))
+}
+
+func poolSiteOn(t *testing.T, server *redistest.Server) *site {
+	t.Helper()
 	return &site{redis: server.Client(), env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n", server.URL())+poolTable+
 		bucketIn("webhooks", `pool = "vendor"`, "weight = 3")+bucketIn("mails", `pool = "vendor"`)+bucketIn("alone"))}
 }
@@ -51,7 +55,7 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher bucket list").want(t, 0, "vendor: 50/s, 0 in flight")
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool        vendor: 50/s, burst 4, 0 in flight; weight 5 of the bucket")
 	s.run(t, "dispatcher bucket list --diff").want(t, 0,
-		"webhooks  pool.rate           1/h         50/s      an operator set it, or another configuration is in force",
+		"webhooks  pool.rate           1/h         50/s      nothing that runs has used the configuration here",
 		"webhooks  pool.max_in_flight  7           0 ", "webhooks  pool.burst          1           4 ")
 	if out := s.run(t, "dispatcher bucket show alone").out; strings.Contains(out, "pool") {
 		t.Errorf("a bucket is shown in a pool:\n%s", out)
@@ -69,6 +73,53 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"pool-pace"`)
 	s.run(t, "dispatcher config check").want(t, 0, "is valid: 3 buckets, 0 limits, 1 pool")
 	s.run(t, "dispatcher config print").want(t, 0, "[[pools]]\n", `pool = "vendor"`, "weight = 3 ")
+}
+
+func TestPoolCommands(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	s.run(t, "dispatcher pool list").want(t, 0, "POOL    RATE  IN FLIGHT  BUCKETS          NOTE", "vendor  1/h   0/7        mails, webhooks  not used yet")
+	s.run(t, "dispatcher pool show vendor").want(t, 0, "rate       1/h, burst 1", "in flight  0/7", "bucket     webhooks: weight 3, 0 in flight, nothing to send")
+	s.run(t, "dispatcher pool set vendor --rate 20/s --max-in-flight 0").want(t, 0, "rate 1/h → 20/s\nmax_in_flight 7 → 0")
+	s.run(t, "dispatcher pool set vendor --burst 3 --json").want(t, 0, `"rate": "20/s"`, `"setting": "max_in_flight"`, `"in_force": "3"`, `"by": "user `)
+	s.run(t, "dispatcher pool list").want(t, 0, "vendor  20/s  0 ", "differs from the configuration here, see pool show")
+	s.run(t, "dispatcher pool show vendor").want(t, 0, "differs    rate is 20/s, not 1/h: set ", " by user ", "max_in_flight is 0, not 7")
+	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  pool.rate           1/h         20/s      set ", " by user ", "mails     pool.max_in_flight  7           0 ")
+	s.run(t, "dispatcher bucket list --diff --json").want(t, 0, `"setting": "pool.burst"`, `"at": "`)
+	s.run(t, "dispatcher bucket list").want(t, 0, "vendor: 20/s, 0 in flight")
+	s.run(t, "dispatcher pool reset vendor rate").want(t, 0, "rate 20/s → 1/h")
+	s.run(t, "dispatcher pool reset vendor").want(t, 0, "burst 3 → 1", "max_in_flight 0 → 7")
+	s.run(t, "dispatcher pool reset vendor").want(t, 0, "nothing is changed")
+	s.run(t, "dispatcher pool show vendor --json").want(t, 0, `"revision": 0`, `"pins": []`, `"differences": []`, `"has_work": false`)
+
+	s.run(t, "dispatcher pool set vendor").want(t, 2, "nothing is changed: give --rate")
+	s.run(t, "dispatcher pool set vendor --rate 0/s").want(t, 2, "--rate", "paused: pause it, or the buckets of a pool")
+	s.run(t, "dispatcher pool set vendor --burst 0").want(t, 2, `dispatcher: pool "vendor": burst: 0: want 1 to`)
+	s.run(t, "dispatcher pool set vendor --max-in-flight=-1").want(t, 2, "max_in_flight: -1: want 0 to")
+	s.run(t, "dispatcher pool set vendor --capacity 5").want(t, 2, "unknown flag: --capacity")
+	s.run(t, "dispatcher pool reset vendor capacity").want(t, 2, `pool "vendor": capacity: is no setting of a pool: want [rate burst max_in_flight]`)
+	s.run(t, "dispatcher pool set").want(t, 2, "NAME is missing")
+	for _, words := range []string{"show nosuch", "set nosuch --rate 1/s", "reset nosuch"} {
+		s.run(t, "dispatcher pool "+words).want(t, 4, `unknown pool "nosuch": the buckets of the configuration are in vendor`)
+	}
+}
+
+// A pool without a bucket in the configuration is shown, and so is one that only Redis knows.
+func TestPoolsThatAreNotUsed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := poolSiteOn(t, server)
+	s.run(t, "dispatcher bucket pause webhooks").want(t, 0) // so that Redis knows it
+	other := &site{redis: s.redis, env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n[[pools]]\nname = \"idle\"\nrate = \"5/s\"\n", server.URL())+bucketIn("alone"))}
+	other.run(t, "dispatcher pool list").want(t, 0, "idle    5/s   0          -         not used yet; no bucket of the configuration names it",
+		"vendor  1/h   0/7        webhooks  orphaned: not in the configuration")
+	other.run(t, "dispatcher pool set vendor --rate 2/h").want(t, 0, "rate 1/h → 2/h")
+	other.run(t, "dispatcher pool show vendor").want(t, 0, "differs    rate is 2/h, not 1/h: set ")
+	other.run(t, "dispatcher pool set idle --rate 2/h").want(t, 4, `unknown pool "idle"`)
+	newSite(t).run(t, "dispatcher pool list").want(t, 0, "there are no pools: declare one")
+	newSite(t).run(t, "dispatcher pool list --json").want(t, 0, "[]")
+	server.Kill()
+	s.run(t, "dispatcher pool list").want(t, 5)
 }
 
 // A bucket that was given a pool while it holds jobs is not used until it is moved, and it is said what to do.

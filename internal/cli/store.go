@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -36,7 +37,7 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg)})
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
@@ -75,6 +76,8 @@ func (s *station) explain(err error) error {
 		return nil
 	case errors.Is(err, shaper.ErrUnknownBucket):
 		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.client.Buckets(), ", ")))
+	case errors.Is(err, shaper.ErrUnknownPool):
+		return fail(exitNotFound, "%w: the buckets of the configuration are in %s", err, cmp.Or(strings.Join(s.client.Pools(), ", "), "none"))
 	case errors.Is(err, shaper.ErrTagChanged):
 		return fail(exitUsage, "%w", err)
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):

@@ -114,7 +114,7 @@ func authorize(key *Key, needs rights, bucket string) *fault {
 	case bucket != "" && !key.mayUse(bucket):
 		missing = fmt.Sprintf("bucket %q among its buckets", bucket)
 	case needs.allBuckets && !key.mayUse(AllBuckets):
-		missing = "all buckets (\"" + AllBuckets + "\"): this changes every bucket that names the limit"
+		missing = "all buckets (\"" + AllBuckets + "\"): this changes every bucket that names it"
 	default:
 		return nil
 	}

@@ -67,7 +67,8 @@ func TestRoles(t *testing.T) {
 	producer := httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: store(t), CheckJob: checkJob, Keys: keys(), Limits: &fakeLimits{}, BucketLimits: &fakePins{},
 	})
-	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{client: newClient(t, connect(t, redistest.Start(t).URL()), nil)}, Keys: keys(), Sink: true})
+	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{client: pooledClient(t, redistest.Start(t), &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")})},
+		Keys: keys(), Sink: true})
 	for _, test := range []struct {
 		server       http.Handler
 		method, path string
@@ -94,6 +95,11 @@ func TestRoles(t *testing.T) {
 		{ops, "POST", "/v1/buckets/roomy/resume", "", []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/roomy/purge", `{"confirm":"roomy"}`, []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/small/purge", `{"confirm":"small"}`, []string{"admin"}},
+		{ops, "GET", "/v1/pools", "", []string{"read", "read-some", "admin", "admin-some"}},
+		{ops, "GET", "/v1/pools/vendor", "", []string{"read", "read-some", "admin", "admin-some"}},
+		{ops, "PATCH", "/v1/pools/vendor", `{"rate":"2/h"}`, []string{"admin"}},
+		{ops, "DELETE", "/v1/pools/vendor/pins", "", []string{"admin"}},
+		{ops, "DELETE", "/v1/pools/vendor/pins/rate", "", []string{"admin"}},
 		{ops, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
@@ -147,9 +153,11 @@ func TestKeysOpenTheServer(t *testing.T) {
 			t.Errorf("sink from %s: %d: %s", remote, w.Code, w.Body)
 		}
 	}
-	if w := request(ops, far, "GET", "/v1/buckets", "", "Authorization", "Bearer read-some"); strings.Contains(w.Body.String(), "roomy") ||
-		!strings.Contains(w.Body.String(), "small") {
-		t.Errorf("read-some sees %s", w.Body)
+	for _, path := range []string{"/v1/buckets", "/v1/pools", "/v1/pools/vendor"} {
+		if w := request(ops, far, "GET", path, "", "Authorization", "Bearer read-some"); strings.Contains(w.Body.String(), "roomy") ||
+			!strings.Contains(w.Body.String(), "small") {
+			t.Errorf("%s: read-some sees %s", path, w.Body)
+		}
 	}
 }
 
@@ -295,8 +303,14 @@ func TestNewSecret(t *testing.T) {
 	}
 }
 
-// fakeBuckets are two.
+// fakeBuckets are two, in a pool.
 type fakeBuckets struct{ client *shaper.Client }
+
+func (*fakeBuckets) Pools() []string                              { return []string{"vendor"} }
+func (*fakeBuckets) KnownPools(context.Context) ([]string, error) { return nil, nil }
+func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]shaper.PoolDetails, error) {
+	return []shaper.PoolDetails{{Name: "vendor", Buckets: []shaper.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
+}
 
 func (f *fakeBuckets) Control(by string) *shaper.Control            { return f.client.Control(by) }
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }

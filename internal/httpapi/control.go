@@ -271,20 +271,3 @@ func (d *jobDecoder) setting(patch *shaper.BucketPatch, name string, value []byt
 		d.fail(field, reason)
 	}
 }
-
-// pinView is a setting that was changed at run time.
-type pinView struct {
-	Setting    shaper.Setting `json:"setting"`
-	Configured string         `json:"configured"`
-	InForce    string         `json:"in_force"`
-	By         string         `json:"by"`
-	At         *time.Time     `json:"at,omitempty"`
-}
-
-func pinViews(pins []shaper.Pin) []pinView {
-	views := make([]pinView, len(pins))
-	for i, pin := range pins {
-		views[i] = pinView{Setting: pin.Setting, Configured: pin.Configured, InForce: pin.InForce, By: pin.By, At: instant(pin.At)}
-	}
-	return views
-}

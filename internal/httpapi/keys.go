@@ -16,7 +16,7 @@ const (
 	RoleEnqueue Role = "enqueue" // put jobs into the key's buckets, look at one by its id, cancel one
 	RoleCheck   Role = "check"   // ask limits: /v1/limits/{limit}/check
 	RoleRead    Role = "read"    // look: every GET but the check, and /metrics
-	RoleAdmin   Role = "admin"   // everything, and change limits
+	RoleAdmin   Role = "admin"   // everything, and change limits and pools
 )
 
 // Roles lists all roles.
@@ -32,9 +32,9 @@ type Key struct {
 	Roles  []Role   // what it may do; empty: nothing but what is open to all
 
 	// Buckets are those that it may do it to, or [AllBuckets]; empty: none.
-	// Limits and metrics are of no bucket: everybody with the role sees all of
-	// them. To change a limit, which changes every bucket that names it, needs
-	// [AllBuckets].
+	// Limits, pools and metrics are of no bucket: everybody with the role sees all of
+	// them, of pools without the buckets that the key is not for. To change a limit or a
+	// pool, which changes every bucket that names it, needs [AllBuckets].
 	Buckets []string
 
 	Tier string // which of the limits' tiers applies to the caller; "" none

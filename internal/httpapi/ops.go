@@ -21,6 +21,9 @@ type Buckets interface {
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
 	BucketInfos(ctx context.Context, names ...string) ([]shaper.BucketInfo, error)
+	Pools() []string
+	KnownPools(ctx context.Context) ([]string, error)
+	PoolDetails(ctx context.Context, names ...string) ([]shaper.PoolDetails, error)
 	Control(by string) *shaper.Control
 }
 
@@ -43,9 +46,8 @@ type ops struct {
 	access  *access
 }
 
-// NewOps returns the operator's API: the buckets in numbers, what changes them
-// at run time, and /livez,
-// /readyz, /metrics and /openapi.yaml. Without keys only requests from this
+// NewOps returns the operator's API: buckets and pools in numbers, what changes them
+// at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
@@ -63,7 +65,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.partRoutes(part.Flows()), o.partRoutes(part.Groups()))...)
+	}, slices.Concat(o.controlRoutes(), o.poolRoutes(), o.partRoutes(part.Flows()), o.partRoutes(part.Groups()))...)
 }
 
 // bucketView is a bucket in numbers. What the scripts obey is absent as long
@@ -97,7 +99,7 @@ type bucketView struct {
 	Moving    *movingView `json:"moving,omitempty"`    // only of one that is being moved
 
 	Pause   *part.Pause `json:"pause,omitempty"`   // only of one that is paused
-	Pins    []pinView   `json:"pins"`              // settings that were changed at run time
+	Pins    []part.Pin  `json:"pins"`              // settings that were changed at run time
 	Purged  int64       `json:"purged"`            // jobs that purges have dropped, ever
 	Purging int64       `json:"purging,omitempty"` // moved aside by a purge and not removed yet
 }
@@ -121,7 +123,7 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: pinViews(info.Pins), Purged: info.Purged, Purging: info.Purging,
+		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: part.PinsOf(info.Pins), Purged: info.Purged, Purging: info.Purging,
 	}
 	view.Elsewhere = info.Elsewhere
 	if m := info.Moving; m != nil {

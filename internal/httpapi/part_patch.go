@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // readPatch reads settings of a flow or a group: those that are not named stay, or are
@@ -45,22 +44,21 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 func (d *jobDecoder) partSetting(patch *shaper.FlowPatch, setting shaper.FlowSetting, value []byte) {
 	name, text := string(setting), string(value)
 	var err error
-	var own shaper.OwnDelivery // what the worker is asked about
 	switch {
 	case isNull(value):
 		err = patch.Clear(setting)
 	case setting == shaper.FlowHeaders:
 		d.job.Headers = nil
 		if d.headers(name, value); len(d.errs) == 0 {
-			own.Headers = d.job.Headers
-			err = patch.PutHeaders(own.Headers)
+			err = patch.PutHeaders(d.job.Headers)
 		}
 	case setting == shaper.FlowSecrets:
-		if json.Unmarshal(value, &own.Secrets) != nil {
+		var secrets []string
+		if json.Unmarshal(value, &secrets) != nil {
 			d.fail(name, "want a list of strings")
 			return
 		}
-		err = patch.PutSecrets(own.Secrets)
+		err = patch.PutSecrets(secrets)
 	default:
 		if setting == shaper.FlowRate || setting == shaper.FlowURL {
 			given := false
@@ -68,17 +66,10 @@ func (d *jobDecoder) partSetting(patch *shaper.FlowPatch, setting shaper.FlowSet
 				return
 			}
 		}
-		if setting == shaper.FlowURL {
-			own.URL = text
-		}
 		err = patch.Put(setting, text)
 	}
 	if err != nil {
 		field, reason, _ := strings.Cut(err.Error(), ": ")
 		d.fail(field, reason)
-		return
-	}
-	for _, fault := range fieldErrors(webhook.CheckFlow(&own)) {
-		d.fail(fault.Field, fault.Reason)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // flowStation is the operator's API of a bucket with flows, in which jobs of two of
@@ -20,7 +21,9 @@ func flowStation(t *testing.T) *server {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	all[0].Flow, all[1].Limits = &flow, nil
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
+	client, err := shaper.NewClient(shaper.ClientConfig{
+		Redis: connect(t, store.URL()), Buckets: all, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,28 +1,33 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
 
+// pooledClient has those of all tests, "roomy" with the weight 3 in a pool.
+func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Client {
+	t.Helper()
+	all := buckets(t)
+	all[0].Pool, all[0].Weight = pool, 3
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // A bucket is shown with its pool, and one that joins a pool while it holds jobs takes none.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
-	clientOf := func(pool *shaper.Pool) *shaper.Client {
-		all := buckets(t)[:2]
-		all[0].Pool, all[0].Weight = pool, 3
-		client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-	joined := clientOf(&shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7})
+	joined := pooledClient(t, store, &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7})
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: joined}))
 	log := &logBuffer{}
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: joined, CheckJob: checkJob, Logger: logTo(log)}))
@@ -39,7 +44,7 @@ func TestPools(t *testing.T) {
 	if view := pool(); view["name"] != "vendor" || view["rate"] != nil || view["in_flight"] != 0.0 {
 		t.Errorf("before it is used: %v", view)
 	}
-	former := clientOf(nil)
+	former := pooledClient(t, store, nil)
 	if _, err := former.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", ID: "old", Payload: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,4 +71,54 @@ func TestPools(t *testing.T) {
 		}
 	}
 	ops.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("pool")
+}
+
+// A pool is shown, changed and reset as a bucket is.
+func TestPoolsByAPI(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: pooledClient(t, store,
+		&shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7, Quotas: []admission.Rate{rateOf(t, "100/d")}})}))
+	const path = "/v1/pools/vendor"
+	a := ops.do("GET", path, "").want(200, "")
+	a.lacks("rate", "revision")
+	if !strings.Contains(a.text, `"buckets":[{"name":"roomy","weight":3,"in_flight":0,"has_work":false}],"pins":[]`) {
+		t.Errorf("before it is used: %s", a.text)
+	}
+	a = ops.do("PATCH", path, `{"rate":"20/s","max_in_flight":0}`).want(200, "")
+	a.has("rate", "20/s")
+	a.lacks("max_in_flight")
+	var pins []string
+	for _, p := range a.json["pins"].([]any) {
+		pin := p.(map[string]any)
+		pins = append(pins, fmt.Sprint(pin["setting"], " ", pin["configured"], ">", pin["in_force"], " ", pin["by"], " ", pin["at"] != nil))
+	}
+	if got := strings.Join(pins, ", "); got != "rate 9/m>20/s a program on the dispatcher's machine true, max_in_flight 7>0 a program on the dispatcher's machine true" {
+		t.Errorf("pins %s", got)
+	}
+	if all := ops.do("GET", "/v1/pools", "").want(200, ""); !strings.HasPrefix(all.text, `{"pools":[{"name":"vendor","orphaned":false,"revision":0,"rate":"20/s","burst":1,"quotas":["100/d"],"in_flight":0,`) {
+		t.Error(all.text)
+	}
+	ops.do("DELETE", path+"/pins/rate", "").want(200, "").has("rate", "9/m")
+	ops.do("DELETE", path+"/pins", "").want(200, "").has("max_in_flight", 7.0)
+	ops.do("DELETE", path+"/pins", "").want(200, "")
+
+	for body, field := range map[string]string{
+		`{"rate":"0/s"}`: "rate", `{"rate":"1000001/s"}`: "rate", `{"rate":5}`: "rate", `{"burst":0}`: "burst", `{"burst":1.5}`: "burst",
+		`{"max_in_flight":-1}`: "max_in_flight", `{"capacity":5}`: "capacity", `{"shed":{"low":5}}`: "shed.low", `{}`: "body", `{"name":"x"}`: "name",
+	} {
+		wantField(t, ops.do("PATCH", path, body), field)
+	}
+	wantField(t, ops.do("DELETE", path+"/pins/capacity", ""), "capacity")
+	for _, other := range []string{"/v1/pools/nobody", "/v1/pools/No%20name"} {
+		ops.do("GET", other, "").want(404, "unknown-pool")
+		ops.do("PATCH", other, `{"burst":2}`).want(404, "unknown-pool")
+		ops.do("DELETE", other+"/pins", "").want(404, "unknown-pool")
+	}
+	// Whose configuration has no pools sees that of a bucket it does not have.
+	stranger := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)}))
+	stranger.do("GET", path, "").want(200, "").has("orphaned", true)
+	store.Kill()
+	ops.do("GET", path, "").want(503, "store-unavailable")
+	ops.do("PATCH", path, `{"burst":2}`).want(503, "store-unavailable")
 }

@@ -22,6 +22,7 @@ const (
 	codeUnknownBucket    code = "unknown-bucket"
 	codeUnknownJob       code = "unknown-job"
 	codeUnknownLimit     code = "unknown-limit"
+	codeUnknownPool      code = "unknown-pool"
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"
 	codeNoFlows          code = "no-flows"
@@ -56,6 +57,7 @@ var kinds = map[code]struct {
 	codeUnknownBucket:    {http.StatusNotFound, "There is no such bucket"},
 	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
+	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},

@@ -8,9 +8,9 @@
 //     its default and with its fastest polling
 //   - departures of 1,000, 100,000 and 1,000,000 flows at 20,000/s by four dispatchers: how even they are, and
 //     what one costs
-//   - decisions a second of each algorithm, one caller and 64 of them, with one
-//     key and with a key each, against go-redis/redis_rate; bytes of a key; the cost of a decision to Redis with
-//     1, 10 and a million keys
+//   - decisions a second of each algorithm, one caller and 64 of them, with one key,
+//     with a key each, and on one thread of Go, against go-redis/redis_rate; bytes of
+//     a key; the cost of a decision to Redis with 1, 10 and a million keys
 //
 // The rounds of the two take turns, so that a machine whose speed drifts
 // treats both alike. It exits 1 when a bar is missed.
@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string) error {
 		{"flows", func() ([]string, error) { return flows(ctx) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, alone, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, together, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, oneThread, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, apart, *rounds, *seconds) }},
 		{"keys", func() ([]string, error) { return keys(ctx, server) }},
 	} {

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// onPool makes the RunE of a command that changes the pool NAME: it prints what do has
+// changed, or as JSON the pool as it is then.
+func (a *app) onPool(do func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+			changes, err := do(ctx, s.client.Control(operator()), args[0])
+			if _, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+				return fail(exitUsage, "%w", err)
+			}
+			if err != nil {
+				return err
+			}
+			if !a.json {
+				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, changesText(changes)) })
+			}
+			views, err := s.poolViews(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(views[0], nil)
+		})
+	}
+}
+
+// poolFlags are the flags of `pool set`, with what they take.
+var poolFlags = []settingFlag{
+	{shaper.SettingRate, "departures of all its buckets together, such as `20/s` or 500/m"},
+	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
+	{shaper.SettingMaxInFlight, "`number` of jobs in flight at most, in all its buckets; 0: their own bounds only"},
+}
+
+func (a *app) poolSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set NAME --SETTING VALUE...",
+		Short: "Change settings of a pool while it runs",
+		Long: `Change settings of a pool, in all processes, at once and across restarts: over what
+configurations say, until it is reset. A new rate holds from the next slot on.
+` + "`bucket list --diff`" + ` and ` + "`pool show`" + ` tell what was changed, by whom and when.`,
+		Example: `  dispatcher pool set vendor --rate 20/s
+  dispatcher pool set vendor --burst 5 --max-in-flight 64
+  dispatcher pool reset vendor`,
+		Args: positional("NAME"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		patch, err := settingsOf(cmd, poolFlags)
+		if err != nil {
+			return err
+		}
+		return a.onPool(func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error) {
+			return c.SetPool(ctx, pool, patch)
+		})(cmd, args)
+	}
+	a.jsonFlag(cmd)
+	addSettings(cmd, poolFlags)
+	return cmd
+}
+
+func (a *app) poolResetCommand() *cobra.Command {
+	names := make([]string, 0, len(poolFlags))
+	for _, f := range poolFlags {
+		names = append(names, string(f.setting))
+	}
+	cmd := &cobra.Command{
+		Use:   "reset NAME [SETTING...]",
+		Short: "Take back what was set: be as configured",
+		Long: `Take back what was changed by ` + "`pool set`" + `, so that the configuration is in force
+again: of the settings that are named, or of all. They are ` + strings.Join(names, ", ") + `.
+To reset what was not changed is harmless.`,
+		Example: `  dispatcher pool reset vendor rate
+  dispatcher pool reset vendor`,
+		Args: positional("NAME", "[SETTING...]"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		settings := make([]shaper.Setting, 0, len(args)-1)
+		for _, name := range args[1:] {
+			settings = append(settings, shaper.Setting(name))
+		}
+		return a.onPool(func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error) {
+			return c.ResetPool(ctx, pool, settings...)
+		})(cmd, args)
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func (o *ops) poolRoutes() []route {
+	read := roles(RoleRead)
+	// What is changed of a pool holds for all its buckets.
+	change := rights{roles: []Role{RoleAdmin}, allBuckets: true}
+	return []route{
+		{"GET", "/v1/pools", o.listPools, read},
+		{"GET", "/v1/pools/{pool}", o.showPool, read},
+		{"PATCH", "/v1/pools/{pool}", o.setPool, change},
+		{"DELETE", "/v1/pools/{pool}/pins", o.resetPool, change},
+		{"DELETE", "/v1/pools/{pool}/pins/{setting}", o.resetPool, change},
+	}
+}
+
+// poolNames are the pools of the configuration in its order, then those that only Redis
+// knows.
+func (o *ops) poolNames(ctx context.Context) ([]string, error) {
+	names := o.buckets.Pools()
+	known, err := o.buckets.KnownPools(ctx)
+	for _, name := range known {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// poolView shows a pool, of whose buckets those that the caller's key is for.
+func (o *ops) poolView(r *http.Request, p *shaper.PoolDetails) part.PoolView {
+	view := part.PoolViewOf(p, !slices.Contains(o.buckets.Pools(), p.Name))
+	if key := keyOf(r); key != nil {
+		view.Buckets = slices.DeleteFunc(view.Buckets, func(b part.PoolBucket) bool { return !key.mayUse(b.Name) })
+	}
+	return view
+}
+
+// listPools answers all pools: GET /v1/pools.
+func (o *ops) listPools(w http.ResponseWriter, r *http.Request) {
+	names, err := o.poolNames(r.Context())
+	var all []shaper.PoolDetails
+	if err == nil && len(names) > 0 { // none would mean those of the configuration
+		all, err = o.buckets.PoolDetails(r.Context(), names...)
+	}
+	if err != nil {
+		o.store.of(r, err).write(w, r)
+		return
+	}
+	views := make([]part.PoolView, len(all))
+	for i := range all {
+		views[i] = o.poolView(r, &all[i])
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"pools": views})
+}
+
+// showPool answers one pool: GET /v1/pools/{pool}.
+func (o *ops) showPool(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("pool")
+	names, err := o.poolNames(r.Context())
+	if err == nil && !slices.Contains(names, name) {
+		unknownPool(name).write(w, r)
+		return
+	}
+	var all []shaper.PoolDetails
+	if err == nil {
+		all, err = o.buckets.PoolDetails(r.Context(), name)
+	}
+	if err != nil {
+		o.store.of(r, err).write(w, r)
+		return
+	}
+	writeJSON(w, http.StatusOK, o.poolView(r, &all[0]))
+}
+
+func unknownPool(name string) *fault {
+	return newFault(codeUnknownPool, "no bucket of the configuration, and none that Redis knows, is in a pool %q", name)
+}
+
+// changePool does what the operator wants, whether or not he waits for it, and answers the
+// pool as it is then.
+func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, pool string) error) {
+	pool := r.PathValue("pool")
+	err := do(context.WithoutCancel(r.Context()), o.control(r), pool)
+	bad, isBad := errors.AsType[*shaper.InvalidChangeError](err)
+	switch {
+	case err == nil:
+		o.showPool(w, r)
+	case isBad:
+		invalid(patchFaults(bad.Err)).write(w, r)
+	case errors.Is(err, shaper.ErrUnknownPool):
+		unknownPool(pool).write(w, r)
+	default:
+		f := o.store.of(r, err)
+		if f.Code == codeStoreUnavailable {
+			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: pool %q may be changed; send the same request again, which is safe", pool)
+		}
+		f.write(w, r)
+	}
+}
+
+// setPool changes settings until they are reset: PATCH /v1/pools/{pool}.
+func (o *ops) setPool(w http.ResponseWriter, r *http.Request) {
+	patch, f := readSettings(w, r)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	o.changePool(w, r, func(ctx context.Context, c *shaper.Control, pool string) error {
+		_, err := c.SetPool(ctx, pool, patch)
+		return err
+	})
+}
+
+// resetPool lets settings be as configured again: DELETE /v1/pools/{pool}/pins and
+// …/pins/{setting}.
+func (o *ops) resetPool(w http.ResponseWriter, r *http.Request) {
+	var settings []shaper.Setting
+	if name := r.PathValue("setting"); name != "" {
+		settings = append(settings, shaper.Setting(name))
+	}
+	o.changePool(w, r, func(ctx context.Context, c *shaper.Control, pool string) error {
+		_, err := c.ResetPool(ctx, pool, settings...)
+		return err
+	})
+}

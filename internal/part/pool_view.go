@@ -1,0 +1,76 @@
+package part
+
+import (
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// PoolView is a pool with its buckets as JSON shows it. What the scripts obey is absent as
+// long as nothing has used one of them.
+type PoolView struct {
+	Name        string       `json:"name"`
+	Orphaned    bool         `json:"orphaned"` // no bucket of the configuration is in it
+	Revision    *int64       `json:"revision,omitempty"`
+	Rate        string       `json:"rate,omitempty"`
+	Burst       int64        `json:"burst,omitempty"`
+	Quotas      []string     `json:"quotas,omitempty"`
+	InFlight    int64        `json:"in_flight"`               // of all its buckets
+	MaxInFlight int64        `json:"max_in_flight,omitempty"` // absent where there is no such bound
+	LastSlot    *time.Time   `json:"last_slot,omitempty"`     // of any of its buckets
+	Buckets     []PoolBucket `json:"buckets"`
+	Pins        []Pin        `json:"pins"` // settings that were changed at run time
+}
+
+// PoolBucket is a bucket in a pool.
+type PoolBucket struct {
+	Name     string `json:"name"`
+	Weight   int64  `json:"weight,omitempty"` // absent where nobody knows it yet
+	InFlight int64  `json:"in_flight"`
+	HasWork  bool   `json:"has_work"` // it takes its share now
+}
+
+// Pin is a setting of a bucket or a pool that was changed at run time.
+type Pin struct {
+	Setting    shaper.Setting `json:"setting"`
+	Configured string         `json:"configured"`
+	InForce    string         `json:"in_force"`
+	By         string         `json:"by"`
+	At         *time.Time     `json:"at,omitempty"`
+}
+
+// PoolViewOf shows a pool.
+func PoolViewOf(p *shaper.PoolDetails, orphaned bool) PoolView {
+	view := PoolView{Name: p.Name, Orphaned: orphaned, InFlight: p.InFlight, LastSlot: instant(p.LastSlot),
+		Buckets: make([]PoolBucket, len(p.Buckets)), Pins: PinsOf(p.Pins)}
+	if !p.Rate.IsZero() {
+		view.Rate, view.Burst, view.MaxInFlight = p.Rate.String(), p.Burst, p.MaxInFlight
+		for _, quota := range p.Quotas {
+			view.Quotas = append(view.Quotas, quota.String())
+		}
+	}
+	if p.Configured {
+		view.Revision = &p.Revision
+	}
+	for i, b := range p.Buckets {
+		view.Buckets[i] = PoolBucket(b)
+	}
+	return view
+}
+
+// PinsOf shows pins, none as an empty list.
+func PinsOf(pins []shaper.Pin) []Pin {
+	views := make([]Pin, len(pins))
+	for i, pin := range pins {
+		views[i] = Pin{Setting: pin.Setting, Configured: pin.Configured, InForce: pin.InForce, By: pin.By, At: instant(pin.At)}
+	}
+	return views
+}
+
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}

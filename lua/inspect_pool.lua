@@ -1,0 +1,39 @@
+-- inspect_pool.lua: a pool in numbers, with the buckets that are in it. Writes nothing.
+--
+-- KEYS[1]  …:p:<pool>:conf     hash  what the pool obeys
+-- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets
+-- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> what is kept of it (see pool.lua)
+-- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
+--          ("count microseconds;" for each), last slot (0 none), in flight in all its buckets, how many buckets it knows; for
+--          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each field that is
+--          pinned: field, value of the configuration, value in force, "time who"}
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+local conf, pace, buckets = KEYS[1], KEYS[2], KEYS[3]
+local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
+local LONGEST = 31000000 -- as in share.lua
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
+local all, _, in_flight = pool.load(buckets, '', 0, now)
+
+local reply = { now, settings[1] and 1 or 0 }
+for i = 1, 5 do reply[#reply + 1] = tonumber(settings[i] or 0) end
+reply[#reply + 1] = settings[6] or ''
+reply[#reply + 1] = tonumber(redis.call('HGET', pace, 'slot') or 0)
+reply[#reply + 1] = in_flight
+reply[#reply + 1] = #all
+for _, m in ipairs(all) do
+  local has_work = m.held > 0 or m.busy_until > now and m.busy_until <= now + LONGEST
+  for _, value in ipairs({ m.name, m.weight, m.in_flight, has_work and 1 or 0 }) do reply[#reply + 1] = value end
+end
+for _, field in ipairs(PINNABLE) do
+  local pin = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
+  if pin[1] then
+    reply[#reply + 1] = field
+    for i = 1, 3 do reply[#reply + 1] = pin[i] or '' end
+  end
+end
+return reply

@@ -1,0 +1,192 @@
+package test
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// bothBuckets share the pool of pooled.
+var bothBuckets = []string{bucketName, secondBucket}
+
+// postBoth enqueues so many jobs into each bucket.
+func (s *system) postBoth(each int) {
+	s.t.Helper()
+	for _, bucket := range bothBuckets {
+		s.postInto(bucket, each)
+	}
+}
+
+// early says that the arrivals of all are ahead of the rate of the pool in some window, "" if
+// they are in none.
+func (a *arrivalLog) early(stall *stallWatch, rate int, spread time.Duration) string {
+	if worst, most := ahead(a.all(), float64(rate)), spread+stall.soFar(); worst > most {
+		return fmt.Sprintf("some window has more in it than the rate explains: ahead by %s, want at most %s", worst, most)
+	}
+	return ""
+}
+
+// longestGap is the longest time without an arrival between two instants, of which the arrivals
+// lie in order.
+func longestGap(times []time.Time, from, to time.Time) (longest time.Duration) {
+	for _, at := range append(between(times, from, to), to) {
+		longest, from = max(longest, at.Sub(from)), at
+	}
+	return longest
+}
+
+// TestPoolWhenADispatcherDies: kill -9 of one of two dispatchers loses no job of either bucket,
+// doubles only what was in flight, makes no burst in the pool, and both buckets go on.
+func TestPoolWhenADispatcherDies(t *testing.T) {
+	const rate, each, lease = 200, 400, 2 * time.Second
+	const standstill = time.Second // slots that the dead one had claimed, and what it had reserved
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		a := &arrivalLog{}
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, lease: lease,
+			// The first bucket has its own, which no lease may be shorter than.
+			bucket: strings.Replace(pooled(rate, 1, 1), "[buckets.webhook]\n", "[buckets.webhook]\ntimeout = \"1800ms\"\n", 1),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				a.respond(w, r, id, attempt)
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-r.Context().Done():
+				}
+			},
+		})
+		s.postBoth(each)
+		await(t, 20*time.Second, "a third of the jobs have arrived", func() bool { return s.history.Check().Delivered >= 2*each/3 })
+		s.dispatchers[0].kill()
+		killed, inFlight := time.Now(), map[string]bool{}
+		for _, bucket := range bothBuckets {
+			leases, err := s.inspector.ZRange(t.Context(), "tundish:{vendor}:b:"+bucket+":leases", 0, -1).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range leases {
+				inFlight[id] = true
+			}
+		}
+		r := s.awaitDelivered(30 * time.Second)
+		report(t, rate, r)
+		gap := time.Duration(0)
+		for _, bucket := range bothBuckets {
+			gap = max(gap, longestGap(a.sorted(bucket), killed, killed.Add(lease)))
+		}
+		t.Logf("%d jobs were in flight at the kill, %d came twice; the longest that a bucket stood still in the %s after it is %s; ahead of the pool's rate by at most %s",
+			len(inFlight), len(r.Duplicated), lease, gap.Round(time.Millisecond), ahead(a.all(), rate))
+		if err := r.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for id, extra := range r.Duplicated {
+			if !inFlight[id] || extra > 1 {
+				return fmt.Sprintf("job %s came %d times more; in flight at the kill: %v", id, extra, inFlight[id])
+			}
+		}
+		if most := standstill + stall.cost(); gap > most {
+			return fmt.Sprintf("a bucket stood still for %s, want at most %s", gap, most)
+		}
+		return cmp.Or(a.early(stall, rate, spread), stall.crowded(r.MostIn, rate, steady, time.Second))
+	})
+}
+
+// TestPoolBounds: over both buckets no more are at the receiver than the pool allows, and no more
+// in any of its windows, and what both bounds allow is reached.
+func TestPoolBounds(t *testing.T) {
+	const rate, each = 1000, 120
+	const bound, quota, window, hold = 12, 60, time.Second, 150 * time.Millisecond // 80/s until the quota is used up
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		a, b := &arrivalLog{}, &busy{hold: hold}
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2,
+			bucket: pooled(rate, 1, 1, fmt.Sprintf(`quotas = ["%d/s"]`, quota), fmt.Sprintf("max_in_flight = %d", bound)),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				a.respond(w, r, id, attempt)
+				b.respond(w, r, id, attempt)
+			},
+		})
+		s.postBoth(each)
+		r := s.awaitDelivered(30 * time.Second)
+		took := slices.MaxFunc(a.all(), time.Time.Compare).Sub(a.all()[0])
+		tight := window - steady - stall.soFar() // what left so far apart may arrive so close together
+		in := mostOf(a.all(), tight)
+		t.Logf("%s in %s; at most %d at a time of %d, most in %s %d of %d", r, took.Round(time.Millisecond), b.highest(), bound, tight, in, quota)
+		if fault := once(t, r); fault != "" {
+			return fault
+		}
+		if b.highest() > bound {
+			t.Fatalf("%d at a time, want at most %d", b.highest(), bound)
+		}
+		const windows = 2*each/quota - 1 // that have to end before the last jobs may leave
+		last := time.Duration(quota) * hold / bound
+		switch {
+		case in > quota:
+			return fmt.Sprintf("%d in %s, want at most %d in %s", in, tight, quota, window)
+		case b.highest() < bound:
+			return fmt.Sprintf("%d at a time, and %d are allowed", b.highest(), bound)
+		case took > windows*window+last+2*windows*(b.each()-hold)+window/4+stall.cost():
+			return fmt.Sprintf("it took %s, want %s: what the bounds allow is not used", took, windows*window+last)
+		}
+		return ""
+	})
+}
+
+// TestPoolSlowNetwork: a far Redis costs no slots of a pool.
+func TestPoolSlowNetwork(t *testing.T) {
+	const rate, each = 400, 500
+	for _, delay := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) {
+			quietly(t, func(t *testing.T, stall *stallWatch) string {
+				server := redistest.Start(t)
+				proxy, err := faultproxy.New(server.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = proxy.Close() })
+				proxy.SetDelay(delay)
+				a := &arrivalLog{}
+				s := start(t, server, plan{rate: rate, dispatchers: 2, respond: a.respond, bucket: pooled(rate, 1, 1), redisURL: "redis://" + proxy.Addr()})
+				s.postBoth(each)
+				r := s.awaitDelivered(30 * time.Second)
+				report(t, rate, r)
+				t.Logf("ahead of the pool's rate by at most %s", ahead(a.all(), rate))
+				return cmp.Or(once(t, r), a.early(stall, rate, steady), stall.slow(r.Rate, rate, 2*each, .98))
+			})
+		})
+	}
+}
+
+// TestPoolOnACluster: all that is of a pool is at one node, and buckets share it there as anywhere.
+func TestPoolOnACluster(t *testing.T) {
+	const rate, each = 200, 250
+	const first, second = 3, 1
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		c := redistest.StartCluster(t)
+		a := &arrivalLog{}
+		s := start(t, c.Nodes[0], plan{rate: rate, dispatchers: 2, respond: a.respond, bucket: pooled(rate, first, second), redisURL: c.URL()})
+		s.postBoth(each)
+		posted := time.Now()
+		r := s.awaitDelivered(30 * time.Second)
+		report(t, rate, r)
+		dry := a.latest(bucketName)
+		of := func(bucket string) float64 {
+			return float64(len(between(a.sorted(bucket), posted.Add(settling), dry.Add(-settling))))
+		}
+		share := of(bucketName) / max(of(bucketName)+of(secondBucket), 1)
+		t.Logf("while both had work the first had %.1f %%; ahead of the pool's rate by at most %s", 100*share, ahead(a.all(), rate))
+		if fault := once(t, r); fault != "" {
+			return fault
+		}
+		if due := float64(first) / (first + second); share < due-.06 || share > due+.06 {
+			return fmt.Sprintf("the first had %.1f %%, want %.0f %% ± 6", 100*share, 100*due)
+		}
+		return cmp.Or(a.early(stall, rate, steady), stall.slow(r.Rate, rate, 2*each, .98))
+	})
+}
