@@ -56,7 +56,8 @@ func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	cancel, ended := w.start(worker, nil)
+	// With its one worker occupied, no claim is under way at the stop: what that gets would be delivered.
+	cancel, ended := w.start(worker, func(cfg *DispatcherConfig) { cfg.Concurrency = 1 })
 	w.submit("first")
 	<-worker.began
 	cancel()
@@ -72,6 +73,29 @@ func TestGracefulStop(t *testing.T) {
 	}
 	if first, second := w.job("first"), w.job("second"); first.State != StateDone || second.State != StateQueued || second.Attempts != 0 {
 		t.Errorf("first %+v\nsecond %+v", first, second)
+	}
+}
+
+// A stop comes before all else that is ready.
+func TestStoppedLoopClaimsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testBucket("b", 100))
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: connect(t, w.proxy.Addr()), Buckets: []Bucket{w.bucket}, Workers: map[string]Worker{"test": newWaiting()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.submit("j")
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		r := newDrain(d, d.store.buckets["b"], t.Context())
+		r.nudge()
+		r.loop(stopped)
+	}
+	if j := w.job("j"); j.State != StateQueued {
+		t.Errorf("%+v", j)
 	}
 }
 

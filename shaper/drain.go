@@ -112,11 +112,13 @@ func (d *drain) loop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			d.giveBack(d.life)
-			return
 		case <-d.wake:
 			d.standby.is = false
 		case <-timer.C:
+		}
+		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
+			d.giveBack(d.life)
+			return
 		}
 		if soon := max(claimSpacing-time.Since(start), time.Until(d.pause)); soon > 0 {
 			timer.Reset(soon)
