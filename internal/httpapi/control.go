@@ -22,9 +22,9 @@ const (
 func (o *ops) controlRoutes() []route {
 	admin := roles(RoleAdmin)
 	return []route{
-		{"PATCH", "/v1/buckets/{bucket}", o.setBucket, admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins", o.resetBucket, admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", o.resetBucket, admin},
+		{"PATCH", "/v1/buckets/{bucket}", setting(o.change, (*shaper.Control).Set), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.change, (*shaper.Control).Reset), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.change, (*shaper.Control).Reset), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
@@ -106,30 +106,36 @@ func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// setBucket changes settings until they are reset: PATCH /v1/buckets/{bucket}.
-func (o *ops) setBucket(w http.ResponseWriter, r *http.Request) {
-	patch, f := readSettings(w, r)
-	if f != nil {
-		f.write(w, r)
-		return
+// changer does what an operator wants of what a request names, and answers it as it is then.
+type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, name string) error)
+
+// setting changes settings of a bucket or a pool until they are reset: PATCH of it.
+func setting(change changer, set func(*shaper.Control, context.Context, string, shaper.BucketPatch) ([]shaper.Change, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		patch, f := readSettings(w, r)
+		if f != nil {
+			f.write(w, r)
+			return
+		}
+		change(w, r, func(ctx context.Context, c *shaper.Control, name string) error {
+			_, err := set(c, ctx, name, patch)
+			return err
+		})
 	}
-	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
-		_, err := c.Set(ctx, bucket, patch)
-		return err
-	})
 }
 
-// resetBucket lets settings be as configured again:
-// DELETE /v1/buckets/{bucket}/pins and …/pins/{setting}.
-func (o *ops) resetBucket(w http.ResponseWriter, r *http.Request) {
-	var settings []shaper.Setting
-	if name := r.PathValue("setting"); name != "" {
-		settings = append(settings, shaper.Setting(name))
+// resetting lets settings be as configured again: DELETE of …/pins and …/pins/{setting}.
+func resetting(change changer, reset func(*shaper.Control, context.Context, string, ...shaper.Setting) ([]shaper.Change, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var settings []shaper.Setting
+		if name := r.PathValue("setting"); name != "" {
+			settings = append(settings, shaper.Setting(name))
+		}
+		change(w, r, func(ctx context.Context, c *shaper.Control, name string) error {
+			_, err := reset(c, ctx, name, settings...)
+			return err
+		})
 	}
-	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
-		_, err := c.Reset(ctx, bucket, settings...)
-		return err
-	})
 }
 
 // purgeView is what a purge came to.

@@ -18,9 +18,9 @@ func (o *ops) poolRoutes() []route {
 	return []route{
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
-		{"PATCH", "/v1/pools/{pool}", o.setPool, change},
-		{"DELETE", "/v1/pools/{pool}/pins", o.resetPool, change},
-		{"DELETE", "/v1/pools/{pool}/pins/{setting}", o.resetPool, change},
+		{"PATCH", "/v1/pools/{pool}", setting(o.changePool, (*shaper.Control).SetPool), change},
+		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool, (*shaper.Control).ResetPool), change},
+		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool, (*shaper.Control).ResetPool), change},
 	}
 }
 
@@ -107,30 +107,4 @@ func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx con
 		}
 		f.write(w, r)
 	}
-}
-
-// setPool changes settings until they are reset: PATCH /v1/pools/{pool}.
-func (o *ops) setPool(w http.ResponseWriter, r *http.Request) {
-	patch, f := readSettings(w, r)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	o.changePool(w, r, func(ctx context.Context, c *shaper.Control, pool string) error {
-		_, err := c.SetPool(ctx, pool, patch)
-		return err
-	})
-}
-
-// resetPool lets settings be as configured again: DELETE /v1/pools/{pool}/pins and
-// …/pins/{setting}.
-func (o *ops) resetPool(w http.ResponseWriter, r *http.Request) {
-	var settings []shaper.Setting
-	if name := r.PathValue("setting"); name != "" {
-		settings = append(settings, shaper.Setting(name))
-	}
-	o.changePool(w, r, func(ctx context.Context, c *shaper.Control, pool string) error {
-		_, err := c.ResetPool(ctx, pool, settings...)
-		return err
-	})
 }
