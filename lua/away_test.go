@@ -29,7 +29,7 @@ func (r *rig) sendAway(dispatchers ...string) {
 // foresee is how many turns a dispatcher is told that asks right behind its claim.
 func (r *rig) foresee(dispatcher string) int {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases", "sent_away"), 100, 200_000, "", dispatcher, 1)
+	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases", "sent_away"), 100, 200_000, "", dispatcher, 1, 0)
 	in.Int() // now
 	in.Int() // next
 	in.Int() // slots

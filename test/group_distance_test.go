@@ -258,7 +258,7 @@ func (g *groupSlots) note(cmd redis.Cmder) {
 		return
 	}
 	r := lua.NewReader(reply.Val())
-	for range 8 {
+	for range 9 {
 		_ = r.Int()
 	}
 	var slots []int64

@@ -47,6 +47,9 @@ func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (m *mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if m.dead.Load() {
+			for _, cmd := range cmds { // who looks at one sees no answer of a living one
+				cmd.SetErr(errDead)
+			}
 			return errDead
 		}
 		return next(ctx, cmds)
