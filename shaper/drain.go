@@ -281,9 +281,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return maxHorizon, nil
 	}
 
-	if d.standsBy(ctx, brought{
-		jobs: len(jobs), want: want, taken: next > 0 && freeSlot > now+ahead.Microseconds(), from: now + lead.Microseconds(), free: freeSlot,
-	}) {
+	taken := next > 0 && freeSlot > now+ahead.Microseconds()
+	if d.hasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
+		taken = false
+	}
+	if d.standsBy(ctx, brought{jobs: len(jobs), want: want, taken: taken, from: now + lead.Microseconds(), free: freeSlot}) {
 		d.giveBack(ctx)
 		return d.untilLook(next, asking+longest), nil
 	}

@@ -176,3 +176,23 @@ func TestStandbysOfFlows(t *testing.T) {
 		})
 	}
 }
+
+// Where it is the rate of a flow that binds, slots go by that nobody takes: no one has shared them, and nobody stands by.
+func TestNobodyStandsByForTurns(t *testing.T) {
+	t.Parallel()
+	b := grouped("b", 100)
+	b.Group, b.Flow.Rate = nil, rate("5/s")
+	s := newSteppedBucket(t, WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) }), b)
+	for range 9 {
+		if _, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.drain()
+	s.claim(r, "first") // gets the first slot, 10 ms away
+	s.step(15 * time.Millisecond)
+	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
+	if left := s.redis.LLen(t.Context(), r.keys.queue("f")).Val(); left != 7 || r.standby.is {
+		t.Errorf("%d of 9 jobs are left; it stands by: %t", left, r.standby.is)
+	}
+}
