@@ -35,10 +35,10 @@ type standby struct {
 	free  int64     // the first slot that nobody had after the last claim; 0 not known
 }
 
-// crowded reports whether all need not look for slots of a bucket, where all within
-// the horizon are taken. A fast bucket has enough for
-// all, and needs their workers; and one that is so slow that each claim is for one
-// slot has nobody who serves.
+// crowded reports whether a bucket is one that need not be served by all, where all
+// slots within the horizon are taken. A fast bucket has enough for all, and needs
+// their workers; and one that is so slow that each claim is for one slot has nobody
+// who serves.
 func crowded(interval, ahead time.Duration) bool {
 	return interval*horizonIntervals > minHorizon && interval*fewClaimed*standbyShare <= ahead
 }
@@ -96,8 +96,9 @@ func (d *drain) mayStepBack() bool {
 // standsBy reports whether the drain leaves the bucket to others, after a claim. If that was not worth it, it says so
 // to them, at times, and counts them. Where that fails it goes on as ever.
 //
-// In a bucket with flows a claim costs more, so that one that serves is to be alone. It may be: one that stands by is woken
-// when those that serve have few workers left (see reserve.lua). In others only one steps back that has no job.
+// In a bucket with flows a claim costs two or three calls, so that one that serves is to be alone. It may be: one that stands
+// by is woken when those that serve have few workers left (see reserve.lua). Without flows nobody is woken, and only
+// those step back that have nothing else under way.
 func (d *drain) standsBy(ctx context.Context, b brought) bool {
 	s, few := &d.standby, b.jobs < fewClaimed
 	stood := s.steps()
