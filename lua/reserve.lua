@@ -93,8 +93,8 @@ if #found == 0 then
   if head then
     reply[3] = math.max(math.floor(head - offset), math.floor(next_slot))
     -- Who steps back looks at a time of its own, mostly within that: those that serve may need its workers before.
-    local back = steps_back and slots <= 0 and now + offset + away.RESERVED or head
-    if not foresees then away.note(sent_away, dispatcher, back, latest + offset, now + offset) end
+    local comes = steps_back and slots <= 0 and now + offset + away.RESERVED or head
+    if not foresees then away.note(sent_away, dispatcher, comes, latest + offset, now + offset) end
   end
   if shared then
     local more = head and head <= latest + offset
