@@ -1,5 +1,5 @@
 -- away.lua: what the scripts know of dispatchers that were sent away as all turns are
--- reserved; its text goes in front of theirs. Where there are few flows, or few groups, one
+-- reserved, or that step back as others serve; its text goes in front of theirs. Where there are few flows, or few groups, one
 -- dispatcher may have reserved all: the calendar then begins a second ahead, although claim.lua
 -- puts them back some milliseconds later.
 --
@@ -9,7 +9,8 @@
 -- claim wakes one at most, however many dispatchers there are.
 --
 -- They are noted in the zset sent_away: dispatcher -> when it was told to come back, in calendar
--- time (see flow.lua); of one that has woken another, when it did. One that misses its wake-up comes at that time.
+-- time (see flow.lua); of one that has woken another, when it did. One that misses its wake-up comes at that time. Who steps
+-- back comes when it sees fit, mostly before the second that it is noted for.
 
 local away = {
   RESERVED = 1000000, -- microseconds that turns are reserved for

@@ -29,7 +29,7 @@ func (r *rig) sendAway(dispatchers ...string) {
 // foresee is how many turns a dispatcher is told that asks right behind its claim.
 func (r *rig) foresee(dispatcher string) int {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases", "sent_away"), 100, 200_000, "", dispatcher, 1)
+	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases", "sent_away"), 100, 200_000, "", dispatcher, 1, 0)
 	in.Int() // now
 	in.Int() // next
 	in.Int() // slots
@@ -200,6 +200,60 @@ func TestNobodyIsSentAway(t *testing.T) {
 		r.claimFlows(ask{dispatcher: "d1", want: 1}, first)
 		if of := r.reserveAs("d3", 1); of.next < of.now || r.away() != "" {
 			t.Errorf("it comes back in %d µs; %q are noted", of.next-of.now, r.away())
+		}
+	})
+}
+
+// Who steps back as all slots are taken is woken when the one that serves has few workers left, although turns wait within its
+// horizon. Who does not comes back by itself, and is not noted.
+func TestWhoStepsBackIsWoken(t *testing.T) {
+	t.Parallel()
+	onFlowsAndGroups(t, flowSettings{}, func(t *testing.T, r *rig, name func(string) string) {
+		r.putIn(name("a"), 3, 0, named("a", 90)...)
+		r.begin()
+		c := r.drain(ask{dispatcher: "d1"})
+		if len(c.jobs) == 0 || c.freeSlot != c.jobs[len(c.jobs)-1].slot+10_000 || c.next != c.freeSlot {
+			t.Fatalf("claimed %q; the first slot that is free is %d, next %d", c.ids(), c.freeSlot, c.next)
+		}
+		if of := r.reserveAs("d3", 10); of.slots != 0 || of.next != c.freeSlot || r.away() != "" {
+			t.Errorf("%d slots are left, the next is %d; %q are noted", of.slots, of.next, r.away())
+		}
+		r.stepsBack = true
+		of := r.reserveAs("d2", 10)
+		r.stepsBack = false
+		if of.slots != 0 || of.next != c.freeSlot || r.away() != "d2" {
+			t.Errorf("%d slots are left, the next is %d; %q are noted", of.slots, of.next, r.away())
+		}
+		r.pass(150_000)
+		if got := r.woken(func() { r.drain(ask{dispatcher: "d1", want: 100}) }); got != "" {
+			t.Errorf("with workers, it wakes %q", got)
+		}
+		r.pass(150_000)
+		if got := r.woken(func() { r.drain(ask{dispatcher: "d1", want: 1}) }); got != "b d2" || r.away() != "d1" {
+			t.Errorf("it wakes %q; %q are noted", got, r.away())
+		}
+		// Who finds slots is back.
+		r.pass(150_000)
+		r.stepsBack = true
+		if of := r.reserveAs("d1", 1); len(of.flows)+len(of.groups) == 0 || r.away() != "" {
+			t.Errorf("it finds no turn; %q are noted", r.away())
+		}
+	})
+}
+
+// The first slot that nobody has is told also where the next turn is later, and where nothing is handed out it is 0.
+func TestFreeSlot(t *testing.T) {
+	t.Parallel()
+	onFlowsAndGroups(t, flowSettings{rateCount: 1, ratePer: 5 * second}, func(t *testing.T, r *rig, name func(string) string) {
+		r.putIn(name("a"), 3, 0, "a0", "a1")
+		r.begin()
+		c := r.drain(ask{})
+		if c.ids() != "a0" || c.freeSlot != c.jobs[0].slot+10_000 || c.next != c.jobs[0].slot+5*second {
+			t.Errorf("claimed %q at %d; the first slot that is free is %d, next %d", c.ids(), c.jobs[0].slot, c.freeSlot, c.next)
+		}
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "paused", 1).Err())
+		if c := r.claimFlows(ask{}, reserved{}); c.freeSlot != 0 {
+			t.Errorf("of a paused bucket the first slot that is free is %d", c.freeSlot)
 		}
 	})
 }

@@ -57,11 +57,12 @@
 -- ARGV[14] number of flows
 -- ARGV[15...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
---          rate_per, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
+--          rate_per, free_slot, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
---          is on its last chance, 0 none; expired: how many became dead letters
+--          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
+--          has, 0 where nothing is handed out
 -- Stores   lease and meta until the job is settled, the claim's answer until the next one
 -- Needs    Redis 7.0
 
@@ -93,8 +94,8 @@ local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local in_flight = redis.call('ZCARD', leases)
-local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per }
-local NEXT, EXPIRED, LONE, HEAD, JOB = 3, 5, 6, 8, has_flows and 8 or 6
+local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per, 0 }
+local NEXT, EXPIRED, LONE, FREE_SLOT, HEAD, JOB = 3, 5, 6, 9, 9, has_flows and 8 or 6
 local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups)
 local function text(n) return string.format('%.0f', n) end
 
@@ -352,7 +353,7 @@ elseif not has_flows and reply[NEXT] == 0 then
   local soonest = pending.due_next(named[1].places)
   if soonest then reply[NEXT] = math.max(soonest, next_slot) end
 end
-reply[EXPIRED] = expired
+reply[EXPIRED], reply[FREE_SLOT] = expired, next_slot
 
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
 local function in_chunks(command, key, list)

@@ -2,7 +2,10 @@ package lua_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // audit sweeps until all flows and groups have been looked at, and mends.
@@ -198,5 +201,19 @@ func TestInspectAJobOfAGroup(t *testing.T) {
 			t.Errorf("group %+v", c)
 		}
 		r.wantStates(map[string]int64{"x0": isInFlight, "x1": isQueued})
+	})
+}
+
+// Which flows are on the calendar of their group.
+func TestOffCalendar(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
+		r.inGroups(1, "a/x", "b/x", "b/y")
+		r.ok(r.c.ZRem(r.ctx, r.key("due:b"), path("b", "x")).Err())
+		got, err := lua.Integers(r.run(lua.OffCalendar, r.keys("due:a", "due:b", "due:b", "due:c"), path("a", "x"), path("b", "x"), path("b", "y"), path("c", "z")))
+		if want := []int64{0, 1, 0, 1}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("it says %v, want %v: %v", got, want, err)
+		}
 	})
 }

@@ -75,6 +75,9 @@ var sweepText string
 //go:embed take_back.lua
 var takeBackText string
 
+//go:embed off_calendar.lua
+var offCalendarText string
+
 //go:embed flows_of.lua
 var flowsOfText string
 
@@ -133,6 +136,7 @@ var (
 	Extend        = newScript("extend", extendText)
 	Sweep         = newScript("sweep", flowText+groupText+poolText+sweepText)
 	TakeBack      = newScript("take_back", flowText+groupText+poolText+takeBackText)
+	OffCalendar   = newScript("off_calendar", offCalendarText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
 	Cancel        = newScript("cancel", flowText+groupText+cancelText)
 	Redrive       = newScript("redrive", flowText+groupText+redriveText)
@@ -156,7 +160,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
+		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
 	}
 }
 

@@ -46,7 +46,7 @@ func TestPoolHasToBeConfigured(t *testing.T) {
 			t.Errorf("claim answered %v, %v", reply, err)
 		}
 		keys = a.inPool(a.keys("conf", "pace", "due:", "leases", "sent_away"))
-		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
+		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("reserve answered %v, %v", reply, err)
 		}
 	})

@@ -3,7 +3,7 @@
 -- moved a second ahead on the calendar, so that dispatchers do not
 -- collide; claim puts them back where they belong, and one that dies in between
 -- costs them that second. Sent twice it names others, or none. Who is sent away as all are
--- reserved is noted: claim.lua may wake it (see away.lua).
+-- reserved, or steps back as all slots are taken, is noted: claim.lua may wake it (see away.lua).
 --
 -- The calendar's clock is the server's plus an offset, which grows by as much as the
 -- server's steps back: whoever waits for the clock would wait for as long.
@@ -21,6 +21,7 @@
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  foresees: 1 if it is sent right behind a claim, for the next one; 0 if not
+-- ARGV[6]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
@@ -31,7 +32,7 @@
 
 local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local foresees = ARGV[5] == '1'
+local foresees, steps_back = ARGV[5] == '1', ARGV[6] == '1'
 local MAX_HORIZON = 200000
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -91,7 +92,9 @@ if #found == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
     reply[3] = math.max(math.floor(head - offset), math.floor(next_slot))
-    if not foresees then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
+    -- Who steps back looks at a time of its own, mostly within that: those that serve may need its workers before.
+    local comes = steps_back and slots <= 0 and now + offset + away.RESERVED or head
+    if not foresees then away.note(sent_away, dispatcher, comes, latest + offset, now + offset) end
   end
   if shared then
     local more = head and head <= latest + offset

@@ -56,7 +56,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves on the calendar of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0)
+	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.stepsBack)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()

@@ -45,6 +45,8 @@ type rig struct {
 	pool string // of the bucket, see configurePool
 
 	asker string // the dispatcher that reserves, "" means "d"
+
+	stepsBack bool // it leaves the bucket to others where all slots are taken
 }
 
 // onBoth runs a test on a real server and on a miniredis.
@@ -311,7 +313,7 @@ type lease struct {
 type claimed struct {
 	now, next, inFlight, expired int64
 	lone                         int64 // which of the jobs is on its last chance, counted from 1
-	rateCount, ratePer           int64
+	rateCount, ratePer, freeSlot int64
 	jobs                         []lease
 }
 
@@ -356,7 +358,7 @@ func (r *rig) claim(a ask) claimed {
 func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	r.t.Helper()
 	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
-		rateCount: in.Int(), ratePer: in.Int()}
+		rateCount: in.Int(), ratePer: in.Int(), freeSlot: in.Int()}
 	for in.Left() > 0 {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: claim}
 		body := in.Text()

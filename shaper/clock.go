@@ -10,6 +10,7 @@ const (
 	minHorizon       = 20 * time.Millisecond
 	maxHorizon       = 200 * time.Millisecond
 	horizonIntervals = 16
+	moreIntervals    = 4 // for each question that comes before a claim
 	horizonRTTs      = 4
 )
 
@@ -130,7 +131,9 @@ func (c *clock) rtt() (shortest, longest time.Duration) {
 
 // horizon is how far ahead slots are claimed: the largest of 20 ms, 16
 // intervals and 4 round trips, at most 200 ms. So a slow network costs no
-// slots, and a slow bucket few calls.
-func horizon(interval, rtt time.Duration) time.Duration {
-	return min(max(minHorizon, horizonIntervals*interval, horizonRTTs*rtt), maxHorizon)
+// slots, and a slow bucket few calls: where questions come before each claim, in a
+// bucket with flows, a claim is for more.
+func horizon(interval, rtt time.Duration, questions int) time.Duration {
+	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
+	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
 }

@@ -113,7 +113,7 @@ func (d *drain) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-d.wake:
-			d.standby.is = false
+			d.standby.woken()
 		case <-timer.C:
 		}
 		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
@@ -193,18 +193,12 @@ func (d *drain) isSleeping() bool {
 // until the next claim.
 func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
 	shortest, longest := d.clock.rtt()
-	interval := d.interval()
-	whole := horizon(interval, longest)
+	whole := d.horizon()
 	ahead := d.standby.horizon(whole)
 	lead := min(shortest, ahead/2)
-	early, atOnce := whole/2, d.pressed
+	asking := time.Duration(d.questions()) * longest
+	early, atOnce := whole/2+asking, d.pressed
 	d.pressed = false
-	switch d.parted() { // for the questions that come before the claim
-	case partedFlows:
-		early += longest
-	case partedGroups:
-		early += 2 * longest
-	}
 
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
 		return 0, err
@@ -219,6 +213,9 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 			return 0, err
 		}
 		if len(turn.flows)+len(turn.groups) == 0 {
+			if d.standsBy(ctx, brought{want: want, taken: turn.slots == 0 && next > 0}) {
+				return d.untilLook(next, asking+longest), nil
+			}
 			return d.untilNext(next, early), nil
 		}
 		if d.parted() == partedGroups {
@@ -247,6 +244,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	d.store.metrics.countExpired(d.Name, r.Int())
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	freeSlot := r.Int()
 	d.permitTTL = d.obeyed().EffectivePermitTTL()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
@@ -289,10 +287,13 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return maxHorizon, nil
 	}
 
-	all := next > now+ahead.Microseconds() // slots within the horizon are taken
-	d.standby.is = all && !d.hasFlows() && d.settings.Load().Pool == nil && crowded(len(jobs), interval, whole) && d.underWay() == len(jobs)
-	if d.standBy(ctx) {
-		return min(time.Until(d.clock.local(next))-longest+d.standby.patience(whole), idleClaim), nil
+	taken := next > 0 && freeSlot > now+ahead.Microseconds()
+	if d.hasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
+		taken = false
+	}
+	if d.standsBy(ctx, brought{jobs: len(jobs), want: want, taken: taken, from: now + lead.Microseconds(), free: freeSlot}) {
+		d.giveBack(ctx)
+		return d.untilLook(next, asking+longest), nil
 	}
 	wait := d.untilNext(next, early)
 	// Workers that are all occupied are no haste: other processes may have free ones.

@@ -254,6 +254,15 @@ func (k keys) forTakeBack(flows ...string) []string {
 	return k.inPool(k.inGroups(k.with(append(fixed, k.purged()...), flows...), flows...))
 }
 
+// forOffCalendar are those on which each of some flows stands.
+func (k keys) forOffCalendar(flows []string) []string {
+	calendars := make([]string, len(flows))
+	for i, flow := range flows {
+		calendars[i] = k.dueOf(flow)
+	}
+	return calendars
+}
+
 func (k keys) forFlowsOf() []string { return []string{k.body()} }
 
 func (k keys) forCancel(flow string) []string {

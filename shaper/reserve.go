@@ -15,6 +15,7 @@ const reservation = time.Second
 // turns are whose turn it is, in a bucket with flows.
 type turns struct {
 	flows  []string
+	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken
 	groups []string // of the flows; none in a bucket without
 	args   []any    // for the claim: each flow with its turn, then each group
 }
@@ -53,7 +54,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		d.clock.observe(start, time.Now(), now)
 	}
 	if d.parted() != partedGroups || len(first.names) == 0 {
-		return turns{flows: first.names, args: first.args}, next, nil
+		return turns{flows: first.names, slots: first.slots, args: first.args}, next, nil
 	}
 	start := time.Now()
 	r, err := d.store.runConfigured(ctx, d.bucketState, lua.ReserveFlows, d.keys.forReserveFlows(first.names), first.slots, ahead.Microseconds())
@@ -67,13 +68,27 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, r.Err())
 	}
 	// Also groups of which no flow is named: the claim puts them back where they belong.
-	return turns{flows, first.names, append(ofFlows, first.args...)}, next, nil
+	return turns{flows: flows, slots: first.slots, groups: first.names, args: append(ofFlows, first.args...)}, next, nil
+}
+
+// questions is how many come before a claim.
+func (d *drain) questions() int {
+	switch d.parted() {
+	case partedFlows:
+		return 1
+	case partedGroups:
+		return 2
+	default:
+		return 0
+	}
 }
 
 // toReserve is the question whose turn it is: of flows, or of groups where there are some. One
 // that foresees is sent right behind a claim.
 func (d *drain) toReserve(want int, horizon time.Duration, foresees bool) lua.Call {
-	return lua.Call{Script: lua.Reserve, Keys: d.keys.forReserve(), Args: []any{want, horizon.Microseconds(), d.keys.member, d.dispatcher, foresees}}
+	return lua.Call{Script: lua.Reserve, Keys: d.keys.forReserve(), Args: []any{
+		want, horizon.Microseconds(), d.keys.member, d.dispatcher, foresees, d.standby.count > fewStandbys && d.mayStepBack(),
+	}}
 }
 
 // readForeseen reads the answer to it.

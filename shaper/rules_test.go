@@ -88,16 +88,22 @@ func TestClockRemembersRoundTrips(t *testing.T) {
 
 func TestHorizon(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ interval, rtt, want time.Duration }{
-		{0, 0, 20 * time.Millisecond},
-		{time.Millisecond, time.Millisecond, 20 * time.Millisecond},
-		{2 * time.Millisecond, 0, 32 * time.Millisecond},
-		{time.Microsecond, 10 * time.Millisecond, 40 * time.Millisecond},
-		{time.Hour, 0, 200 * time.Millisecond},
-		{31 * 24 * time.Hour, time.Minute, 200 * time.Millisecond},
+	for _, test := range []struct {
+		interval, rtt time.Duration
+		questions     int
+		want          time.Duration
+	}{
+		{0, 0, 0, 20 * time.Millisecond},
+		{time.Millisecond, time.Millisecond, 0, 20 * time.Millisecond},
+		{2 * time.Millisecond, 0, 0, 32 * time.Millisecond},
+		{2 * time.Millisecond, 0, 1, 40 * time.Millisecond},
+		{2 * time.Millisecond, 0, 2, 48 * time.Millisecond},
+		{time.Microsecond, 10 * time.Millisecond, 0, 40 * time.Millisecond},
+		{time.Hour, 0, 0, 200 * time.Millisecond},
+		{31 * 24 * time.Hour, time.Minute, 2, 200 * time.Millisecond},
 	} {
-		if got := horizon(test.interval, test.rtt); got != test.want {
-			t.Errorf("horizon(%s, %s) = %s, want %s", test.interval, test.rtt, got, test.want)
+		if got := horizon(test.interval, test.rtt, test.questions); got != test.want {
+			t.Errorf("horizon(%s, %s, %d) = %s, want %s", test.interval, test.rtt, test.questions, got, test.want)
 		}
 	}
 }

@@ -32,14 +32,15 @@ type standby struct {
 	is    bool      // the last claim was not worth it
 	count int64     // of those that stand by, this one included; 0 not known
 	said  time.Time // when it was counted
+	free  int64     // the first slot that nobody had after the last claim; 0 not known
 }
 
-// crowded reports whether a claim brought so little, although all slots within
-// the horizon are taken, that it was not worth it. A fast bucket has enough for
-// all, and needs their workers; and one that is so slow that each claim is for one
-// slot has nobody who serves.
-func crowded(jobs int, interval, ahead time.Duration) bool {
-	return jobs < fewClaimed && interval*horizonIntervals > minHorizon && interval*fewClaimed*standbyShare <= ahead
+// crowded reports whether a bucket is one that need not be served by all, where all
+// slots within the horizon are taken. A fast bucket has enough for all, and needs
+// their workers; and one that is so slow that each claim is for one slot has nobody
+// who serves.
+func crowded(interval, ahead time.Duration) bool {
+	return interval*horizonIntervals > minHorizon && interval*fewClaimed*standbyShare <= ahead
 }
 
 // steps reports whether the drain leaves the bucket to others.
@@ -60,11 +61,54 @@ func (s *standby) patience(whole time.Duration) time.Duration {
 	return rand.N(most) - whole/standbyShare //nolint:gosec // spread
 }
 
-// standBy reports whether the drain leaves the bucket to others. If its last claim
-// was not worth it, it says so to them, at times, and counts them. Where that fails
-// it goes on as ever.
-func (d *drain) standBy(ctx context.Context) bool {
-	s := &d.standby
+// brought is what a claim brought.
+type brought struct {
+	jobs, want int
+	taken      bool  // all slots within its horizon are
+	from, free int64 // the first slot that it could have had, and the first that nobody has; 0 not known
+}
+
+// woken says that the drain is needed: it looks as one that serves.
+func (s *standby) woken() { s.is, s.free = false, 0 }
+
+// yields reports whether the drain leaves the bucket to those that it has shared the slots with since its last claim:
+// it stays with the probability of its share. So of several that serve mostly one stays, and one that is alone does.
+func (s *standby) yields(b brought, interval time.Duration) bool {
+	if s.free == 0 || b.free == 0 {
+		return false
+	}
+	slots := (b.free - max(s.free, b.from)) / interval.Microseconds()
+	return slots > int64(b.jobs) && rand.Int64N(slots) >= int64(b.jobs) //nolint:gosec // spread
+}
+
+// horizon is how far ahead the drain looks where it serves.
+func (d *drain) horizon() time.Duration {
+	_, longest := d.clock.rtt()
+	return horizon(d.interval(), longest, d.questions())
+}
+
+// mayStepBack reports whether the drain steps back where it finds no slot. In a pool, one that is free for a bucket need
+// not be free for another.
+func (d *drain) mayStepBack() bool {
+	return d.settings.Load().Pool == nil && crowded(d.interval(), d.horizon())
+}
+
+// standsBy reports whether the drain leaves the bucket to others, after a claim. If that was not worth it, it says so
+// to them, at times, and counts them. Where that fails it goes on as ever.
+//
+// In a bucket with flows a claim costs two or three calls, so that one that serves is to be alone. It may be: one that stands
+// by is woken when those that serve have few workers left (see reserve.lua). Without flows nobody is woken, and only
+// those step back that have nothing else under way.
+func (d *drain) standsBy(ctx context.Context, b brought) bool {
+	s, few := &d.standby, b.jobs < fewClaimed
+	stood := s.steps()
+	s.is = b.taken && d.mayStepBack()
+	if d.hasFlows() {
+		s.is = s.is && b.jobs < b.want && (few || !stood && s.yields(b, d.interval()))
+	} else {
+		s.is = s.is && few && d.underWay() == b.jobs
+	}
+	s.free = b.free
 	if s.is && time.Since(s.said) >= sayEvery {
 		s.said, s.count = time.Now(), 0
 		ctx, cancel := context.WithTimeout(ctx, d.store.timeout)
@@ -75,4 +119,10 @@ func (d *drain) standBy(ctx context.Context) bool {
 		}
 	}
 	return s.steps()
+}
+
+// untilLook is how long one that stands by waits: until the next slot, less what asking for it takes, or a little longer.
+func (d *drain) untilLook(next int64, asking time.Duration) time.Duration {
+	d.setFull(false)
+	return min(time.Until(d.clock.local(next))-asking+d.standby.patience(d.horizon()), idleClaim)
 }

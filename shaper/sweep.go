@@ -2,12 +2,9 @@ package shaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
 )
@@ -113,23 +110,24 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 // offCalendar returns those of some flows that are not on the calendar of their group,
 // which the script that named them could not see.
 func (d *drain) offCalendar(ctx context.Context, flows []string) ([]string, error) {
-	if len(flows) == 0 {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, d.store.timeout)
-	defer cancel()
-	pipe := d.store.redis.Pipeline()
-	turns := make([]*redis.FloatCmd, len(flows))
-	for i, flow := range flows {
-		turns[i] = pipe.ZScore(ctx, d.keys.dueOf(flow), flow)
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
-	}
 	var off []string
-	for i, flow := range flows {
-		if errors.Is(turns[i].Err(), redis.Nil) {
-			off = append(off, flow)
+	for some := range slices.Chunk(flows, maxFlowSet) {
+		args := make([]any, len(some))
+		for i, flow := range some {
+			args[i] = flow
+		}
+		reply, err := d.store.run(ctx, lua.OffCalendar, d.keys.forOffCalendar(some), args...)
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
+		}
+		found, err := lua.Integers(reply)
+		if err != nil || len(found) != len(some) {
+			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: the answer is %v: %w", d.Name, reply, err)
+		}
+		for i, flow := range some {
+			if found[i] == 1 {
+				off = append(off, flow)
+			}
 		}
 	}
 	return off, nil

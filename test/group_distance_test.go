@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -170,22 +171,32 @@ func newPartedWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int, p
 	if p.groups == 0 {
 		w.bucket.Group = nil
 	}
+	list := make([]shaper.Job, jobs)
+	for i := range list {
+		list[i] = shaper.Job{ID: fmt.Sprintf("fill-%d", i), Flow: fmt.Sprintf("f%d", i/max(p.groups, 1)%p.flowsOfEach)}
+		if p.groups > 0 {
+			list[i].Group = fmt.Sprintf("g%d", i%p.groups)
+		}
+	}
+	w.enqueue(t, list...)
+	return w
+}
+
+// enqueue puts jobs into the bucket, which has groups or not.
+func (w *groupWorld) enqueue(t *testing.T, jobs ...shaper.Job) {
+	t.Helper()
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: w.connect(t, 0), Buckets: []shaper.Bucket{w.bucket}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := make([]shaper.Job, jobs)
-	for i := range list {
-		list[i] = shaper.Job{
-			Bucket: w.bucket.Name, ID: fmt.Sprintf("fill-%d", i), Payload: []byte(`{}`),
-			Flow: fmt.Sprintf("f%d", i/max(p.groups, 1)%p.flowsOfEach),
+	for i := range jobs {
+		jobs[i].Bucket, jobs[i].Payload = w.bucket.Name, []byte(`{}`)
+		if w.bucket.Group == nil {
+			jobs[i].Group = ""
 		}
-		if p.groups > 0 {
-			list[i].Group = fmt.Sprintf("g%d", i%p.groups)
-		}
-		w.history.Unknown(list[i].ID)
+		w.history.Unknown(jobs[i].ID)
 	}
-	for some := range slices.Chunk(list, 500) {
+	for some := range slices.Chunk(jobs, 500) {
 		receipts, err := client.Enqueue(t.Context(), some...)
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +207,6 @@ func newPartedWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int, p
 			}
 		}
 	}
-	return w
 }
 
 // far is the connection of a process.
@@ -215,6 +225,20 @@ func (w *groupWorld) given() slots {
 	return slices.Sorted(slices.Values(w.slots.all))
 }
 
+// turns are how many slots the flow has that got the fewest of so many, and the one that got the most.
+func (w *groupWorld) turns(flows int) (fewest, most int) {
+	w.slots.mu.Lock()
+	defer w.slots.mu.Unlock()
+	each := slices.Sorted(maps.Values(w.slots.byFlow))
+	if len(each) == 0 {
+		return 0, 0
+	}
+	if len(each) == flows {
+		fewest = each[0]
+	}
+	return fewest, each[len(each)-1]
+}
+
 // asked is how often the scripts were sent.
 func (w *groupWorld) asked(scripts ...*lua.Script) (sum int) {
 	w.ledger.mu.Lock()
@@ -225,10 +249,11 @@ func (w *groupWorld) asked(scripts ...*lua.Script) (sum int) {
 	return sum
 }
 
-// groupSlots is a hook that notes the slots that claims hand out in a bucket with groups.
+// groupSlots is a hook that notes the slots that claims hand out in a bucket with flows, and how many each flow gets.
 type groupSlots struct {
-	mu  sync.Mutex
-	all []int64
+	mu     sync.Mutex
+	all    []int64
+	byFlow map[string]int
 }
 
 func (g *groupSlots) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -258,14 +283,16 @@ func (g *groupSlots) note(cmd redis.Cmder) {
 		return
 	}
 	r := lua.NewReader(reply.Val())
-	for range 8 {
+	for range 9 {
 		_ = r.Int()
 	}
 	var slots []int64
+	var flows []string
 	for r.Left() > 0 {
 		_, slot := r.Text(), r.Int()
-		_, _, _, _, _, _ = r.Int(), r.Int(), r.Int(), r.Text(), r.Text(), r.Text()
-		slots = append(slots, slot)
+		_, _, _, _ = r.Int(), r.Int(), r.Int(), r.Text()
+		flow, _ := r.Text(), r.Text()
+		slots, flows = append(slots, slot), append(flows, flow)
 	}
 	if r.Err() != nil {
 		return
@@ -273,4 +300,10 @@ func (g *groupSlots) note(cmd redis.Cmder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.all = append(g.all, slots...)
+	if g.byFlow == nil {
+		g.byFlow = make(map[string]int)
+	}
+	for _, flow := range flows {
+		g.byFlow[flow]++
+	}
 }

@@ -82,7 +82,7 @@ func slotsOf(reply any) (slots []int64) {
 	if r.Int() != 0 {
 		return nil
 	}
-	for range 7 {
+	for range 8 {
 		_ = r.Int()
 	}
 	for r.Left() > 0 {

@@ -45,7 +45,7 @@ func TestFewTurns(t *testing.T) {
 func TestFewTurnsFewWorkers(t *testing.T) {
 	t.Parallel()
 	const rate, roundTrip, length, callsAtMost = 100, 10 * time.Millisecond, 10 * time.Second, 4
-	for _, name := range []string{"1_flow", "1_group"} {
+	for name := range few {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -47,6 +47,9 @@ func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (m *mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if m.dead.Load() {
+			for _, cmd := range cmds { // who looks at one sees no answer of a living one
+				cmd.SetErr(errDead)
+			}
 			return errDead
 		}
 		return next(ctx, cmds)
@@ -138,6 +141,64 @@ func TestWhoServesDies(t *testing.T) {
 				}
 				if lost < deaths || lost > deaths*int(died) {
 					t.Errorf("%d slots were lost with %d that served, want up to %.0f with each", lost, deaths, died)
+				}
+			})
+		})
+	}
+}
+
+// TestWhoServesFlowsDies: where a bucket has flows or groups, one serves and the others stand by. When it dies, its slots
+// are lost, and those until another one looks.
+func TestWhoServesFlowsDies(t *testing.T) {
+	t.Parallel()
+	const rate, roundTrip, dispatchers, deaths, every = 100, 10 * time.Millisecond, 8, 3, 4 * time.Second
+	for _, name := range []string{"20_flows", "20_groups"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newPartedWorld(t, rate, roundTrip, rate*(deaths+2)*int(every/time.Second), few[name])
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				var all []*mortal
+				for range dispatchers + deaths {
+					all = append(all, &mortal{})
+				}
+				begin := func(m *mortal) {
+					client := w.far(t)
+					client.AddHook(m) // within those that note what was answered
+					running.Go(func() { _ = runDispatcher(ctx, client, w.bucket, func(*shaper.Attempt) {}) })
+				}
+				for _, m := range all[:dispatchers] {
+					begin(m)
+				}
+				time.Sleep(every) // in a bubble: no time passes
+				began := time.Now()
+				for n := range deaths {
+					server := all[0]
+					for _, m := range all {
+						if !m.dead.Load() && (server.dead.Load() || m.served.Load() > server.served.Load()) {
+							server = m
+						}
+					}
+					server.dead.Store(true)
+					begin(all[dispatchers+n])
+					time.Sleep(every) // nor here
+				}
+				given := w.given().within(began, time.Now())
+				stop()
+				running.Wait()
+
+				gap := time.Duration(0)
+				for i, at := range given[1:] {
+					gap = max(gap, time.Duration(at-given[i])*time.Microsecond)
+				}
+				share := float64(len(given)) / (rate * deaths * every.Seconds())
+				t.Logf("%.2f %% of the rate; %s without slots at most; ahead of the rate by at most %s in any window", 100*share, gap, given.early(rate))
+				if share < .95 || gap > time.Second/2 {
+					t.Errorf("%.2f %% of the rate, and %s without slots", 100*share, gap)
+				}
+				if early := given.early(rate); early >= time.Microsecond {
+					t.Errorf("the slots of some window are %s ahead of the rate", early)
 				}
 			})
 		})

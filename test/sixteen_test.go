@@ -14,6 +14,8 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // What the tests of this file are about: as many dispatchers with one bucket.
@@ -21,6 +23,8 @@ const (
 	sixteen     = 16
 	backlog     = 100_000
 	callsAtMost = 2.0 // a departure, at 100/s (Bull, issue 1540, fell from 32/s to 6/s here)
+
+	callsAtMostGroups = 2.1 // there a claim is three: 1.9 to 2.0
 )
 
 // far is how far away Redis is in half of them.
@@ -98,6 +102,98 @@ func (w *world) wantClean(t *testing.T, rate, slots int) {
 	jobs, err := client.HLen(t.Context(), busyKey).Result()
 	if err != nil || int(jobs) != backlog-r.Delivered {
 		t.Errorf("%d jobs are left of %d, of which %d were delivered: %v", jobs, backlog, r.Delivered, err)
+	}
+}
+
+// TestSixteenWithFlows: what is true of a plain bucket at 100/s is true of one with flows or groups: as many slots, in no
+// window too many, and few calls. A claim is two calls there, three with groups: these cost hardly less than two
+// a departure, of which one is for its outcome. All flows get their turns.
+//
+// What it costs to start is not counted.
+func TestSixteenWithFlows(t *testing.T) {
+	t.Parallel()
+	const rate, length = 100, 10 * time.Second
+	for _, p := range []parted{{0, 1}, {0, 20}, {0, 500}, {1, 1}, {20, 1}, {500, 1}} {
+		for _, roundTrip := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%d_groups_%d_flows_%s", p.groups, p.flowsOfEach, roundTrip), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newPartedWorld(t, rate, roundTrip, rate*int((setUp+calming+length+time.Second)/time.Second), p)
+					w.sixteenWithFlows(t, rate, length, p)
+				})
+			})
+		}
+	}
+}
+
+// calming is how long it takes until one serves and the others stand by.
+const calming = 3 * time.Second
+
+func (w *groupWorld) sixteenWithFlows(t *testing.T, rate int, length time.Duration, p parted) {
+	t.Helper()
+	clients := make([]redis.UniversalClient, sixteen)
+	for i := range clients {
+		clients[i] = w.far(t)
+	}
+	w.began = time.Now().Add(setUp)
+	calls, departures := 0, 0
+	runDispatchers(t, clients, w.bucket, &w.history, func() {
+		time.Sleep(setUp + calming) // in a bubble: no time passes
+		calls, departures = w.ledger.calls(), len(w.given())
+		time.Sleep(length) // nor here
+		calls, departures = w.ledger.calls()-calls, len(w.given())-departures
+	})
+	w.wantAll(t, rate, calming+length)
+
+	most := callsAtMost
+	if p.groups > 0 {
+		most = callsAtMostGroups
+	}
+	each := float64(calls) / float64(departures)
+	fewest, longest := w.turns(max(p.groups, 1) * p.flowsOfEach)
+	t.Logf("%.2f calls a departure; a flow had %d to %d", each, fewest, longest)
+	if each > most {
+		t.Errorf("%.2f calls a departure, want at most %.1f", each, most)
+	}
+	if longest-fewest > max(2, longest/10) { // while they start, many have reserved turns
+		t.Errorf("some flow had %d turns, another one %d", fewest, longest)
+	}
+	if len(w.ledger.faults) > 0 {
+		t.Errorf("%d calls failed, such as %v", len(w.ledger.faults), w.ledger.faults[0])
+	}
+}
+
+// TestSixteenAreIdle: those that stood by while there were jobs sleep when there are none, and a job that comes then
+// leaves at once.
+func TestSixteenAreIdle(t *testing.T) {
+	t.Parallel()
+	const rate, jobs, roundTrip = 100, 300, 10 * time.Millisecond
+	for name, p := range few {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newPartedWorld(t, rate, roundTrip, jobs, p)
+				clients := make([]redis.UniversalClient, sixteen)
+				for i := range clients {
+					clients[i] = w.far(t)
+				}
+				runDispatchers(t, clients, w.bucket, &w.history, func() {
+					time.Sleep(setUp + jobs*time.Second/rate + 5*time.Second) // in a bubble: no time passes
+					before := w.asked(lua.Reserve, lua.Claim)
+					time.Sleep(10 * time.Second) // nor here
+					if asked := w.asked(lua.Reserve, lua.Claim) - before; asked > 0 {
+						t.Errorf("%d calls for jobs while there were none", asked)
+					}
+					came := time.Now()
+					w.enqueue(t, shaper.Job{ID: "late", Flow: "f", Group: "g"})
+					time.Sleep(time.Second)
+					given := w.given()
+					if last := time.UnixMicro(given[len(given)-1]).Sub(came); len(given) != jobs+1 || last > 5*roundTrip {
+						t.Errorf("%d slots, the last one %s after the job had come", len(given), last)
+					}
+				})
+			})
+		})
 	}
 }
 

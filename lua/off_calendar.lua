@@ -1,0 +1,12 @@
+-- off_calendar.lua: which flows are not on the calendar of their group. sweep.lua, which names them, cannot know in which
+-- groups they are.
+--
+-- KEYS[1...]  for each flow: …:due:<group>  zset  flow -> its turn on the calendar
+-- ARGV[1...]  flows
+-- Returns  for each flow: 1 if it is not on it, 0 if it is
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+local reply = {}
+for i = 1, #ARGV do reply[i] = redis.call('ZSCORE', KEYS[i], ARGV[i]) and 0 or 1 end
+return reply
