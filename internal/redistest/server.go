@@ -150,7 +150,8 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
 func (s *Server) Dir() string { return s.dir }
 
 // Client returns a new client on the unix socket, which Close closes. It never
-// retries, so that a test sees what happened, and obeys the context's deadline.
+// retries, so that a test sees what happened, and obeys the context's deadline;
+// without one it waits for as long as a busy machine may take.
 func (s *Server) Client() *redis.Client {
 	client := newClient("unix", s.Socket())
 	s.mu.Lock()
@@ -164,6 +165,10 @@ func newClient(network, addr string) *redis.Client {
 		Network:                  network,
 		Addr:                     addr,
 		MaxRetries:               -1,
+		DialTimeout:              readyWithin,
+		ReadTimeout:              readyWithin, // go-redis waits for 3 s
+		WriteTimeout:             readyWithin,
+		PoolTimeout:              readyWithin,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
