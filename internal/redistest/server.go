@@ -77,8 +77,8 @@ func run(s *Server) (*Server, error) {
 
 // tempDir makes a directory, in memory where the system has room for it: a server
 // stands still until the disk has each change of its cluster's or its sentinels'
-// configuration and each copy of its master's data, which takes a disk to which
-// others write half a minute at times. It is not that of t.TempDir, whose long names
+// configuration and each copy of its master's data, and that took half a
+// minute at times. It is not that of t.TempDir, whose long names
 // do not fit into a socket's path.
 func tempDir() (string, error) {
 	const memory, room, pattern = "/dev/shm", 1 << 30, "redistest-"
