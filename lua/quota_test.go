@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -32,8 +31,7 @@ func virtualRig(t *testing.T) *rig {
 	t.Helper()
 	mini := redistest.Miniredis(t)
 	mini.SetTime(time.UnixMicro(epoch))
-	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
+	client := redistest.ClientOf(t, mini)
 	return &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"}
 }
 
@@ -129,8 +127,7 @@ func TestFlowQuotas(t *testing.T) {
 func TestBoundsTogether(t *testing.T) {
 	t.Parallel()
 	mini := redistest.Miniredis(t)
-	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
+	client := redistest.ClientOf(t, mini)
 	rounds := 0
 	rapid.Check(t, func(t *rapid.T) {
 		rounds++

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
@@ -118,7 +116,6 @@ func onMini(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	mini := redistest.Miniredis(t)
 	mini.SetTime(time.UnixMicro(epoch))
-	client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
+	client := redistest.ClientOf(t, mini)
 	test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
 }

@@ -60,8 +60,7 @@ func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 		t.Parallel()
 		mini := redistest.Miniredis(t)
 		mini.SetTime(time.UnixMicro(epoch))
-		client := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
-		t.Cleanup(func() { _ = client.Close() })
+		client := redistest.ClientOf(t, mini)
 		test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
 	})
 }

@@ -101,6 +101,7 @@ func withUser(t *testing.T, args ...string) (server *redistest.Server, url strin
 // TestACLUser goes the whole way as the user: in, out, settled, refused,
 // changed, stopped, purged, looked at. Redis' log of what it forbade stays empty.
 func TestACLUser(t *testing.T) {
+	t.Parallel()
 	const rate, jobs = 200, 200
 	server, url := withUser(t, "--appendonly", "yes")
 	s := start(t, server, plan{rate: rate, dispatchers: 2, redisURL: url})

@@ -51,6 +51,7 @@ func TestDispatcherDies(t *testing.T) {
 // does, the file would be written after the answer, not before it, for as long as
 // a slow disk takes for the fsync of a second ago: that is for the disk to lose.
 func TestRedisDies(t *testing.T) {
+	t.Parallel()
 	const rate, kills = 200, 5
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := start(t, server, plan{rate: rate, dispatchers: 2, lease: 3 * time.Second})

@@ -15,6 +15,7 @@ import (
 // TestLostReplies: the reply of an enqueue, a claim and a settle each gets
 // lost once; no job is, and none comes twice.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	for _, script := range []*lua.Script{lua.Enqueue, lua.Claim, lua.Settle} {
 		t.Run(script.Name(), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -50,6 +51,7 @@ func TestLostReplies(t *testing.T) {
 
 // TestOutOfMemory: at maxmemory the door answers 503 and the bucket drains.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	const jobs = 400
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s := start(t, server, plan{rate: 200, dispatchers: 1})

@@ -171,6 +171,7 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 // TestFlowsOutOfMemory: at maxmemory the flows of a bucket drain, with all that is kept of
 // them, and obey an operator.
 func TestFlowsOutOfMemory(t *testing.T) {
+	t.Parallel()
 	const each = 40
 	flows := flowNames(10)
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")

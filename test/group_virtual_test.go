@@ -39,6 +39,7 @@ func inBubble(t *testing.T, test func(t *testing.T, client redis.UniversalClient
 // TestSenderForHalfAnHour is TestSenderWithClients for as long as the small clients come again each minute,
 // in time that does not pass while anybody works: what departs is held to its rates exactly.
 func TestSenderForHalfAnHour(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a minute of a processor")
 	}

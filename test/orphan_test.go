@@ -55,6 +55,7 @@ func command(t *testing.T, wantCode int, program string, args ...string) string 
 // of them. It is shown as orphaned, its jobs and its dead letters can be read, by the
 // command line and by HTTP, and it goes on where it stopped when it is back.
 func TestOrphan(t *testing.T) {
+	t.Parallel()
 	const jobs, dead = 20, "dead-0"
 	server := redistest.Start(t)
 	s := start(t, server, plan{rate: 200, dispatchers: 1, respond: func(w http.ResponseWriter, _ *http.Request, id string, attempt int) {

@@ -40,27 +40,40 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 			c.must(t, node, "CLUSTER", "ADDSLOTSRANGE", slots*i/masters, slots*(i+1)/masters-1)
 		}
 		c.must(t, node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		if host, port := c.Nodes[0].hostPort(); i > 0 {
-			c.must(t, node, "CLUSTER", "MEET", host, port)
-		}
 	}
+	c.meet(t)
 	awaitReady(t, "the nodes have met", func(ctx context.Context) error {
 		for _, node := range c.Nodes {
 			answer, err := node.ask(ctx, "CLUSTER", "NODES")
 			if err != nil {
 				return err
 			}
-			if known := strings.Count(answer[0], "connected"); known != len(c.Nodes) || strings.Contains(answer[0], "handshake") {
+			if known := strings.Count(answer[0], " connected"); known != len(c.Nodes) || strings.Contains(answer[0], "handshake") {
 				return fmt.Errorf("%s knows %d", node.Addr(), known)
 			}
 		}
 		return nil
 	})
+	// Of what a node says with its first greeting, those who did not know it keep no slots.
+	c.meet(t)
 	for i, node := range c.Nodes[masters:] {
 		c.must(t, node, "CLUSTER", "REPLICATE", ids[i])
 	}
 	c.AwaitReady(t)
 	return c
+}
+
+// meet has each node greet each other one. If they greeted but one, it would be up
+// to chance when gossip has told all of all, and seconds with a long timeout of nodes.
+func (c *Cluster) meet(t testing.TB) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		for _, other := range c.Nodes {
+			if host, port := other.hostPort(); other != node {
+				c.must(t, node, "CLUSTER", "MEET", host, port)
+			}
+		}
+	}
 }
 
 // AwaitReady waits until every node says that the cluster is well and every

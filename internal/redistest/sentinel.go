@@ -80,7 +80,12 @@ func (trio *Trio) AwaitReady(t testing.TB) {
 // startSentinel starts one; it keeps its state in its configuration file.
 func startSentinel(t testing.TB, host, port string) *Server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	dir, err := tempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file := filepath.Join(dir, "sentinel.conf")
 	text := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 2\nsentinel down-after-milliseconds %[1]s %[4]d\n"+
 		"sentinel failover-timeout %[1]s 5000\nsentinel parallel-syncs %[1]s 2\n", MasterName, host, port, DownAfter.Milliseconds())
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

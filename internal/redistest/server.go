@@ -54,8 +54,8 @@ type Server struct {
 	closed  bool
 }
 
-// Run starts a server that keeps its files in dir; "" is a temporary directory
-// that [Server.Close] removes. Persistence is off unless args, which come last
+// Run starts a server that keeps its files in dir; "" is a temporary directory, in
+// memory if possible, that [Server.Close] removes. Persistence is off unless args, which come last
 // on the command line, say otherwise, such as "--appendonly", "yes".
 // Run returns when the server answers. In tests use [Start].
 func Run(dir string, args ...string) (*Server, error) { return run(&Server{dir: dir, args: args}) }
@@ -63,10 +63,9 @@ func Run(dir string, args ...string) (*Server, error) { return run(&Server{dir: 
 func run(s *Server) (*Server, error) {
 	dir := s.dir
 	if dir == "" {
-		// Not t.TempDir, whose long names do not fit into a socket's path.
-		temp, err := os.MkdirTemp("", "redistest-")
+		temp, err := tempDir()
 		if err != nil {
-			return nil, fmt.Errorf("redistest: %w", err)
+			return nil, err
 		}
 		s.dir, s.ownDir = temp, true
 	}
@@ -74,6 +73,26 @@ func run(s *Server) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// tempDir makes a directory, in memory where the system has room for it: a server
+// stands still until the disk has each change of its cluster's or its sentinels'
+// configuration and each copy of its master's data, and that took half a
+// minute at times. It is not that of t.TempDir, whose long names
+// do not fit into a socket's path.
+func tempDir() (string, error) {
+	const memory, room, pattern = "/dev/shm", 1 << 30, "redistest-"
+	var fs syscall.Statfs_t
+	if syscall.Statfs(memory, &fs) == nil && fs.Bavail >= room/uint64(fs.Bsize) {
+		if dir, err := os.MkdirTemp(memory, pattern); err == nil {
+			return dir, nil
+		}
+	}
+	dir, err := os.MkdirTemp("", pattern)
+	if err != nil {
+		return "", fmt.Errorf("redistest: %w", err)
+	}
+	return dir, nil
 }
 
 func (s *Server) firstStart() error {
@@ -131,7 +150,8 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
 func (s *Server) Dir() string { return s.dir }
 
 // Client returns a new client on the unix socket, which Close closes. It never
-// retries, so that a test sees what happened, and obeys the context's deadline.
+// retries, so that a test sees what happened, and obeys the context's deadline;
+// without one it waits for as long as a busy machine may take.
 func (s *Server) Client() *redis.Client {
 	client := newClient("unix", s.Socket())
 	s.mu.Lock()
@@ -145,6 +165,10 @@ func newClient(network, addr string) *redis.Client {
 		Network:                  network,
 		Addr:                     addr,
 		MaxRetries:               -1,
+		DialTimeout:              readyWithin,
+		ReadTimeout:              readyWithin, // go-redis waits for 3 s
+		WriteTimeout:             readyWithin,
+		PoolTimeout:              readyWithin,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

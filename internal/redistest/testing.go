@@ -79,6 +79,15 @@ func Miniredis(t testing.TB) *miniredis.Miniredis {
 	return mini
 }
 
+// ClientOf returns a client of a miniredis, with the patience of one of
+// [Server.Client], that ends with the test.
+func ClientOf(t testing.TB, mini *miniredis.Miniredis) *redis.Client {
+	t.Helper()
+	client := newClient("tcp", mini.Addr())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
 // Both runs test twice, each on a fresh server: as "redis" on a real one and
 // as "miniredis" on the embedded one.
 func Both(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
@@ -87,8 +96,6 @@ func Both(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 		test(t, Start(t).Client())
 	})
 	t.Run("miniredis", func(t *testing.T) {
-		client := newClient("tcp", Miniredis(t).Addr())
-		t.Cleanup(func() { _ = client.Close() })
-		test(t, client)
+		test(t, ClientOf(t, Miniredis(t)))
 	})
 }
