@@ -50,13 +50,13 @@ type drain struct {
 	concurrency int
 	life        context.Context //nolint:containedctx // ends when deliveries and settling must
 
-	clock   *clock
-	wake    chan struct{} // a token: look for work now
-	settler batch.Queue[*settlement]
-	pause   time.Time     // until then nothing is claimed; the loop's own
-	own     ownDeliveries // the loop's own
-	away    away          // the loop's own
-	standby standby       // the loop's own
+	clock     *clock
+	wake      chan struct{} // a token: look for work now
+	settler   batch.Queue[*settlement]
+	pause     time.Time     // until then nothing is claimed; the loop's own
+	own       ownDeliveries // the loop's own
+	elsewhere elsewhere     // the loop's own
+	standby   standby       // the loop's own
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
@@ -135,13 +135,13 @@ func (d *drain) loop(ctx context.Context) {
 		wait, err := d.claim(d.life, claimID, want)
 		if err != nil {
 			// The same claim id again: it answers what was lost.
-			if !d.away.tell(ctx, d.log, err) {
+			if !d.elsewhere.tell(ctx, d.log, err) {
 				d.outage.failed(ctx, err)
 			}
 			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
 			faultWait = min(2*faultWait, maxFaultWait)
 		} else {
-			d.away.back(ctx, d.log)
+			d.elsewhere.back(ctx, d.log)
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = shortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
 		}

@@ -10,25 +10,25 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// away logs that a bucket is not where this process looks for it, and that it is there again,
+// elsewhere logs that a bucket is not where this process looks for it, and that it is there again,
 // once each. It is no outage of Redis, and not of other buckets.
-type away struct{ why string }
+type elsewhere struct{ why string }
 
 // tell reports whether that is what an error says.
-func (a *away) tell(ctx context.Context, log *slog.Logger, err error) bool {
+func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
 	if !errors.Is(err, ErrMoving) && !errors.Is(err, ErrTagChanged) {
 		return false
 	}
-	if why := err.Error(); a.why != why {
-		a.why = why
+	if why := err.Error(); e.why != why {
+		e.why = why
 		log.ErrorContext(ctx, "nothing is claimed until the bucket is where this configuration has it", "error", err)
 	}
 	return true
 }
 
-func (a *away) back(ctx context.Context, log *slog.Logger) {
-	if a.why != "" {
-		a.why = ""
+func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
+	if e.why != "" {
+		e.why = ""
 		log.InfoContext(ctx, "the bucket is there again")
 	}
 }
