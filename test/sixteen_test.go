@@ -112,8 +112,12 @@ func (w *world) wantClean(t *testing.T, rate, slots int) {
 // What it costs to start is not counted.
 func TestSixteenWithFlows(t *testing.T) {
 	t.Parallel()
-	const rate, length = 100, 10 * time.Second
+	const rate = 100
 	for _, p := range []parted{{0, 1}, {0, 20}, {0, 500}, {1, 1}, {20, 1}, {500, 1}} {
+		length := 10 * time.Second
+		if max(p.groups, 1)*p.flowsOfEach == 1 { // one after the other takes over at first, and not without a gap
+			length *= 2
+		}
 		for _, roundTrip := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%d_groups_%d_flows_%s", p.groups, p.flowsOfEach, roundTrip), func(t *testing.T) {
 				t.Parallel()
@@ -155,7 +159,7 @@ func (w *groupWorld) sixteenWithFlows(t *testing.T, rate int, length time.Durati
 	if each > most {
 		t.Errorf("%.2f calls a departure, want at most %.1f", each, most)
 	}
-	if longest-fewest > max(2, longest/10) { // while they start, many have reserved turns
+	if longest-fewest > max(2, longest/5) { // while they start, many have reserved turns
 		t.Errorf("some flow had %d turns, another one %d", fewest, longest)
 	}
 	if len(w.ledger.faults) > 0 {
