@@ -106,6 +106,7 @@ func TestPatrolOfFlows(t *testing.T) {
 	t.Parallel()
 	s := newFlowing(t)
 	r := s.drain()
+	r.setSleeping(true)
 	waiting := func() bool {
 		t.Helper()
 		sights := s.d.look(t.Context(), []*drain{r})

@@ -323,6 +323,7 @@ func TestCostOfAPatrol(t *testing.T) {
 	var drains []*drain
 	for _, name := range d.store.order {
 		drains = append(drains, newDrain(d, d.store.buckets[name], t.Context()))
+		drains[len(drains)-1].setSleeping(true)
 	}
 	commands := func() (n int) {
 		t.Helper()
@@ -337,18 +338,27 @@ func TestCostOfAPatrol(t *testing.T) {
 		return n
 	}
 	d.look(t.Context(), drains) // opens the connection
-	before := commands()
-	for _, sight := range d.look(t.Context(), drains) {
-		if sight.err != nil {
-			t.Fatal(sight.err)
+	look := func() int {
+		before := commands()
+		for _, sight := range d.look(t.Context(), drains) {
+			if sight.err != nil {
+				t.Fatal(sight.err)
+			}
 		}
+		return commands() - before - 1 // less the INFO
 	}
-	cost := commands() - before - 1 // less the INFO
+	cost := look()
 	if cost != 3*buckets {
 		t.Errorf("a look at %d buckets costs %d commands", buckets, cost)
 	}
 	if perSecond := float64(cost) / patrolInterval.Seconds(); perSecond > 40 {
 		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
+	}
+	for _, r := range drains {
+		r.setSleeping(false)
+	}
+	if cost := look(); cost != buckets {
+		t.Errorf("a look at %d buckets whose drains look for work themselves costs %d commands", buckets, cost)
 	}
 }
 

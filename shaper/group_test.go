@@ -248,6 +248,7 @@ func TestPatrolOfGroups(t *testing.T) {
 	t.Parallel()
 	s := newGrouped(t)
 	r, ctx, k := s.drain(), t.Context(), bucketKeys("b").as(partedGroups)
+	r.setSleeping(true)
 	waiting := func() bool {
 		t.Helper()
 		sights := s.d.look(ctx, []*drain{r})

@@ -35,7 +35,7 @@ const (
 // patrol looks after all buckets until ctx ends: it wakes drains that missed a
 // wake-up, takes back leases that ran out, and has the sweeper compare. It is
 // the safety net under the wake-ups; an idle dispatcher costs three commands a
-// bucket every 2 s, one more every 10 s to tell what was changed, and a sweep every 30 s.
+// bucket every 2 s, a busy one a single one, one more every 10 s to tell what was changed, and a sweep every 30 s.
 func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 	watches := make([]sweepWatch, len(drains))
 	for i := range watches {
@@ -51,7 +51,7 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 				continue
 			}
 			drain.outage.worked(ctx, began, d.cfg.Lease)
-			if sights[i].waiting && drain.isSleeping() {
+			if sights[i].waiting {
 				drain.nudge()
 			}
 			drain.tend(ctx, &watches[i], sights[i])
@@ -64,7 +64,7 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 
 // sight is what a look at a bucket saw.
 type sight struct {
-	waiting  bool  // there is something to send
+	waiting  bool  // there is something to send, and the drain sleeps
 	deadline int64 // of the lease that ends first, 0 none
 	err      error // nothing was seen
 }
@@ -102,6 +102,9 @@ func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
 			s.deadline = int64(head[0].Score)
 		}
 		return s
+	}
+	if !d.isSleeping() { // it looks for work by itself
+		return func() sight { return see(false) }
 	}
 	if d.hasFlows() {
 		head := pipe.ZRangeWithScores(ctx, d.keys.calendar(), 0, 0)
