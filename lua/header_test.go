@@ -22,7 +22,7 @@ type sharedText struct{ name, begin string }
 // order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
 var shared = []sharedText{
 	{"away", "away."}, {"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"pending", "pending."}, {"places", "places."},
-	{"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
+	{"pins", "pins."}, {"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
 }
 
 // needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.

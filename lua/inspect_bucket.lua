@@ -88,11 +88,5 @@ end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
-for _, field in ipairs(PINNABLE) do
-  local pin = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
-  if pin[1] then
-    reply[#reply + 1] = field
-    for i = 1, 3 do reply[#reply + 1] = pin[i] or '' end
-  end
-end
+pins.add(reply, conf, PINNABLE)
 return reply

@@ -12,7 +12,6 @@
 
 local conf, pace, buckets = KEYS[1], KEYS[2], KEYS[3]
 local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
-local LONGEST = 31000000 -- as in share.lua
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -26,14 +25,7 @@ reply[#reply + 1] = tonumber(redis.call('HGET', pace, 'slot') or 0)
 reply[#reply + 1] = in_flight
 reply[#reply + 1] = #all
 for _, m in ipairs(all) do
-  local has_work = m.held > 0 or m.busy_until > now and m.busy_until <= now + LONGEST
-  for _, value in ipairs({ m.name, m.weight, m.in_flight, has_work and 1 or 0 }) do reply[#reply + 1] = value end
+  for _, value in ipairs({ m.name, m.weight, m.in_flight, pool.has_work(m, now) and 1 or 0 }) do reply[#reply + 1] = value end
 end
-for _, field in ipairs(PINNABLE) do
-  local pin = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
-  if pin[1] then
-    reply[#reply + 1] = field
-    for i = 1, 3 do reply[#reply + 1] = pin[i] or '' end
-  end
-end
+pins.add(reply, conf, PINNABLE)
 return reply

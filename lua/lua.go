@@ -30,6 +30,9 @@ var quotaText string
 //go:embed away.lua
 var awayText string
 
+//go:embed pins.lua
+var pinsText string
+
 //go:embed pool.lua
 var poolText string
 
@@ -150,8 +153,8 @@ var (
 	MoveWrite     = newScript("move_write", moveWriteText)
 	MoveDrop      = newScript("move_drop", moveDropText)
 	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
-	InspectBucket = newScript("inspect_bucket", flowText+poolText+inspectBucketText)
-	InspectPool   = newScript("inspect_pool", poolText+inspectPoolText)
+	InspectBucket = newScript("inspect_bucket", flowText+pinsText+poolText+inspectBucketText)
+	InspectPool   = newScript("inspect_pool", pinsText+poolText+inspectPoolText)
 	Instances     = newScript("instances", instancesText)
 )
 

@@ -25,7 +25,14 @@ local pool = {
   MAX_HORIZON = 200000, -- see claim.lua
   KEPT = 3900000000, -- microseconds: longer than a lease, and than the time between two sweeps
   RENEW = 60000000,
+  LONGEST = 31000000, -- microseconds that a mark may lie ahead of now: dispatchers look every 30 s at least
 }
+
+-- Whether a bucket is known to have something to send that no bound of the pool holds back.
+function pool.is_busy(m, now) return m.busy_until > now and m.busy_until <= now + pool.LONGEST end
+
+-- Whether it is known to have something to send.
+function pool.has_work(m, now) return m.held > 0 or pool.is_busy(m, now) end
 
 -- What is kept of a bucket from its text, or that of one that is new.
 function pool.read(name, text)

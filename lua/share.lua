@@ -21,7 +21,6 @@
 local share = {
   UNIT = 1000000,
   MAX_AHEAD = 2000, -- slots that are looked at; the next claim sees what is beyond
-  LONGEST = 31000000, -- microseconds that a mark may lie ahead of now: dispatchers look every 30 s at least
   RENEWED = 1000000000000, -- virtual time that is subtracted from all once it is reached, to keep digits
 }
 
@@ -52,18 +51,17 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
 
   p.others, p.own, p.in_flight = pool.load(buckets, name, in_flight, now)
   local own, weights, least, most = p.own, weight, nil, 0
-  local function is_busy(m) return m.busy_until > now and m.busy_until <= now + share.LONGEST end
   for _, m in ipairs(p.others) do
     local began = m.virtual - math.floor(share.UNIT / m.weight) -- when its last departure did
     most = math.max(most, began)
-    if is_busy(m) then
+    if pool.is_busy(m, now) then
       p.busy[#p.busy + 1], weights, p.horizon = m, weights + m.weight, math.max(p.horizon, m.horizon)
     end
-    if is_busy(m) or m.held > 0 then least = math.min(least or began, began) end
+    if pool.has_work(m, now) then least = math.min(least or began, began) end
   end
   -- What others were ahead by when all went idle is forgotten. Who is busy and falls behind, as by a slow rate of its
   -- own, is owed no more than a horizon.
-  if not is_busy(own) and own.held == 0 then
+  if not pool.has_work(own, now) then
     own.virtual = math.max(own.virtual, least or most)
   elseif least then
     local owed = (p.horizon / p.interval + 1) * share.UNIT / weights + share.UNIT / weight

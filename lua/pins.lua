@@ -1,0 +1,16 @@
+-- pins.lua: what the scripts that look at a bucket or a pool say of what an operator has set (see control.lua); its
+-- text goes in front of theirs.
+
+local pins = {}
+
+-- Adds to a reply, for each of the fields of a conf that is pinned: field, value of the configuration, value in
+-- force, "time who".
+function pins.add(reply, conf, fields)
+  for _, field in ipairs(fields) do
+    local pin = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
+    if pin[1] then
+      reply[#reply + 1] = field
+      for i = 1, 3 do reply[#reply + 1] = pin[i] or '' end
+    end
+  end
+end
