@@ -11,24 +11,29 @@ import (
 // maxBatch is how many questions go in one script.
 const maxBatch = 256
 
-// Under load several batches are under way, so that neither Redis nor this process
-// waits for the other: 64 callers get half as much again done. A batch beside
-// others is worth its round trip from eagerness questions on.
+// Several batches may be under way, so that neither Redis nor this process waits
+// for the other. One goes beside others if it has its share of the callers, a
+// third of those who were here lately: of two each asks for himself, and of 64
+// some 21 together. Smaller batches cost more than they hurry, and with larger
+// ones few callers would wait for each other's round trips. How many were here is
+// the most there were at a time, less a 64th of the difference to those there are
+// with each batch.
 const (
 	maxUnderWay = 3
-	eagerness   = 21
+	memory      = 64
 )
 
 // gate is where the questions of one limit come together, so that concurrent
 // ones share round trips.
 //
 // Who comes while nothing is under way sends by himself, in his own goroutine:
-// alone, a question costs no more than the command. Who comes meanwhile waits;
-// when a reply is there, the first of those who wait is woken to send for all
-// of them, and only then its answers are told. Where so many wait that they are
-// worth a batch beside those under way, the last to come sends for all of them.
+// alone, a question costs no more than the command. Who comes meanwhile waits,
+// unless those who wait are worth a batch beside those under way: then the last to
+// come sends for all of them. When a reply is there, the first of those who wait is
+// woken to send for all of them, and only then its answers are told.
 type gate struct {
 	limiter *Limiter
+	name    string
 	conf    string                 // key
 	source  atomic.Pointer[source] // of a configured limit
 	forms   atomic.Pointer[[]*form]
@@ -36,10 +41,12 @@ type gate struct {
 	mu       sync.Mutex
 	underWay int // batches
 	pending  []*question
+	callers  int // who wait for an answer now, if only to send
+	lately   int // the most of them
 }
 
 func newGate(l *Limiter, limit string) *gate {
-	return &gate{limiter: l, conf: confKey(limit)}
+	return &gate{limiter: l, name: limit, conf: confKey(limit)}
 }
 
 func confKey(limit string) string { return "tundish:{l:" + limit + "}:conf" }
@@ -96,6 +103,8 @@ func (g *gate) ask(ctx context.Context, q *question) error {
 		return err
 	}
 	g.mu.Lock()
+	g.callers++
+	g.lately = max(g.lately, g.callers)
 	if g.underWay == 0 {
 		g.underWay++
 		g.mu.Unlock()
@@ -103,12 +112,13 @@ func (g *gate) ask(ctx context.Context, q *question) error {
 		return g.lead(ctx, q)
 	}
 	if g.limiter.breaker.Shaky() {
+		g.callers--
 		g.mu.Unlock() // who waited would wait as long as the probe
 		return ErrStoreAway
 	}
 	q.placed = placePending
 	g.pending = append(g.pending, q)
-	if g.underWay < maxUnderWay && len(g.pending) >= eagerness {
+	if g.underWay < maxUnderWay && g.worthIt() {
 		g.underWay++
 		first := g.take()
 		if q.placed == placeSent {
@@ -157,6 +167,7 @@ func (g *gate) leave(ctx context.Context, q *question) error {
 		return q.err
 	}
 	q.placed = placeNone
+	g.callers--
 	return context.Cause(ctx)
 }
 
@@ -173,11 +184,21 @@ func without(questions []*question, q *question) []*question {
 // next gives a turn that is over to the first of those who wait, if there is one
 // and they are worth it. The caller holds mu.
 func (g *gate) next() {
-	if len(g.pending) == 0 || g.underWay > 1 && len(g.pending) < eagerness {
+	if len(g.pending) == 0 || g.underWay > 1 && !g.worthIt() {
 		g.underWay--
 		return
 	}
 	g.take().wakeToLead()
+}
+
+// worthIt reports whether those who wait are worth a batch beside another one.
+// The caller holds mu.
+func (g *gate) worthIt() bool { return len(g.pending)*maxUnderWay >= g.lately }
+
+// leaves notes that callers have their answers. The caller holds mu.
+func (g *gate) leaves(callers int) {
+	g.callers -= callers
+	g.lately -= (g.lately - g.callers + memory - 1) / memory
 }
 
 // wakeToLead has the question's caller send its batch. The caller holds mu.
@@ -240,6 +261,7 @@ func (g *gate) send(ctx context.Context, batch []*question, until time.Time, sel
 		answered = append(answered[:len(answered):len(answered)], g.pending...)
 		g.pending = g.pending[:0]
 	}
+	g.leaves(len(answered))
 	g.next()
 	for _, q := range answered {
 		q.placed = placeNone

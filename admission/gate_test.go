@@ -82,6 +82,7 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, _ := l.configured("l")
+	g.lately = 1000 // callers: so few are not worth a batch beside another
 	waiting := func(n int) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
@@ -142,7 +143,8 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 func TestBatchesSideBySide(t *testing.T) {
 	t.Parallel()
 	client := &hookedRedis{UniversalClient: redistest.Start(t).Client()}
-	const callers = 1 + maxUnderWay*eagerness + 5
+	const share = 21
+	const callers = 1 + maxUnderWay*share + 5
 	l := newLimiter(t, client, Limit{Name: "l", Limit: Rate{Count: callers, Per: MaxPeriod, Unit: UnitRequests}})
 	l.timeout = 30 * time.Second
 	g, _ := l.configured("l")
@@ -151,6 +153,7 @@ func TestBatchesSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	g.lately = maxUnderWay * share
 	until := func(what string, is func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !is(); {
@@ -184,20 +187,20 @@ func TestBatchesSideBySide(t *testing.T) {
 	ask()
 	until("the first is not sent", func() bool { return client.sent.Load() == before+1 })
 	for batch := range int64(maxUnderWay - 1) {
-		for range eagerness - 1 {
+		for range share - 1 {
 			ask()
 		}
-		until("they do not wait", func() bool { return waiting() == eagerness-1 })
+		until("they do not wait", func() bool { return waiting() == share-1 })
 		if sent := client.sent.Load() - before; sent != batch+1 {
 			t.Fatalf("%d are under way, want %d: a small batch went beside others", sent, batch+1)
 		}
 		ask()
 		until("no other is sent", func() bool { return client.sent.Load() == before+batch+2 })
 	}
-	for range eagerness + 5 {
+	for range share + 5 {
 		ask()
 	}
-	until("they do not wait", func() bool { return waiting() == eagerness+5 })
+	until("they do not wait", func() bool { return waiting() == share+5 })
 	if sent := client.sent.Load() - before; sent != maxUnderWay {
 		t.Errorf("%d are under way, want %d at most", sent, maxUnderWay)
 	}
@@ -264,4 +267,52 @@ func TestASpoiltKeyConcernsNobodyElse(t *testing.T) {
 		}
 	}
 	all.Wait()
+}
+
+// Few callers do not wait for each other's round trips: only as many wait as
+// would ask in batches that are not worth it.
+func TestFewCallersDoNotWait(t *testing.T) {
+	t.Parallel()
+	client := &hookedRedis{UniversalClient: redistest.Start(t).Client()}
+	l := newLimiter(t, client, Limit{Name: "l", Limit: Rate{Count: 1000, Per: time.Hour, Unit: UnitRequests}})
+	l.timeout = 30 * time.Second
+	if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	client.hold.Store(&hold)
+	before := client.sent.Load()
+	var all sync.WaitGroup
+	for n := range int64(maxUnderWay) {
+		all.Go(func() {
+			if d, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil || !d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+		for deadline := time.Now().Add(30 * time.Second); client.sent.Load() != before+n+1; {
+			if time.Now().After(deadline) {
+				t.Fatalf("caller %d waits for the answers of others", n+1)
+			}
+		}
+	}
+	client.hold.Store(nil)
+	close(hold)
+	all.Wait()
+}
+
+// How many callers there were is forgotten with time, so that those who stay do
+// not wait for some who will not come.
+func TestCrowdIsForgotten(t *testing.T) {
+	t.Parallel()
+	g := &gate{callers: 64, lately: 64}
+	g.leaves(62)
+	if g.callers != 2 || g.lately != 63 {
+		t.Errorf("%d are here, and %d were; want 2 and 63: one batch says little", g.callers, g.lately)
+	}
+	for range 300 {
+		g.leaves(0)
+	}
+	if g.lately != 2 {
+		t.Errorf("%d were here lately, want 2", g.lately)
+	}
 }

@@ -62,6 +62,7 @@ type Limiter struct {
 	mu       sync.Mutex // of changes of the next
 	gates    atomic.Pointer[gates]
 	given    *lru.Cache[string, *gate]
+	last     atomic.Pointer[gate] // of given, that was asked for
 	refusals refusals
 	locals   locals
 	chunks   chunks
@@ -149,8 +150,8 @@ func (l *Limiter) configured(name string) (*gate, error) {
 
 // byValue returns the gate of a limit that is given by value.
 func (l *Limiter) byValue(name string) *gate {
-	if g, ok := l.given.Get(name); ok {
-		return g
+	if g := l.last.Load(); g != nil && g.name == name {
+		return g // without the lock of the others, for which threads would wait in turn
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,6 +160,7 @@ func (l *Limiter) byValue(name string) *gate {
 		g = newGate(l, name)
 		l.given.Add(name, g)
 	}
+	l.last.Store(g)
 	return g
 }
 
