@@ -31,10 +31,12 @@ const TokenBucket Algorithm = "token_bucket"
 // It stores a sorted set with one member for each microsecond in which something
 // was admitted, so that its memory is bounded by the limit and never by the
 // traffic: a refusal stores nothing. What does not count any more is removed with
-// every 16th request, or every sixteenth part of the limit, and may be there
-// until then. A log that is full with requests of cost 1 takes 4.2 kB of Redis
-// memory for a limit of 100, and 1.5 MB for 10,000, the largest one that it may
-// have. Jobs of one batch, and a request with a cost above 1, are one member. A
+// every 16th request, or every sixteenth part of the limit up to the 512th, and may
+// be there until then. A log that is full with requests of cost 1 takes 4.2 kB of
+// Redis memory for a limit of 100, 1.5 MB for 10,000, and 14 MB for 100,000, the
+// largest one that it may have. Jobs of one batch, and a request with a cost above
+// 1, are one member: of a limit of tokens, which requests cost many of, it takes as
+// much as there were requests. A
 // decision takes two reads of O(log n), and if it admits a write, or two, if it is
 // the first in a tenth of a second; one that is refused for a cost above 1 takes
 // O(log n) reads of that kind to say when to come back.
@@ -121,7 +123,7 @@ const (
 	maxFill      = 366 * 24 * time.Hour
 	maxBurst     = 1_000_000
 	minWindow    = 100 * time.Millisecond
-	maxLog       = 10_000
+	maxLog       = 100_000
 	maxPrecision = 100
 )
 

@@ -17,7 +17,8 @@ type form struct {
 	Limit
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
-	args   [3]any // a, b and full of the rule
+	params Params
+	args   [3]any // a, b and full of the rule, of params
 	allow  *lua.Script
 	ask    *lua.Script
 	prefix string // of the keys of its states
@@ -28,7 +29,7 @@ type form struct {
 func newForm(limit Limit, tier, rev string) *form {
 	f := &form{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
 	p := f.Params()
-	f.args = [3]any{p.A, p.B, p.Full}
+	f.params, f.args = p, [3]any{p.A, p.B, p.Full}
 	f.allow, f.ask = lua.AllowBy(string(p.Algorithm)), lua.AskBy(string(p.Algorithm))
 	f.quota, f.window = f.Policy()
 	return f
@@ -48,6 +49,16 @@ func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
 		RetryAfter:  time.Duration(wait) * time.Microsecond,
 		ResetAfter:  time.Duration(reset) * time.Microsecond,
 	}
+}
+
+// earlierReset is what a reset was before the last requests were spent at the
+// same instant, given what lua/allow.lua answers after that. Where it is not
+// levels that refill, nothing is sooner as if never used for having spent less.
+func (f *form) earlierReset(reset, slack, requests int64) int64 {
+	if f.Algorithm != TokenBucket || requests == 0 {
+		return reset
+	}
+	return lua.EarlierReset(reset, slack, requests*microTokens, f.params.A, f.params.B)
 }
 
 // unasked is the decision to let pass of somebody who did not count.

@@ -42,7 +42,7 @@ func TestLimitValidate(t *testing.T) {
 func TestLimitValidateByAlgorithm(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]Limit{
-		"":                           {Algorithm: SlidingWindowLog, Limit: Rate{Count: 10_000, Per: minWindow}},
+		"":                           {Algorithm: SlidingWindowLog, Limit: Rate{Count: 100_000, Per: minWindow}},
 		" ":                          {Algorithm: SlidingWindowCounter, Limit: Rate{Count: 1_000_000, Per: MaxPeriod}, Precision: 100},
 		"  ":                         {Algorithm: FixedWindow, Limit: Rate{Count: 1, Per: MaxPeriod}},
 		"burst: 5: is for token_buc": {Algorithm: FixedWindow, Limit: Rate{Count: 5, Per: time.Second}, Burst: 5},
@@ -54,7 +54,7 @@ func TestLimitValidateByAlgorithm(t *testing.T) {
 		"precision: 101: want":       {Algorithm: SlidingWindowCounter, Limit: Rate{Count: 5, Per: time.Second}, Precision: 101},
 		"precision: -1: want":        {Algorithm: SlidingWindowCounter, Limit: Rate{Count: 5, Per: time.Second}, Precision: -1},
 		"precision: 3: does not div": {Algorithm: SlidingWindowCounter, Limit: Rate{Count: 5, Per: time.Second}, Precision: 3},
-		"there is sliding_window_co": {Algorithm: SlidingWindowLog, Limit: Rate{Count: 10_001, Per: time.Second}},
+		"there is sliding_window_co": {Algorithm: SlidingWindowLog, Limit: Rate{Count: 100_001, Per: time.Second}},
 		"the window is 99ms":         {Algorithm: FixedWindow, Limit: Rate{Count: 5, Per: 99 * time.Millisecond}},
 		"the window is 98ms":         {Algorithm: SlidingWindowLog, Limit: Rate{Count: 5, Per: 98 * time.Millisecond}},
 		"the window is 97ms":         {Algorithm: SlidingWindowCounter, Limit: Rate{Count: 5, Per: 97 * time.Millisecond}},

@@ -226,18 +226,19 @@ func (r *round) decode(err error) {
 			in = in[3:]
 			continue
 		}
-		passed, remaining := int(in[0]), in[1]
+		passed, remaining, reset, slack := in[0], in[1], in[2], in[3]
+		in = in[4:]
 		for n, q := range line.questions[:passed] {
-			q.verdict, q.remaining, q.wait, q.reset = verdictAllowed, remaining+int64(passed-n-1)*line.cost, 0, in[2+n]
+			after := (passed - int64(n) - 1) * line.cost // what was spent after this one
+			q.verdict, q.remaining, q.wait, q.reset = verdictAllowed, remaining+after, 0, q.earlierReset(reset, slack, after)
 		}
-		in = in[2+passed:]
-		if passed == len(line.questions) {
+		if passed == line.times {
 			continue
 		}
 		for _, q := range line.questions[passed:] {
-			q.verdict, q.remaining, q.wait, q.reset = in[0], remaining, in[1], in[2]
+			q.verdict, q.remaining, q.wait, q.reset = in[0], remaining, in[1], reset
 		}
-		in = in[3:]
+		in = in[2:]
 	}
 }
 
@@ -257,9 +258,9 @@ func (r *round) check() error {
 			if len(in) == 0 || in[0] < 0 || in[0] > line.times {
 				return fmt.Errorf("%w: %v", errReply, r.numbers)
 			}
-			n = 2 + in[0]
+			n = 4
 			if in[0] < line.times {
-				n += 3
+				n += 2
 			}
 		}
 		if int64(len(in)) < n {

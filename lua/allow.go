@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"math/bits"
 	"regexp"
 	"strings"
 )
@@ -36,6 +37,17 @@ var byRule = func() map[string]struct{ allow, ask *Script } {
 	}
 	return scripts
 }()
+
+// EarlierReset is what the reset of a token_bucket was before the last micro
+// micro-tokens were spent of it at that same instant, given the reset and the slack
+// that allow answers after that, and the rule's a and b. All are 0 or more, and a
+// is 1 or more.
+func EarlierReset(reset, slack, micro, a, b int64) int64 {
+	high, low := bits.Mul64(uint64(micro), uint64(b))
+	low, carry := bits.Add64(low, uint64(slack), 0)
+	quotient, _ := bits.Div64(high+carry, low, uint64(a)) // reset at most
+	return reset - int64(quotient)
+}
 
 // sections are the parts of a text that begin with a line of three dashes and
 // their names. The first one has none.

@@ -22,9 +22,10 @@
 --               times: how many ask the same, 1 or more; 0 takes what is there, up to the cost
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
---            {allowed, remaining, reset × allowed}: how many of the times were allowed, and the reset after each;
---            and if not all were: {verdict, wait, reset} of the others: verdict 1 refused, 2 impossible;
---          or for times 0 {taken, remaining, reset}. Remaining in requests, after all; wait and reset in microseconds
+--            {allowed, remaining, reset, slack}: how many of the times were allowed; slack is what the rounding of
+--            reset added, of token_bucket in a-ths of a microsecond, else 0: allow.go makes the earlier resets of it;
+--            and if not all were: {verdict, wait} of the others: verdict 1 refused, 2 impossible;
+--          or for times 0 {taken, remaining, reset}. Remaining in requests, wait and reset in microseconds, after all
 -- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used
 -- Needs    Redis 7.0
 
@@ -69,24 +70,19 @@ for q = at, #ARGV, 3 do
     reply[n + 1], reply[n + 2], reply[n + 3] = taken, remaining, reset
     n = n + 3
   else
-    local head, allowed, remaining = n, 0, nil
-    n = n + 2
-    local verdict, wait = check(state, cost)
-    if verdict == 0 then
-      repeat
-        take(state, cost)
-        allowed, n = allowed + 1, n + 1
-        remaining, reply[n] = answer(state)
-      until allowed == times or remaining < cost
-      if allowed < times then verdict, wait = check(state, cost) end
+    local remaining, reset, slack = answer(state)
+    local allowed = math.min(times, (remaining - remaining % cost) / cost)
+    if allowed > 0 then
+      take(state, allowed * cost)
+      remaining, reset, slack = answer(state)
     end
     if allowed > 0 or state.stepped then spent[i] = true end
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = allowed, remaining, reset, slack or 0
+    n = n + 4
     if allowed < times then
-      n = n + 3
-      reply[n - 2], reply[n - 1] = verdict, wait
-      remaining, reply[n] = answer(state)
+      reply[n + 1], reply[n + 2] = check(state, cost)
+      n = n + 2
     end
-    reply[head + 1], reply[head + 2] = allowed, remaining
   end
 end
 

@@ -60,14 +60,18 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 			answers[i] = []said{{remaining: in.Int(), reset: in.Int(), wait: taken}}
 			continue
 		}
-		passed, remaining := in.Int(), in.Int()
+		passed, remaining, reset, slack := in.Int(), in.Int(), in.Int(), in.Int()
 		for n := range passed {
-			answers[i] = append(answers[i], said{remaining: remaining + (passed-n-1)*q.cost, reset: in.Int()})
+			after, at := (passed-n-1)*q.cost, reset
+			if l := limits[q.of]; rule == "token_bucket" {
+				at = lua.EarlierReset(reset, slack, after*second, l.a, l.b)
+			}
+			answers[i] = append(answers[i], said{remaining: remaining + after, reset: at})
 		}
 		if passed == q.times {
 			continue
 		}
-		rest := said{verdict: in.Int(), remaining: remaining, wait: in.Int(), reset: in.Int()}
+		rest := said{verdict: in.Int(), remaining: remaining, wait: in.Int(), reset: reset}
 		for range q.times - passed {
 			answers[i] = append(answers[i], rest)
 		}

@@ -81,10 +81,10 @@ do
     local left = full - total - cost + string.match(first, '^%d+:(%d+)')
     if left >= 0 and missing == 0 then
       redis.call('ZADD', key, '0', stamp .. ':' .. total .. string.format(':%.0f:', total + cost) .. its_b)
-      local every = full / 16
-      if every < 16 then every = 16 end
+      local every = math.floor(math.min(math.max(full / 16, 16), 512))
       if total % every + cost >= every then
-        redis.call('ZREMRANGEBYLEX', key, '-', string.format('(%016.0f', now - b + 1))
+        local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016.0f', now - b + 1))
+        if gone > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(gone, 2 * every) - 1) end
       end
       if now - now % TTL_SLOT ~= at - at % TTL_SLOT then redis.call('PEXPIRE', key, math.ceil(b / 1000) + 1000) end
       return { left, b }

@@ -6,7 +6,8 @@
 --   read(key, now, a, b, full)   the state as of now; writes nothing
 --   check(state, cost)           0 allowed, 1 refused, 2 impossible; and the microseconds to wait
 --   take(state, cost)            spends the cost in the state
---   answer(state)                whole requests left, microseconds until it is as if never used
+--   answer(state)                whole requests left, microseconds until it is as if never used; of token_bucket
+--                                also what the rounding up of those added, in a-ths of a microsecond
 --   write(key, state, reset)     stores it, with the TTL after which it is worth nothing; reset is
 --                                what answer says, if it was asked after the last take
 -- Functions are made anew for each run, so that what is not worth one is none, and
@@ -43,10 +44,12 @@ end
 function make.token_bucket()
   local function wait_for(state, level)
     local missing = level - state.level
-    if missing <= 0 then return 0 end
+    if missing <= 0 then return 0, 0 end
     local a = state.a
     local rest = missing % a
-    return state.ahead + (missing - rest) / a * state.b + math.ceil((rest * state.b - state.rem) / a)
+    local part = rest * state.b - state.rem
+    local up = math.ceil(part / a)
+    return state.ahead + (missing - rest) / a * state.b + up, up * a - part
   end
 
   local function read(key, now, a, b, full)
@@ -79,7 +82,7 @@ function make.token_bucket()
     local need = cost * MICRO
     if need <= state.level then return 0, 0 end
     if need > state.full then return 2, 0 end
-    return 1, wait_for(state, need)
+    return 1, (wait_for(state, need))
   end
 
   local function take(state, cost) state.level = state.level - cost * MICRO end
@@ -200,10 +203,10 @@ function make.sliding_window_log()
       redis.call('ZREMRANGEBYLEX', key, '(' .. member, '+')
     else
       if same then redis.call('ZREM', key, same) end
-      local every = state.full / 16
-      if every < 16 then every = 16 end
+      local every = math.floor(math.min(math.max(state.full / 16, 16), 512))
       if total % every + added >= every then
-        redis.call('ZREMRANGEBYLEX', key, '-', string.format('(%016.0f', now - b + 1))
+        local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016.0f', now - b + 1))
+        if gone > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(gone, 2 * every) - 1) end
       end
       if state.kept then return end
     end

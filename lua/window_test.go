@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 )
 
@@ -368,6 +369,36 @@ func TestLargeCounts(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// What a large log holds that does not count any more is removed in pieces: no
+// run takes long, and what comes is less than what goes.
+func TestLogForgetsInPieces(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const most, stale = 512, 10_000
+		l := algorithms[1].window(100_000, second)
+		l.key = "l"
+		members := make([]redis.Z, stale)
+		for i := range int64(stale) {
+			members[i].Member = fmt.Sprintf("%d:%d:%d:%d", int64(epoch)+i, i, i+1, int64(second))
+		}
+		r.ok(r.c.ZAdd(r.ctx, r.key("limit:l"), members...).Err())
+		held := int64(stale)
+		for i := int64(0); held > 1; i++ {
+			if got := r.allow(l, most, epoch+5*second+i); got.verdict != allowed || got.remaining != l.full-(i+1)*most {
+				t.Fatalf("%+v", got)
+			}
+			n, err := r.c.ZCard(r.ctx, r.key("limit:l")).Result()
+			if gone := held - n; err != nil || gone > 2*most || gone < most && n > i+1 {
+				t.Fatalf("%d of %d are gone, %v", gone, held, err)
+			}
+			if n == i+1 {
+				return // only what counts
+			}
+			held = n
+		}
 	})
 }
 
