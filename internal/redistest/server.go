@@ -273,6 +273,9 @@ func startProcess(logPath string, env, args []string) (*process, error) {
 	p := &process{server: exec.Command("redis-server", args...), exited: make(chan struct{})}
 	p.server.Env = append(os.Environ(), env...)
 	p.server.Stdout, p.server.Stderr = log, log
+	// A session of its own, as a daemon has: an interrupt from the terminal is ours
+	// alone, and Linux shares the processors among sessions.
+	p.server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.server.Start(); err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}

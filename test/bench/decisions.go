@@ -21,8 +21,8 @@ import (
 // a refusal may cost less than a decision.
 var kinds = []admission.Limit{
 	{Name: "token-bucket", Algorithm: admission.TokenBucket, Limit: aMillion, Burst: 1_000_000},
-	// A log holds 10,000 at most: here up to 100,000/s for a key.
-	{Name: "log", Algorithm: admission.SlidingWindowLog, Limit: admission.Rate{Count: 10_000, Per: 100 * time.Millisecond, Unit: admission.UnitRequests}},
+	// A log holds 100,000 at most.
+	{Name: "log", Algorithm: admission.SlidingWindowLog, Limit: admission.Rate{Count: 100_000, Per: 100 * time.Millisecond, Unit: admission.UnitRequests}},
 	{Name: "counter", Algorithm: admission.SlidingWindowCounter, Limit: aMillion},
 	{Name: "counter-10", Algorithm: admission.SlidingWindowCounter, Limit: aMillion, Precision: 10},
 	{Name: "fixed", Algorithm: admission.FixedWindow, Limit: aMillion},
@@ -54,21 +54,18 @@ type crowd struct {
 
 var (
 	alone     = crowd{callers: 1, bar: 1}
+	few       = crowd{callers: 8}
 	together  = crowd{callers: 64, bar: 5}
 	oneThread = crowd{callers: 64, oneThread: true}
 	apart     = crowd{callers: 64, own: true}
 )
 
-// names returns the keys that the callers ask about, a caller one of them. They
-// share one, as the callers of a hot one do; of a log as many as keep it from
-// being used up, since refusals are answered from memory.
-func (c crowd) names(limit admission.Limit) []string {
+// names returns the keys that the callers ask about, a caller one of them: one,
+// as the callers of a hot one do, or one for each.
+func (c crowd) names() []string {
 	n := 1
-	switch {
-	case c.own:
+	if c.own {
 		n = c.callers
-	case limit.Algorithm == admission.SlidingWindowLog:
-		n = min(c.callers, logKeys)
 	}
 	names := make([]string, n)
 	for i := range names {
@@ -76,9 +73,6 @@ func (c crowd) names(limit admission.Limit) []string {
 	}
 	return names
 }
-
-// logKeys times 100,000/s is more than can be asked.
-const logKeys = 4
 
 // decisions compares decisions a second with go-redis/redis_rate.
 func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds int, length time.Duration) ([]string, error) {
@@ -104,7 +98,7 @@ func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds in
 	rounds, length = 8*rounds, length/8
 	var missed []string
 	for _, limit := range kinds {
-		names := c.names(limit)
+		names := c.names()
 		rates := make([][]float64, 2)
 		var ratios []float64
 		for range rounds {

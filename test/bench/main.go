@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string) error {
 		{"latency", func() ([]string, error) { return latency(ctx, server) }},
 		{"flows", func() ([]string, error) { return flows(ctx) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, alone, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, few, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, together, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, oneThread, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, apart, *rounds, *seconds) }},
