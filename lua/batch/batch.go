@@ -5,12 +5,17 @@ package batch
 import "sync"
 
 // A second send beside the one under way keeps Redis busy while this process encodes
-// and decodes. It starts once eagerness items wait. Where it is over it goes on with
-// fewer: those who would make the batch full have just been told, and Redis would wait
-// for them. (With 64 callers that is a tenth more than with one number for both.)
+// and decodes. It starts once eagerness 64ths of the items that were here lately wait.
+// Where it is over it goes on with fewer: those who would make the batch full have just
+// been told, and Redis would wait for them. (With 64 callers that is a tenth more than
+// with one number for both.)
+//
+// How many were here is the most there were at a time, less a 64th of the difference to
+// those there are with each send.
 const (
 	eagerness   = 24
 	persistence = 15
+	memory      = 64
 )
 
 // Queue lets concurrent calls share a round trip. An item is sent at once
@@ -34,6 +39,8 @@ type Queue[T any] struct {
 	mu      sync.Mutex
 	pending []T
 	running int
+	here    int // items that wait, or are being sent
+	lately  int // the most of them
 	split   any // the owner whose items a send under way has some of, and pending the rest
 	wg      sync.WaitGroup
 }
@@ -43,7 +50,9 @@ func (c *Queue[T]) Add(items ...T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pending = append(c.pending, items...)
-	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && len(c.pending) >= eagerness {
+	c.here += len(items)
+	c.lately = max(c.lately, c.here)
+	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && c.worth(eagerness) {
 		c.running++
 		c.wg.Go(c.run)
 	}
@@ -54,6 +63,7 @@ func (c *Queue[T]) Drain() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rest := c.pending
+	c.here -= len(rest)
 	c.pending, c.split = nil, nil
 	return rest
 }
@@ -63,28 +73,40 @@ func (c *Queue[T]) Wait() { c.wg.Wait() }
 
 func (c *Queue[T]) run() {
 	var mine any // the owner that this run's last send split
+	var after func()
+	sent := 0
 	for {
-		batch, split := c.next(mine)
-		if batch == nil {
+		batch, split := c.next(mine, sent)
+		switch {
+		case batch == nil && after != nil:
+			after() // here, as there is nothing to do beside it
 			return
-		}
-		mine = split
-		if after := c.Send(batch); after != nil {
+		case batch == nil:
+			return
+		case after != nil:
 			c.wg.Go(after)
 		}
+		mine, sent = split, len(batch)
+		after = c.Send(batch)
 	}
 }
 
-// next takes the next batch, or ends the run. A run whose last send split an
-// owner's items is the only one that may go on with them.
-func (c *Queue[T]) next(mine any) (batch []T, split any) {
+// worth reports whether those that wait are so many 64ths of the items that were here.
+func (c *Queue[T]) worth(share int) bool { return len(c.pending)*64 >= c.lately*share }
+
+// next takes the next batch, after one of so many items, or ends the run. A run whose
+// last send split an owner's items is the only one that may go on with them.
+func (c *Queue[T]) next(mine any, sent int) (batch []T, split any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.here -= sent; sent > 0 {
+		c.lately -= (c.lately - c.here + memory - 1) / memory
+	}
 	if mine != nil && c.split == mine {
 		c.split = nil
 	}
 	// Beside another send a small batch would cost more than it hurries.
-	if len(c.pending) == 0 || c.split != nil || c.running > 1 && len(c.pending) < persistence {
+	if len(c.pending) == 0 || c.split != nil || c.running > 1 && !c.worth(persistence) {
 		c.running--
 		return nil, nil
 	}

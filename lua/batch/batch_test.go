@@ -142,3 +142,31 @@ func TestQueueKeepsTheOrderOfAnOwner(t *testing.T) {
 		}
 	})
 }
+
+// Few items do not wait for each other: a second send goes beside the first as soon
+// as those who wait are their share of those that were here lately, and no sooner.
+func TestQueueSendsItsShareBeside(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lately int
+		sends  string
+	}{
+		"few":  {0, "[[1] [2] [3 4 5]]"},
+		"some": {6, "[[1] [2 3 4] [5]]"},
+		"many": {1000, "[[1] [2 3 4 5]]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGatherer()
+				g.Max, g.lately = 8, test.lately
+				g.Owner = func(n int) any { return n }
+				for n := range 5 {
+					g.Add(n + 1)
+					synctest.Wait()
+				}
+				g.want(t, test.sends)
+			})
+		})
+	}
+}
