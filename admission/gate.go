@@ -6,22 +6,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tundish-io/tundish/lua/batch"
 )
 
 // maxBatch is how many questions go in one script.
 const maxBatch = 256
 
-// Several batches may be under way, so that neither Redis nor this process waits
-// for the other. One goes beside others if it has its share of the callers, a
-// third of those who were here lately: of two each asks for himself, and of 64
-// some 21 together. Smaller batches cost more than they hurry, and with larger
-// ones few callers would wait for each other's round trips. How many were here is
-// the most there were at a time, less a 64th of the difference to those there are
-// with each batch.
-const (
-	maxUnderWay = 3
-	memory      = 64
-)
+// maxUnderWay is how many batches may be under way, so that neither Redis nor this
+// process waits for the other. One goes beside others if it has its share of the
+// callers, a third: of two each asks for himself, and of 64 some 21 together.
+// Smaller batches cost more than they hurry, and with larger ones few callers would
+// wait for each other's round trips.
+const maxUnderWay = 3
 
 // gate is where the questions of one limit come together, so that concurrent
 // ones share round trips.
@@ -41,8 +38,7 @@ type gate struct {
 	mu       sync.Mutex
 	underWay int // batches
 	pending  []*question
-	callers  int // who wait for an answer now, if only to send
-	lately   int // the most of them
+	callers  batch.Crowd // who wait for an answer, if only to send
 }
 
 func newGate(l *Limiter, limit string) *gate {
@@ -103,8 +99,7 @@ func (g *gate) ask(ctx context.Context, q *question) error {
 		return err
 	}
 	g.mu.Lock()
-	g.callers++
-	g.lately = max(g.lately, g.callers)
+	g.callers.Come(1)
 	if g.underWay == 0 {
 		g.underWay++
 		g.mu.Unlock()
@@ -112,7 +107,7 @@ func (g *gate) ask(ctx context.Context, q *question) error {
 		return g.lead(ctx, q)
 	}
 	if g.limiter.breaker.Shaky() {
-		g.callers--
+		g.callers.Go(1)
 		g.mu.Unlock() // who waited would wait as long as the probe
 		return ErrStoreAway
 	}
@@ -167,7 +162,7 @@ func (g *gate) leave(ctx context.Context, q *question) error {
 		return q.err
 	}
 	q.placed = placeNone
-	g.callers--
+	g.callers.Go(1)
 	return context.Cause(ctx)
 }
 
@@ -193,13 +188,7 @@ func (g *gate) next() {
 
 // worthIt reports whether those who wait are worth a batch beside another one.
 // The caller holds mu.
-func (g *gate) worthIt() bool { return len(g.pending)*maxUnderWay >= g.lately }
-
-// leaves notes that callers have their answers. The caller holds mu.
-func (g *gate) leaves(callers int) {
-	g.callers -= callers
-	g.lately -= (g.lately - g.callers + memory - 1) / memory
-}
+func (g *gate) worthIt() bool { return g.callers.IsPart(len(g.pending), 1, maxUnderWay) }
 
 // wakeToLead has the question's caller send its batch. The caller holds mu.
 func (q *question) wakeToLead() {
@@ -261,7 +250,7 @@ func (g *gate) send(ctx context.Context, batch []*question, until time.Time, sel
 		answered = append(answered[:len(answered):len(answered)], g.pending...)
 		g.pending = g.pending[:0]
 	}
-	g.leaves(len(answered))
+	g.callers.Answered(len(answered))
 	g.next()
 	for _, q := range answered {
 		q.placed = placeNone

@@ -82,7 +82,7 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, _ := l.configured("l")
-	g.lately = 1000 // callers: so few are not worth a batch beside another
+	g.crowd(1000) // so few are not worth a batch beside another
 	waiting := func(n int) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
@@ -153,7 +153,7 @@ func TestBatchesSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.lately = maxUnderWay * share
+	g.crowd(maxUnderWay * share)
 	until := func(what string, is func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !is(); {
@@ -300,19 +300,8 @@ func TestFewCallersDoNotWait(t *testing.T) {
 	all.Wait()
 }
 
-// How many callers there were is forgotten with time, so that those who stay do
-// not wait for some who will not come.
-func TestCrowdIsForgotten(t *testing.T) {
-	t.Parallel()
-	g := &gate{callers: 64, lately: 64}
-	g.leaves(62)
-	if g.callers != 2 || g.lately != 63 {
-		t.Errorf("%d are here, and %d were; want 2 and 63: one batch says little", g.callers, g.lately)
-	}
-	for range 300 {
-		g.leaves(0)
-	}
-	if g.lately != 2 {
-		t.Errorf("%d were here lately, want 2", g.lately)
-	}
+// crowd has the gate think that so many callers were here lately.
+func (g *gate) crowd(callers int) {
+	g.callers.Come(callers)
+	g.callers.Go(callers)
 }

@@ -5,17 +5,13 @@ package batch
 import "sync"
 
 // A second send beside the one under way keeps Redis busy while this process encodes
-// and decodes. It starts once eagerness 64ths of the items that were here lately wait.
-// Where it is over it goes on with fewer: those who would make the batch full have just
-// been told, and Redis would wait for them. (With 64 callers that is a tenth more than
-// with one number for both.)
-//
-// How many were here is the most there were at a time, less a 64th of the difference to
-// those there are with each send.
+// and decodes. It starts once eagerness 64ths of the crowd wait. Where it is over it goes
+// on with fewer: those who would make the batch full have just been told, and Redis would
+// wait for them. (With 64 callers that is a tenth more than with one number for both.)
 const (
 	eagerness   = 24
 	persistence = 15
-	memory      = 64
+	whole       = 64
 )
 
 // Queue lets concurrent calls share a round trip. An item is sent at once
@@ -39,9 +35,8 @@ type Queue[T any] struct {
 	mu      sync.Mutex
 	pending []T
 	running int
-	here    int // items that wait, or are being sent
-	lately  int // the most of them
-	split   any // the owner whose items a send under way has some of, and pending the rest
+	crowd   Crowd // of items that wait, or are being sent
+	split   any   // the owner whose items a send under way has some of, and pending the rest
 	wg      sync.WaitGroup
 }
 
@@ -50,9 +45,8 @@ func (c *Queue[T]) Add(items ...T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pending = append(c.pending, items...)
-	c.here += len(items)
-	c.lately = max(c.lately, c.here)
-	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && c.worth(eagerness) {
+	c.crowd.Come(len(items))
+	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && c.crowd.IsPart(len(c.pending), eagerness, whole) {
 		c.running++
 		c.wg.Go(c.run)
 	}
@@ -63,7 +57,7 @@ func (c *Queue[T]) Drain() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rest := c.pending
-	c.here -= len(rest)
+	c.crowd.Go(len(rest))
 	c.pending, c.split = nil, nil
 	return rest
 }
@@ -91,22 +85,19 @@ func (c *Queue[T]) run() {
 	}
 }
 
-// worth reports whether those that wait are so many 64ths of the items that were here.
-func (c *Queue[T]) worth(share int) bool { return len(c.pending)*64 >= c.lately*share }
-
 // next takes the next batch, after one of so many items, or ends the run. A run whose
 // last send split an owner's items is the only one that may go on with them.
 func (c *Queue[T]) next(mine any, sent int) (batch []T, split any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.here -= sent; sent > 0 {
-		c.lately -= (c.lately - c.here + memory - 1) / memory
+	if sent > 0 {
+		c.crowd.Answered(sent)
 	}
 	if mine != nil && c.split == mine {
 		c.split = nil
 	}
 	// Beside another send a small batch would cost more than it hurries.
-	if len(c.pending) == 0 || c.split != nil || c.running > 1 && !c.worth(persistence) {
+	if len(c.pending) == 0 || c.split != nil || c.running > 1 && !c.crowd.IsPart(len(c.pending), persistence, whole) {
 		c.running--
 		return nil, nil
 	}

@@ -159,7 +159,7 @@ func TestQueueSendsItsShareBeside(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGatherer()
-				g.Max, g.lately = 8, test.lately
+				g.Max, g.crowd.lately = 8, test.lately
 				g.Owner = func(n int) any { return n }
 				for n := range 5 {
 					g.Add(n + 1)
