@@ -26,7 +26,7 @@ type ConnectOptions struct {
 	// DefaultBusyPoll, and less than 0 that none is; more than MaxBusyPoll is that.
 	// It makes calls of a Redis that is near (the same machine, the same rack) up to
 	// twice as fast, stops by itself where it does not pay, and takes at most half of
-	// the threads of Go.
+	// the threads of Go, and none of fewer than four.
 	BusyPoll time.Duration
 }
 

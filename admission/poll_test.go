@@ -41,18 +41,16 @@ func sockets(t *testing.T, most time.Duration) (*pollConn, *net.TCPConn) {
 	return c, far.(*net.TCPConn)
 }
 
-// twoThreads makes polling possible on a machine with one processor.
-func twoThreads(t *testing.T) {
-	if n := runtime.GOMAXPROCS(0); n < 2 {
-		runtime.GOMAXPROCS(2)
-		t.Cleanup(func() { runtime.GOMAXPROCS(n) })
-	}
+// threads sets how many threads of Go there are.
+func threads(t *testing.T, n int) {
+	was := runtime.GOMAXPROCS(n)
+	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
 }
 
 // A connection that polls reads what a socket reads, and fails as it does.
 // It is not parallel, because polling is counted for the whole process.
 func TestPolledConnectionReadsAsASocket(t *testing.T) {
-	twoThreads(t)
+	threads(t, minThreads)
 	c, far := sockets(t, time.Millisecond)
 	b := make([]byte, 4)
 	read := func(want string) {
@@ -106,7 +104,7 @@ func TestPolledConnectionReadsAsASocket(t *testing.T) {
 // Where replies take long, polling stops nearly altogether; where they come soon
 // again, it comes back.
 func TestPollingStopsWhereItDoesNotPay(t *testing.T) {
-	twoThreads(t)
+	threads(t, minThreads)
 	c, far := sockets(t, time.Microsecond)
 	b := make([]byte, 1)
 	polled := func() bool {
@@ -142,28 +140,40 @@ func TestPollingStopsWhereItDoesNotPay(t *testing.T) {
 	}
 }
 
-// No more than half of the threads poll.
+// No more than half of the threads poll, and none of a few.
 func TestPollingLeavesThreads(t *testing.T) {
-	twoThreads(t)
-	c, _ := sockets(t, time.Microsecond)
-	others := int64(runtime.GOMAXPROCS(0) / 2)
-	polling.Add(others)
-	defer polling.Add(-others)
-	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if c.pause != 0 || polling.Load() != others {
-		t.Errorf("it polled beside %d others, and %d poll now", others, polling.Load())
+	for name, test := range map[string]struct {
+		threads int
+		others  int64
+		polls   bool
+	}{
+		"alone":           {minThreads, 0, true},
+		"beside one":      {minThreads, minThreads/2 - 1, true},
+		"beside the half": {minThreads, minThreads / 2, false},
+		"few threads":     {minThreads - 1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			threads(t, test.threads)
+			c, _ := sockets(t, time.Microsecond)
+			polling.Add(test.others)
+			defer polling.Add(-test.others)
+			if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if polls := c.pause > 0; polls != test.polls || polling.Load() != test.others {
+				t.Errorf("it polled: %t; %d poll now, want %d", polls, polling.Load(), test.others)
+			}
+		})
 	}
 }
 
 // Clients of all kinds poll, unless that is switched off; what is no socket does
 // not.
 func TestClientsPoll(t *testing.T) {
-	twoThreads(t)
+	threads(t, minThreads)
 	if end, other := net.Pipe(); pollFor(end, time.Second) != end {
 		t.Error("a pipe polls")
 	} else {
