@@ -3,14 +3,11 @@
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/golangci-lint
-# A busy machine may take ten times as long as one that has nothing else to do.
-TIMEOUT := 40m
-GO_TEST := go test -race -timeout $(TIMEOUT)
-# The tests of the whole system measure time: they run after the others, alone.
-UNIT := $(shell go list ./... 2>/dev/null | grep -v /test)
+# One cache for all builds: those of tests, of programs and of go run.
+export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit system race fuzz bench lint redis parsers ci
+.PHONY: help demo run build test unit soak race fuzz bench lint redis parsers ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,20 +19,19 @@ run: build ## the whole thing with the embedded store, as config.toml says
 	bin/dispatcher run
 
 build: ## both programs into bin/
-	@go build -trimpath -o bin/ ./cmd/...
+	@go build -o bin/ ./cmd/...
 
-test: redis parsers ## all tests: units with the race detector, then the whole system
-	@$(GO_TEST) $(UNIT)
-	@go test -timeout $(TIMEOUT) -count=1 ./test
+test: redis parsers ## all units, then each promise once with real processes; under 5 minutes
+	@scripts/test
 
-unit: redis parsers ## tests but those of the whole system
-	@$(GO_TEST) $(UNIT)
+unit: redis parsers ## the units alone
+	@scripts/test units
 
-system: redis ## tests of the whole system, with their figures
-	@go test -timeout $(TIMEOUT) -count=1 -v ./test
+soak: redis ## the long measurements, with their figures
+	@scripts/soak
 
-race: redis parsers ## the unit tests five times over with the race detector
-	@$(GO_TEST) -count=5 $(UNIT)
+race: redis ## all units five times over with the race detector
+	@go test -race -timeout 40m -count=5 $$(go list ./... | grep -v /test)
 
 fuzz: ## every fuzz target for 20 s
 	@scripts/fuzz 20s
@@ -43,7 +39,7 @@ fuzz: ## every fuzz target for 20 s
 bench: redis ## against asynq on the same Redis, in one run; prints ratios, fails below the bars
 	@go run ./test/bench
 
-lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, luacheck, go.mod tidy
+lint: $(GOLANGCI) ## gofmt, golangci-lint with go vet, luacheck, go.mod tidy
 	@scripts/lint $(GOLANGCI)
 
 $(GOLANGCI):

@@ -1,3 +1,5 @@
+//go:build soak
+
 package test
 
 import (
@@ -19,16 +21,6 @@ import (
 type movable struct {
 	t    *testing.T
 	file *os.File
-}
-
-// skip leaves a test out where the machine lacks something; in CI that is a
-// failure.
-func skip(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
 }
 
 // startMovable starts a Redis whose clock can be set, by a library that the

@@ -1,3 +1,5 @@
+//go:build soak
+
 package test
 
 import (
@@ -53,17 +55,6 @@ func (a *arrivalLog) latest(prefix string) time.Time {
 		return time.Time{}
 	}
 	return slices.MaxFunc(times, time.Time.Compare)
-}
-
-// operate runs `dispatcher bucket …` and returns what it prints.
-func (s *system) operate(args ...string) string {
-	s.t.Helper()
-	args = append([]string{"bucket"}, append(args, "--config", s.config)...)
-	out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
-	}
-	return string(out)
 }
 
 // purge purges the bucket and returns how many jobs it says it dropped, -1 if it

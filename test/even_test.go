@@ -1,3 +1,5 @@
+//go:build soak
+
 package test
 
 import (
@@ -6,17 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
-
-// report prints the figures that the issue asks for.
-func report(t *testing.T, rate int, r checker.Result) {
-	t.Helper()
-	t.Logf("%s; most in 1s %d, most in 100ms %d; %.1f %% of the rate",
-		r, r.MostIn(time.Second), r.MostIn(100*time.Millisecond), 100*r.Rate/float64(rate))
-}
 
 // TestEvenStream: what goes in as fast as it can comes out at the rate.
 func TestEvenStream(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build soak
+
 package test
 
 import (
@@ -53,11 +55,6 @@ func (s *system) operateFlow(do, flow string, args ...string) {
 	if out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput(); err != nil {
 		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
 	}
-}
-
-// key is the name of a key of the bucket.
-func (s *system) key(name string) string {
-	return "tundish:{" + bucketName + "}:b:" + bucketName + ":" + name
 }
 
 // awaitIdleFlows waits until nothing is left of the flows: no job is counted as there or in

@@ -35,6 +35,17 @@ func (s *system) rewritten(name string, oldnew ...string) (path string) {
 	return path
 }
 
+// operate runs `dispatcher bucket …` and returns what it prints.
+func (s *system) operate(args ...string) string {
+	s.t.Helper()
+	args = append([]string{"bucket"}, append(args, "--config", s.config)...)
+	out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
 // command runs a program to its end and returns what it prints to stdout.
 func command(t *testing.T, wantCode int, program string, args ...string) string {
 	t.Helper()

@@ -1,3 +1,5 @@
+//go:build soak
+
 package test
 
 import (
@@ -17,6 +19,8 @@ import (
 // victimOf names the Redis of a process that is a dispatcher with a worker
 // that dies of a job: this program, started again.
 const victimOf = "TUNDISH_TEST_VICTIM_OF"
+
+func init() { mains[victimOf] = victim }
 
 const poisonID = "poison"
 
