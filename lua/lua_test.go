@@ -111,4 +111,9 @@ func TestReader(t *testing.T) {
 			t.Errorf("Integers(%v) = %v", reply, n)
 		}
 	}
+	for _, reply := range []any{"1", []any{}, []any{int64(1), int64(2)}} {
+		if n, err := lua.IntegersFor(reply, 1); err == nil {
+			t.Errorf("IntegersFor(%v, 1) = %v", reply, n)
+		}
+	}
 }

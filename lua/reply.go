@@ -19,6 +19,15 @@ func Integers(reply any) ([]int64, error) {
 	return numbers, nil
 }
 
+// IntegersFor is [Integers] of a reply that has one for each of n questions.
+func IntegersFor(reply any, n int) ([]int64, error) {
+	numbers, err := Integers(reply)
+	if err == nil && len(numbers) != n {
+		return nil, fmt.Errorf("reply has %d items, want %d", len(numbers), n)
+	}
+	return numbers, err
+}
+
 // Reader reads a flat array of integers and strings from the front. The first
 // fault stops it, and [Reader.Err] tells.
 type Reader struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -132,8 +131,8 @@ func (m *mover) copyKeys(ctx context.Context, todo []*copying) error {
 			return err
 		}
 		for _, reply := range replies[:len(writes)] {
-			if code := reply.Int(); code != 0 || reply.Err() != nil {
-				return fmt.Errorf("%w: script move_write answered %d (%w)", errOvertaken, code, reply.Err())
+			if err := taken("move_write", reply); err != nil {
+				return err
 			}
 		}
 		var more []*copying
@@ -283,6 +282,17 @@ func (m *mover) compare(ctx context.Context, source, target keys, names []string
 	return nil
 }
 
+// taken reports whether a script of a move did what it was told: the error is an errOvertaken.
+func taken(script string, r *lua.Reader) error {
+	switch code := r.Int(); {
+	case r.Err() != nil:
+		return fmt.Errorf("%w: script %s: %w", errOvertaken, script, r.Err())
+	case code != 0:
+		return fmt.Errorf("%w: script %s answered %d", errOvertaken, script, code)
+	}
+	return nil
+}
+
 // drop removes all keys of a tag but the mark, which has to be in a state that says so.
 func (m *mover) drop(ctx context.Context, tag, state string) error {
 	k := m.keys(tag)
@@ -296,8 +306,8 @@ func (m *mover) drop(ctx context.Context, tag, state string) error {
 			return err
 		}
 		for _, r := range replies {
-			if code := r.Int(); code != 0 || r.Err() != nil {
-				return fmt.Errorf("%w: script move_drop answered %s (%w)", errOvertaken, strconv.FormatInt(code, 10), r.Err())
+			if err := taken("move_drop", r); err != nil {
+				return err
 			}
 		}
 		return nil

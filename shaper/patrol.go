@@ -226,9 +226,9 @@ func (d *drain) extend(ctx context.Context, jobs []*leased) error {
 	if err != nil {
 		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
 	}
-	extended, err := lua.Integers(reply)
-	if err != nil || len(extended) != len(jobs) {
-		return fmt.Errorf("extend leases of bucket %q: the answer is %v: %w", d.Name, reply, err)
+	extended, err := lua.IntegersFor(reply, len(jobs))
+	if err != nil {
+		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

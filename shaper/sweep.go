@@ -120,9 +120,9 @@ func (d *drain) offCalendar(ctx context.Context, flows []string) ([]string, erro
 		if err != nil {
 			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
 		}
-		found, err := lua.Integers(reply)
-		if err != nil || len(found) != len(some) {
-			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: the answer is %v: %w", d.Name, reply, err)
+		found, err := lua.IntegersFor(reply, len(some))
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
 		}
 		for i, flow := range some {
 			if found[i] == 1 {

@@ -33,8 +33,8 @@ func (a *app) sendCommand() *cobra.Command {
 		Use:   "send BUCKET [PAYLOAD]",
 		Short: "Enqueue jobs: one, or one for each line of stdin",
 		Long: `Enqueue one job, or with "-" or no PAYLOAD one for each line of stdin. A payload
-is JSON and is delivered as it is. Each job gets one line on stdout: its state and
-id, its position, and when it leaves.
+is JSON and is delivered byte for byte, without blanks around it. Each job gets one line
+on stdout: its state and id, its position, and when it leaves.
 
 Every job has an id before it is sent, so a lost answer is no loss: what is sent
 again under the same id is the same job. With --wait a refused job is tried again

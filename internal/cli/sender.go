@@ -31,12 +31,25 @@ type jobRequest struct {
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	Payload json.RawMessage   `json:"payload"`
+	Payload json.RawMessage   `json:"payload,omitempty"` // valid JSON, which pack keeps byte for byte
 	Cost    int64             `json:"cost,omitempty"`
 	Delay   string            `json:"delay,omitempty"`
 
 	ExpiresIn string `json:"expires_in,omitempty"`
 	Priority  string `json:"priority,omitempty"`
+}
+
+// pack writes the request. The payload is not for the encoder, which would drop its blanks and
+// escape characters of HTML: receivers check signatures over these bytes.
+func (j jobRequest) pack() ([]byte, error) {
+	payload := j.Payload
+	j.Payload = nil
+	body, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	body = append(body[:len(body)-1], `,"payload":`...) // there is an id in front
+	return append(append(body, payload...), '}'), nil
 }
 
 // answer is what the API said of a job: 202, or a problem.
@@ -169,7 +182,7 @@ func (s *sender) send(ctx context.Context, job jobRequest) (*answer, error) {
 		}
 		job.ID = id
 	}
-	body, err := json.Marshal(job)
+	body, err := job.pack()
 	if err != nil {
 		return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 	}

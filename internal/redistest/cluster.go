@@ -93,8 +93,11 @@ func (c *Cluster) AwaitReady(t testing.TB) {
 			if node.role(ctx) == roleMaster {
 				found++
 				info, err := node.admin().Info(ctx, "replication").Result()
-				if err != nil || !strings.Contains(info, "state=online") {
-					return fmt.Errorf("master %s has no replica: %w", node.Addr(), err)
+				if err != nil {
+					return fmt.Errorf("ask master %s for its replicas: %w", node.Addr(), err)
+				}
+				if !strings.Contains(info, "state=online") {
+					return fmt.Errorf("master %s has no replica", node.Addr())
 				}
 			} else if err := node.linked(ctx); err != nil {
 				return err

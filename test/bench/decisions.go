@@ -178,8 +178,11 @@ func keys(ctx context.Context, server *redistest.Server) ([]string, error) {
 			}
 		}
 		found, err := client.Keys(ctx, "tundish:{l:"+limit.Name+"}:*"+key).Result()
-		if err != nil || len(found) != 1 {
-			return nil, fmt.Errorf("%s: keys %v: %w", of(limit), found, err)
+		if err != nil {
+			return nil, fmt.Errorf("%s: look for its keys: %w", of(limit), err)
+		}
+		if len(found) != 1 {
+			return nil, fmt.Errorf("%s: keys %v, want one", of(limit), found)
 		}
 		bytes, err := client.MemoryUsage(ctx, found[0], 0).Result()
 		if err != nil {
