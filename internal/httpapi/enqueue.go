@@ -38,12 +38,13 @@ func admitted(receipt *shaper.Receipt) *jobAnswer {
 	return answer
 }
 
-// instant writes a time in UTC to the millisecond; the zero time is absent.
+// instant writes a time in UTC to the millisecond. The zero time is absent, and so is
+// one after the year 9999, which RFC 3339 and JSON cannot hold.
 func instant(t time.Time) *time.Time {
-	if t.IsZero() {
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.IsZero() || t.Year() > 9999 {
 		return nil
 	}
-	t = t.UTC().Truncate(time.Millisecond)
 	return &t
 }
 

@@ -39,4 +39,5 @@ func Codes() []string {
 var (
 	DecodeJob   = decodeJob
 	DecodePatch = decodePatch
+	WriteJSON   = writeJSON
 )

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,12 +162,20 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	write(w, status, "application/json", body)
 }
 
+// write encodes the body first: the status of an answer without its body would be a
+// promise that nobody can read. A body that cannot be encoded is a 500.
 func write(w http.ResponseWriter, status int, contentType string, body any) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		f := newFault(codeInternal, "the request may have been carried out, but its answer cannot be written as JSON: %v", err)
+		write(w, f.Status, "application/problem+json", &problem{Type: typeBase + string(f.Code), Title: kinds[f.Code].title, fault: f})
+		return
+	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(body) // fails only when the client is gone
+	_, _ = w.Write(text.Bytes()) // fails only when the client is gone
 }
 
 // fieldErrors lists the faults in a tree of joined errors, in order.

@@ -131,9 +131,6 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 	if !own.Rate.IsZero() {
 		view.Settings.Rate = own.Rate.String()
 	}
-	if !turn.IsZero() {
-		turn = turn.UTC().Truncate(time.Millisecond)
-		view.Turn = &turn
-	}
+	view.Turn = instant(turn)
 	return view
 }

@@ -67,10 +67,11 @@ func PinsOf(pins []shaper.Pin) []Pin {
 	return views
 }
 
+// instant writes a time in UTC. One after the year 9999 is absent: JSON cannot hold it.
 func instant(t time.Time) *time.Time {
-	if t.IsZero() {
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.IsZero() || t.Year() > 9999 {
 		return nil
 	}
-	t = t.UTC().Truncate(time.Millisecond)
 	return &t
 }
