@@ -109,7 +109,7 @@ func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 			t.Admitted++
 		case f.Status == http.StatusTooManyRequests:
 			forNow++
-			if first == nil || f.RetryAfter < first.RetryAfter {
+			if first == nil || sooner(f, first) {
 				first = f
 			}
 		}
@@ -129,6 +129,15 @@ func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 	problem := whole.problem(r)
 	problem.tally = t
 	problem.write(w)
+}
+
+// sooner reports whether a may pass before b. A refusal without a time, as of a
+// paused flow, passes when an operator acts: any time is sooner.
+func sooner(a, b *fault) bool {
+	if a.RetryAfter == 0 || b.RetryAfter == 0 {
+		return a.RetryAfter > 0 && b.RetryAfter == 0
+	}
+	return a.RetryAfter < b.RetryAfter
 }
 
 // splitBatch cuts a batch into the JSON of its jobs. A line that is no JSON is

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,37 @@ func TestShedding(t *testing.T) {
 	api.do("POST", jobs, job(`"priority":"high"`)).want(202, "")
 	api.do("POST", jobs, job(`"priority":"critical"`)).want(202, "")
 	api.do("POST", jobs, job(`"priority":"critical"`)).want(429, "bucket-full")
+}
+
+// A batch of refused jobs says the earliest time at which one of them may pass, also
+// where others wait for an operator and have no time.
+func TestBatchRefusedSaysTheEarliestTime(t *testing.T) {
+	t.Parallel()
+	paused := &shaper.Refusal{Reason: shaper.ReasonFlowFull, Detail: "paused"}
+	full := &shaper.Refusal{Reason: shaper.ReasonFlowFull, Detail: "full", RetryAfter: 7 * time.Second}
+	slow := &shaper.Refusal{Reason: shaper.ReasonBucketFull, Detail: "slow", RetryAfter: 9 * time.Second}
+	for _, test := range []struct {
+		refusals []*shaper.Refusal
+		retry    string
+		code     string
+	}{
+		{[]*shaper.Refusal{paused, full}, "7", "flow-full"},
+		{[]*shaper.Refusal{full, paused}, "7", "flow-full"},
+		{[]*shaper.Refusal{slow, paused, full}, "7", "flow-full"},
+		{[]*shaper.Refusal{full, slow, paused}, "7", "flow-full"},
+		{[]*shaper.Refusal{paused, slow}, "9", "bucket-full"},
+		{[]*shaper.Refusal{paused, paused}, "", "flow-full"},
+	} {
+		f := &fake{}
+		f.enqueue = func(context.Context) ([]shaper.Receipt, error) {
+			receipts := make([]shaper.Receipt, len(f.got))
+			for i := range receipts {
+				receipts[i].Refusal = test.refusals[i]
+			}
+			return receipts, nil
+		}
+		batch := strings.TrimSuffix(strings.Repeat(job("")+",", len(test.refusals)), ",")
+		a := serveFake(t, f, &logBuffer{}).do("POST", jobs+"/batch", "["+batch+"]").want(429, test.code)
+		a.wantHeader("Retry-After", test.retry)
+	}
 }
