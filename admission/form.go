@@ -46,8 +46,8 @@ func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
 		Quota:       f.quota,
 		Window:      f.window,
 		Remaining:   remaining,
-		RetryAfter:  time.Duration(wait) * time.Microsecond,
-		ResetAfter:  time.Duration(reset) * time.Microsecond,
+		RetryAfter:  lua.Microseconds(wait),
+		ResetAfter:  lua.Microseconds(reset),
 	}
 }
 

@@ -1,7 +1,9 @@
 package lua_test
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -114,6 +116,19 @@ func TestReader(t *testing.T) {
 	for _, reply := range []any{"1", []any{}, []any{int64(1), int64(2)}} {
 		if n, err := lua.IntegersFor(reply, 1); err == nil {
 			t.Errorf("IntegersFor(%v, 1) = %v", reply, n)
+		}
+	}
+}
+
+// What scripts tell in microseconds may be more than a Duration holds.
+func TestMicroseconds(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]time.Duration{
+		0: 0, 1: time.Microsecond, -1: -time.Microsecond, 253_402_214_400_000_000: math.MaxInt64 / 1000 * 1000,
+		math.MaxInt64: math.MaxInt64 / 1000 * 1000, math.MinInt64: -math.MaxInt64 / 1000 * 1000,
+	} {
+		if got := lua.Microseconds(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
 }

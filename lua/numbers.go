@@ -3,6 +3,8 @@ package lua
 import (
 	"context"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -31,3 +33,10 @@ type onceNumbers struct{ redis.IntSliceCmd }
 
 // NoRetry tells go-redis, also its cluster client.
 func (*onceNumbers) NoRetry() bool { return true }
+
+// Microseconds is so many microseconds, as scripts tell them: at most 292 years either way, which is what a
+// Duration holds. Times of Redis may lie further ahead than that.
+func Microseconds(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
+}

@@ -3,6 +3,8 @@ package shaper
 import (
 	"sync"
 	"time"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // Limits of how far ahead slots are claimed; the scripts know the upper one too.
@@ -20,6 +22,9 @@ const stepSlack = 50 * time.Millisecond
 
 // rttSamples is how many round trips are remembered.
 const rttSamples = 8
+
+// farthest is how far ahead local tells times apart. No loop waits for longer than idleClaim.
+const farthest = 100 * 365 * 24 * time.Hour
 
 // maxDrift is how far two clocks that nobody sets drift apart in a second.
 const maxDrift = 500 * time.Microsecond
@@ -54,7 +59,7 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 	defer c.mu.Unlock()
 	c.rtts[c.rttCount%rttSamples] = end.Sub(start)
 	c.rttCount++
-	at := time.Duration(redisNow) * time.Microsecond
+	at := lua.Microseconds(redisNow)
 	low, high := at-end.Sub(c.base), at-start.Sub(c.base)
 	if !c.known {
 		c.low, c.high, c.seen, c.known = low, high, end, true
@@ -98,10 +103,14 @@ func (c *clock) jumpedSince(then time.Time) bool {
 
 // local is the instant on our clock of a Redis time in Unix microseconds, or
 // up to the way of the fastest call there before it. observe comes first.
+// A time that lies further ahead than farthest is taken for one that lies so far
+// ahead: stored jobs may have any date, and a Duration ends in the year 2262.
 func (c *clock) local(redisTime int64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.base.Add(time.Duration(redisTime)*time.Microsecond - c.high)
+	from := c.base.Add(-c.high % time.Microsecond)
+	ahead := redisTime - (c.high - c.high%time.Microsecond).Microseconds()
+	return from.Add(min(lua.Microseconds(ahead), farthest))
 }
 
 // latest is the latest time, in Unix microseconds, that Redis can have at the

@@ -313,7 +313,7 @@ func readBucketInfo(name string, k keys, reply any) (BucketInfo, error) {
 	info.Unfinished, info.Waiting, info.Later, info.Scheduled = r.Int(), r.Int(), r.Int(), r.Int()
 	info.InFlight, info.Dead, info.Remembered, info.Forgotten = r.Int(), r.Int(), r.Int(), r.Int()
 	if oldest := r.Int(); oldest > 0 {
-		info.OldestAge = max(time.Duration(now-oldest)*time.Microsecond, 0)
+		info.OldestAge = max(lua.Microseconds(now-oldest), 0)
 	}
 	if slot := r.Int(); slot > 0 {
 		info.LastSlot = time.UnixMicro(slot)

@@ -15,6 +15,7 @@ import (
 const (
 	MaxFlowBytes = 256
 	MaxDelay     = 366 * 24 * time.Hour
+	MaxNotBefore = 10 * 366 * 24 * time.Hour // of NotBefore, from now
 	MaxCost      = 1_000_000
 	MaxTries     = 1000
 )
@@ -48,7 +49,7 @@ type Job struct {
 
 	Cost        int64         // what the limits are charged; 0 means 1
 	Delay       time.Duration // earliest departure, from now; not with NotBefore
-	NotBefore   time.Time     // earliest departure
+	NotBefore   time.Time     // earliest departure; at most MaxNotBefore from now
 	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
 
 	// ExpiresIn is how long after its enqueue, or after a redrive, the job is worth
@@ -126,8 +127,10 @@ func (j *Job) Validate(maxPayload int64) error {
 	if j.Delay < 0 || j.Delay > MaxDelay {
 		fail("delay", "%s: want 0s to %s", j.Delay, MaxDelay)
 	}
-	if !j.NotBefore.IsZero() && (j.NotBefore.Year() < 1970 || j.NotBefore.Year() > 9999) {
-		fail("not_before", "year %d: want 1970 to 9999", j.NotBefore.Year())
+	if latest := time.Now().Add(MaxNotBefore); !j.NotBefore.IsZero() && j.NotBefore.UTC().Year() < 1970 {
+		fail("not_before", "year %d: want 1970 or later", j.NotBefore.UTC().Year())
+	} else if j.NotBefore.After(latest) {
+		fail("not_before", "%s is more than 10 years ahead: want %s or earlier", j.NotBefore.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	if j.Delay != 0 && !j.NotBefore.IsZero() {
 		fail("not_before", "is given together with delay: choose one")

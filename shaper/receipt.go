@@ -172,7 +172,7 @@ func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticke
 		if wait > 0 && slices.Contains(fullUntilDeparture, code) {
 			wait = pool.notBefore(0, position-eta+1, wait) // so many must leave first
 		}
-		receipt.Refusal = refuse(b, t, code, time.Duration(wait)*time.Microsecond, receipt.Decisions, position, eta)
+		receipt.Refusal = refuse(b, t, code, lua.Microseconds(wait), receipt.Decisions, position, eta)
 	}
 	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {
 		receipt.ETA = time.UnixMicro(eta)

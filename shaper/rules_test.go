@@ -214,6 +214,7 @@ func TestJobValidate(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*Job){
 		"":              func(*Job) {},
+		"9":             func(j *Job) { j.NotBefore = time.Now().Add(MaxNotBefore - time.Hour) },
 		"id":            func(j *Job) { j.ID = "a.b" },
 		"id ":           func(j *Job) { j.ID = strings.Repeat("a", 129) },
 		"id  ":          func(j *Job) { j.ID = "a\n" },
@@ -227,6 +228,8 @@ func TestJobValidate(t *testing.T) {
 		"delay ":        func(j *Job) { j.Delay = MaxDelay + 1 },
 		"not_before":    func(j *Job) { j.NotBefore = time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"not_before ":   func(j *Job) { j.NotBefore = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"not_before 9":  func(j *Job) { j.NotBefore = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) },
+		"not_before 10": func(j *Job) { j.NotBefore = time.Now().Add(MaxNotBefore + time.Hour) },
 		"not_before  ":  func(j *Job) { j.NotBefore, j.Delay = time.Now(), 1 },
 		"max_attempts":  func(j *Job) { j.MaxAttempts = -1 },
 		"max_attempts ": func(j *Job) { j.MaxAttempts = MaxTries + 1 },
@@ -235,11 +238,11 @@ func TestJobValidate(t *testing.T) {
 		change(&job)
 		err := job.Validate(100)
 		var fault *FieldError
-		if field == "" {
+		if strings.Trim(field, "9") == "" {
 			if err != nil {
 				t.Errorf("a valid job: %v", err)
 			}
-		} else if !errors.As(err, &fault) || fault.Field != strings.TrimSpace(field) {
+		} else if !errors.As(err, &fault) || fault.Field != strings.Trim(field, " 0123456789") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

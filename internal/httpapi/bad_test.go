@@ -67,6 +67,7 @@ func TestBadInput(t *testing.T) {
 		"negative duration":     {body: job(`"delay":"-1s"`), status: 400, code: "invalid", field: "delay"},
 		"long duration":         {body: job(`"delay":"9000h"`), status: 400, code: "invalid", field: "delay"},
 		"bad time":              {body: job(`"not_before":"tomorrow"`), status: 400, code: "invalid", field: "not_before"},
+		"never":                 {body: job(`"not_before":"9999-12-31T00:00:00Z"`), status: 400, code: "invalid", field: "not_before"},
 		"the zero time":         {body: job(`"not_before":"0001-01-01T00:00:00Z"`), status: 400, code: "invalid", field: "not_before"},
 		"delay and time":        {body: job(`"delay":"1s","not_before":"2030-01-01T00:00:00Z"`), status: 400, code: "invalid", field: "not_before"},
 		"cost of nothing":       {body: job(`"cost":0`), status: 400, code: "invalid", field: "cost"},
