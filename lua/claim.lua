@@ -1,7 +1,7 @@
 -- claim.lua: leases jobs to a dispatcher, each with its slot.
 -- Slots are spaced by the bucket's rate over all dispatchers; the fraction of
 -- an interval is carried. Asked again with the same claim id it answers the
--- same jobs, so that a lost reply loses none.
+-- same jobs, so that a lost reply loses none. The bytes of an answer are bounded, and so are those of the same answer given again.
 -- In a bucket with flows, reserve.lua has said whose turn it is: the flow that
 -- waited longest goes first, of the group that waited longest where there are groups; each has as many departures a turn as its weight says
 -- (deficit round robin, Shreedhar and Varghese 1995), and all its own bounds hold
@@ -54,8 +54,9 @@
 -- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[12] channel to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
--- ARGV[14] number of flows
--- ARGV[15...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
+-- ARGV[15] number of flows
+-- ARGV[16...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, free_slot, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
@@ -72,14 +73,16 @@ local dead, count, departed_key, flows, flow_settings, due, sent_away =
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
-local in_groups, member, channel, bucket, flow_count = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 14, want
+local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
+local most_bytes, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15])
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 15, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
 local MAX_ASIDE, MAX_EXPIRED = 500, 500
+local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or less: those of expired jobs are read too
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -96,7 +99,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local in_flight = redis.call('ZCARD', leases)
 local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per, 0 }
 local NEXT, EXPIRED, LONE, FREE_SLOT, HEAD, JOB = 3, 5, 6, 9, 9, has_flows and 8 or 6
-local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups)
+local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes)
 local function text(n) return string.format('%.0f', n) end
 
 local function add(id, slot, epoch, number, attempts, stored, alone, name, own)
@@ -204,7 +207,7 @@ local heap = in_groups and turns.of_groups(groups, ready) or ready
 turns.order(heap)
 if at_once > 0 then pending.read_heads(reader, ready) end
 
-local taken, metas, deadlines, log, deaths = 0, {}, {}, {}, {}
+local taken, bytes, metas, deadlines, log, deaths = 0, 0, {}, {}, {}, {}
 local aside_count, expired, unscheduled = 0, 0, 0
 
 -- The numbers of a meta, or those of a job that was never claimed.
@@ -268,10 +271,10 @@ local function step()
   if tat_frac >= rate_count then tat, tat_frac = tat + 1, tat_frac - rate_count end
   own_next = math.max(tat - back, earliest, quota.ready(quotas, run.latest), turn)
   local at = shared and math.max(own_next, share.ready(shared, 0)) or own_next
-  local full = aside_count >= MAX_ASIDE
+  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and taken + expired > 0
   local due_id, due_time
   if not full then due_id, due_time = pending.peek_due(f.places, latest) end
-  if at > latest or taken >= want or expired >= MAX_EXPIRED or (shared and share.skips(shared, at)) then
+  if at > latest or taken >= want or expired >= MAX_EXPIRED or read_enough or (shared and share.skips(shared, at)) then
     if due_id or pending.left(f.places) then reply[NEXT], more = at, true end
     return false
   end
@@ -303,7 +306,13 @@ local function step()
   if waits and not job and not blocked then
     job = redis.call('HGET', body, id)
     waits = job
-    if job then expires = select(3, pending.told(job)) end
+    if job then expires, reader.bytes = select(3, pending.told(job)), reader.bytes + #job end
+  end
+  local is_over = expires and expires <= at
+  local size = waits and not blocked and not is_over and #job + #(f.own or '') or 0
+  if taken > 0 and size > 0 and bytes + size > most_bytes then
+    reply[NEXT], more = at, true
+    return false
   end
   pending.pass(f.places, list)
   reader.handled[id] = true
@@ -311,11 +320,11 @@ local function step()
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
-  elseif expires and expires <= at then
+  elseif is_over then
     expire(f, id, job, stored)
   else
     if tat < at then slot, frac = at, 0 else slot, frac = tat, tat_frac end
-    pace_changed = true
+    pace_changed, bytes = true, bytes + size
     take(f, id, job, stored, at, alone)
   end
   return true

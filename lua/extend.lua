@@ -1,17 +1,22 @@
--- extend.lua: the heartbeat: moves the deadlines of leases that are still held.
+-- extend.lua: the heartbeat: moves the deadlines of leases that are still held. These are
+-- those that the dispatcher names, and those of its claim that is under way: while the answer
+-- of that is on its way over a slow link, or was lost, the dispatcher cannot know their ids.
 -- May be sent twice.
 --
 -- KEYS[1]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[2]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see claim.lua)
 -- ARGV[1]  lease: microseconds from now
--- ARGV[2...]  for each lease: id, epoch, claim
+-- ARGV[2]  dispatcher: its id
+-- ARGV[3]  claim: the id of the one that is under way, '' none
+-- ARGV[4...]  for each lease: id, epoch, claim
 -- Returns  for each lease 1 extended or 0 lost
 -- Stores   the new deadlines
 -- Needs    Redis 7.0
 
-local meta, leases = KEYS[1], KEYS[2]
-local lease = tonumber(ARGV[1])
-local FIRST_ARG, WIDTH = 1, 3
+local meta, leases, claims = KEYS[1], KEYS[2], KEYS[3]
+local lease, dispatcher, under_way = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local FIRST_ARG, WIDTH = 3, 3
 local CHUNK = 500
 local lease_count = (#ARGV - FIRST_ARG) / WIDTH
 
@@ -20,22 +25,30 @@ redis.call('ZREM', leases, '')
 
 local time = redis.call('TIME')
 local deadline = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]) + lease)
-local ids = {}
-for i = 1, lease_count do ids[i] = ARGV[FIRST_ARG + (i - 1) * WIDTH + 1] end
-local stored = redis.call('HMGET', meta, unpack(ids))
-
-local reply, deadlines = {}, {}
+local ids, epochs, claim_of = {}, {}, {}
+local function name(id, epoch, claim)
+  ids[#ids + 1], epochs[#epochs + 1], claim_of[#claim_of + 1] = id, epoch, claim
+end
 for i = 1, lease_count do
   local at = FIRST_ARG + (i - 1) * WIDTH
-  local held = false
-  if stored[i] then
-    local state, epoch, claim = string.match(stored[i], '^(%d) (%d+) %d+ %d+ %d+ (%S+) ')
-    held = state == '3' and epoch == ARGV[at + 2] and claim == ARGV[at + 3]
-  end
-  reply[i] = held and 1 or 0
-  if held then
-    deadlines[#deadlines + 1] = deadline
-    deadlines[#deadlines + 1] = ids[i]
+  name(ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+end
+local last = under_way ~= '' and redis.call('HGET', claims, dispatcher)
+if last and string.sub(last, 1, #under_way + 1) == under_way .. ' ' then
+  for id, epoch in string.gmatch(string.match(last, '^%S+ %d+ (.*)$'), '(%S+) %d+ (%d+);') do name(id, epoch, under_way) end
+end
+
+local reply, deadlines = {}, {}
+for from = 1, #ids, CHUNK do
+  local stored = redis.call('HMGET', meta, unpack(ids, from, math.min(from + CHUNK - 1, #ids)))
+  for n, text in ipairs(stored) do
+    local i, held = from + n - 1, false
+    if text then
+      local state, epoch, claim = string.match(text, '^(%d) (%d+) %d+ %d+ %d+ (%S+) ')
+      held = state == '3' and epoch == epochs[i] and claim == claim_of[i]
+    end
+    if i <= lease_count then reply[i] = held and 1 or 0 end
+    if held then deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, ids[i] end
   end
 end
 for i = 1, #deadlines, CHUNK do

@@ -49,7 +49,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 			t.Errorf("observed %v", observed)
 		}
 		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}
-		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}}
+		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}}
 		for _, flush := range []bool{true, false} {
 			if flush {
 				r.ok(r.c.ScriptFlush(r.ctx).Err())
@@ -79,7 +79,7 @@ func TestRunReportsFaults(t *testing.T) {
 		}
 		calls := []lua.Call{
 			{Script: lua.Configure, Keys: r.keys("conf"), Args: []any{1, 0, "", "", "a", 1}},
-			{Script: lua.Extend, Keys: r.keys("meta", "leases"), Args: []any{1000, "j", 1, "c"}},
+			{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}},
 		}
 		if results := lua.RunAll(r.ctx, r.c, calls); results[0].Err == nil || results[1].Err != nil {
 			t.Errorf("RunAll hides a fault, or has it spoil the rest: %v", results)

@@ -12,9 +12,11 @@ local pending = {
 }
 
 -- What a run of the script reads with: the keys of bodies and metas, how many
--- crashes put a job on its last chance, whether flows are in groups, and the ids that it has handled already.
-function pending.reader(body, meta, last_chance, aging, in_groups)
-  return { body = body, meta = meta, last_chance = last_chance, aging = aging, in_groups = in_groups, handled = {}, looked_at = 0 }
+-- crashes put a job on its last chance, whether flows are in groups, how many bytes of bodies it reads ahead, those that it
+-- has read, and the ids that it has handled already.
+function pending.reader(body, meta, last_chance, aging, in_groups, most_bytes)
+  return { body = body, meta = meta, last_chance = last_chance, aging = aging, in_groups = in_groups, most_bytes = most_bytes,
+    bytes = 0, handled = {}, looked_at = 0 }
 end
 
 local function open_list(key, class, at_once)
@@ -116,10 +118,13 @@ local function read(reader, ids, entries)
   end
 end
 
--- The ids of a list whose jobs are read next, up to `most` of them, are added to `ids`.
-local function unread(list, ids, entries, most)
+-- The ids of a list whose jobs are read next, up to `most` of them, are added to `ids`: one if there is none yet, and more
+-- while their bodies are within the bytes that the run reads ahead.
+local function unread(reader, list, ids, entries, most)
   for at = #list.entries + 1, math.min(#list.ids, #list.entries + list.at_once, #list.entries + most) do
-    local entry = {}
+    local entry, bytes = {}, redis.call('HSTRLEN', reader.body, list.ids[at])
+    if #ids > 0 and reader.bytes + bytes > reader.most_bytes then break end
+    reader.bytes = reader.bytes + bytes
     list.entries[at], entries[#entries + 1], ids[#ids + 1] = entry, entry, list.ids[at]
   end
   list.at_once = math.min(2 * list.at_once, pending.CHUNK)
@@ -130,7 +135,7 @@ function pending.read_heads(reader, flows)
   local ids, entries = {}, {}
   for _, f in ipairs(flows) do
     for _, list in ipairs(f.places.lists) do
-      if #ids < pending.CHUNK then unread(list, ids, entries, pending.CHUNK - #ids) end
+      if #ids < pending.CHUNK then unread(reader, list, ids, entries, pending.CHUNK - #ids) end
     end
   end
   read(reader, ids, entries)
@@ -149,7 +154,7 @@ local function peek(reader, places, list)
       return nil
     elseif list.at <= #list.ids then
       local ids, entries = {}, {}
-      unread(list, ids, entries, pending.CHUNK)
+      unread(reader, list, ids, entries, pending.CHUNK)
       read(reader, ids, entries)
     elseif list.ended then
       return nil

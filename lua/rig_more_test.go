@@ -33,11 +33,11 @@ type outcome struct {
 
 func (r *rig) extend(length int64, leases ...lease) []int64 {
 	r.t.Helper()
-	args := []any{length}
+	args := []any{length, "d", ""}
 	for _, l := range leases {
 		args = append(args, l.id, l.epoch, l.claim)
 	}
-	reply, err := lua.Integers(r.run(lua.Extend, r.keys("meta", "leases"), args...))
+	reply, err := lua.Integers(r.run(lua.Extend, r.keys("meta", "leases", "claims"), args...))
 	r.ok(err)
 	return reply
 }
@@ -181,7 +181,7 @@ func (r *rig) undisturbed(t *testing.T, within int64, part func(r *rig, fault fu
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
 	return lua.NewReader(r.run(lua.Claim, r.claimKeys(""),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, 1))
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 1))
 }
 
 // configured runs configure.lua with these fields.

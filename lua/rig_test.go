@@ -328,6 +328,7 @@ func (c claimed) ids() string {
 type ask struct {
 	dispatcher, claim          string
 	want, horizon, lease, lead int64 // want: none if it is below 0
+	bytes                      int64 // 0 means claimBytes
 	holdsLone                  bool  // the process holds a job on its last chance
 }
 
@@ -349,7 +350,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), "tundish:wake", r.name, 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }

@@ -61,13 +61,15 @@ type drain struct {
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
 
-	unanswered *turns    // what a claim was told whose answer is not there; the loop's own, as what follows
+	link       slowLink  // the loop's own, as what follows
+	unanswered *turns    // what a claim was told whose answer is not there
 	pressed    bool      // groups: there was no time left for all questions before the next claim
 	foreseen   *foreseen // groups that the last claim reserved for the next one
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
 	held       map[string]*leased // by id: claimed and not settled yet
+	unknown    string             // id of the claim whose answer has not arrived, "" none
 	running    int                // deliveries that occupy a worker
 	starved    bool               // the loop waits for a worker
 	sleeping   bool               // the loop waits for a wake-up only
@@ -80,7 +82,7 @@ func newDrain(d *Dispatcher, b *bucketState, life context.Context) *drain {
 	r := &drain{
 		bucketState: b, store: d.store, log: d.store.log.With("bucket", b.Name), worker: d.cfg.Workers[b.settings.Load().Worker],
 		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
-		outage: &d.outage, lone: &d.lone, clock: newClock(), wake: make(chan struct{}, 1), held: make(map[string]*leased),
+		outage: &d.outage, lone: &d.lone, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.outage.log = d.store.log
 	if _, ok := d.store.redis.(*redis.ClusterClient); ok { // one node may fail and others not
@@ -117,6 +119,7 @@ func (d *drain) loop(ctx context.Context) {
 		case <-timer.C:
 		}
 		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
+			d.fetchUnanswered(d.life, claimID)
 			d.giveBack(d.life)
 			return
 		}
@@ -226,16 +229,12 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	d.unanswered = &turn
 	call := d.toClaim(claimID, want, ahead, lead, turn)
+	d.setUnanswered(claimID)
 	start := time.Now()
-	var r *lua.Reader
-	var err error
-	if atOnce {
-		r, err = d.claimAndForesee(ctx, call, want, ahead+2*longest)
-	} else {
-		r, err = d.store.runConfigured(ctx, d.bucketState, call.Script, call.Keys, call.Args...)
-	}
+	r, err := d.sendClaim(ctx, call, atOnce, want, ahead+2*longest)
 	end := time.Now()
 	if err != nil {
+		d.link.failed(start, err, d)
 		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
 	}
 	d.unanswered = nil
@@ -251,11 +250,13 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 
 	var jobs, unusable []*leased
 	var spare *leased
+	var late time.Duration // of the first job when it arrived
 	for nth := int64(1); r.Left() > 0; nth++ {
 		job, err := d.readLease(r, claimID)
 		if err != nil {
 			return 0, err
 		}
+		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
 		} else if nth == lone && !d.lone.take(job) {
@@ -280,6 +281,8 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.settle(spare, Returned("last_chance"))
 	}
 	d.start(jobs)
+	d.setUnanswered("") // the process knows the jobs now
+	d.link.answered(late, d.permitTTL)
 	if step > 0 {
 		d.store.metrics.countStep()
 		d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
@@ -308,7 +311,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }
@@ -352,6 +355,7 @@ type outage struct {
 	mu    sync.Mutex
 	since time.Time
 	long  time.Time // end of the last long one
+	last  time.Time // when the last call was answered
 }
 
 func (o *outage) failed(ctx context.Context, err error) {
@@ -374,6 +378,7 @@ func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duratio
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
+	o.last = now
 	if !o.since.IsZero() {
 		o.log.InfoContext(ctx, "claims work again", "after", now.Sub(o.since).Round(time.Millisecond))
 		if o.since.Before(began) {

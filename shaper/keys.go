@@ -241,7 +241,7 @@ func (k keys) forSettle(flows ...string) []string {
 		k.flows(), k.flowSettings(), k.calendar()}, flows...), flows...))
 }
 
-func (k keys) forExtend() []string { return []string{k.meta(), k.leases()} }
+func (k keys) forExtend() []string { return []string{k.meta(), k.leases(), k.claims()} }
 
 func (k keys) forSweep() []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),

@@ -109,7 +109,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	}
 	// This claim's answer is on its way while another bucket's comes.
 	if _, err := d.store.run(t.Context(), lua.Claim, r.keys.forClaim([]string{""}, nil), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", wakeChannel, "b", 1); err != nil {
+		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 1); err != nil {
 		t.Fatal(err)
 	}
 	other := &leased{Attempt: Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}
@@ -125,7 +125,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		t.Errorf("while the other is held: %+v", j)
 	}
 	r.hold([]*leased{other})
-	if err := r.extend(t.Context(), []*leased{other}); err != nil || !d.lone.free() {
+	if err := r.extend(t.Context(), []*leased{other}, ""); err != nil || !d.lone.free() {
 		t.Errorf("the lease was lost and the job is held: %v", err)
 	}
 }

@@ -188,20 +188,21 @@ func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }
 // its leases.
 func (d *drain) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
 
-// heartbeat extends the leases of all jobs held, three times a lease, until
-// ctx ends. A delivery whose lease is lost is cancelled: somebody else has it.
+// heartbeat extends the leases of all jobs held and of the claim under way, three
+// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
+// somebody else has it.
 func (d *drain) heartbeat(ctx context.Context) {
 	for sleep(ctx, d.heartbeatEvery()) {
-		jobs := d.heldNow()
-		for len(jobs) > 0 {
+		jobs, claimID := d.heldNow(), d.unansweredClaim()
+		for len(jobs) > 0 || claimID != "" {
 			n := min(len(jobs), heartbeatBatch)
 			began := time.Now()
-			if err := d.extend(ctx, jobs[:n]); err == nil {
+			if err := d.extend(ctx, jobs[:n], claimID); err == nil {
 				d.outage.worked(ctx, began, d.lease)
 			} else if ctx.Err() == nil {
 				d.outage.failed(ctx, err)
 			}
-			jobs = jobs[n:]
+			jobs, claimID = jobs[n:], ""
 		}
 	}
 }
@@ -216,9 +217,9 @@ func (d *drain) heldNow() []*leased {
 	return jobs
 }
 
-func (d *drain) extend(ctx context.Context, jobs []*leased) error {
-	args := make([]any, 0, 1+3*len(jobs))
-	args = append(args, d.lease.Microseconds())
+func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) error {
+	args := make([]any, 0, 3+3*len(jobs))
+	args = append(args, d.lease.Microseconds(), d.dispatcher, claimID)
 	for _, job := range jobs {
 		args = append(args, job.ID, job.epoch, job.claim)
 	}

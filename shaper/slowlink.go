@@ -1,0 +1,122 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+const (
+	// maxClaimBytes bounds the bodies in the answer of a claim. A single job may
+	// be larger.
+	maxClaimBytes = 1 << 20
+
+	// minClaimBytes is the bound over the slowest link.
+	minClaimBytes = 64 << 10
+
+	// moreClaimBytes is what a claim that came in time adds to the bound.
+	moreClaimBytes = 64 << 10
+
+	// maxPatience bounds the time that a claim waits for its answer over a link
+	// on which other calls arrive.
+	maxPatience = 10 * time.Second
+)
+
+// slowLink adapts the claims of a bucket to the bandwidth to Redis: bodies that
+// arrive after their slots are void cost slots for nothing.
+type slowLink struct {
+	bytes    int           // of bodies that the next claim asks for
+	patience time.Duration // that the next claim has for its answer; 0 is that of any call
+}
+
+func newSlowLink() slowLink { return slowLink{bytes: maxClaimBytes} }
+
+// answered notes how late the first job of a claim's answer was when it arrived.
+func (l *slowLink) answered(late, permitTTL time.Duration) {
+	l.patience = 0
+	if late > permitTTL {
+		l.bytes = max(l.bytes/2, minClaimBytes)
+		return
+	}
+	l.bytes = min(l.bytes+moreClaimBytes, maxClaimBytes)
+}
+
+// failed notes a claim that got no answer. The same claim is answered by the same
+// jobs: where other calls are answered meanwhile, it needs more time, or it
+// never arrives. Where none is, Redis is away, and waiting longer would delay
+// the first claim after that.
+func (l *slowLink) failed(start time.Time, err error, d *drain) {
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		return
+	}
+	l.bytes = max(l.bytes/2, minClaimBytes)
+	if d.outage.workedSince(start) {
+		l.patience = min(2*max(l.patience, d.store.timeout), max(maxPatience, d.store.timeout))
+	}
+}
+
+// sendClaim sends a claim, and gives it the time that the link needs. With foresees
+// it asks for the groups of the next one too: see claimAndForesee.
+func (d *drain) sendClaim(ctx context.Context, call lua.Call, foresees bool, want int, horizon time.Duration) (*lua.Reader, error) {
+	if foresees {
+		return d.claimAndForesee(ctx, call, want, horizon)
+	}
+	s := d.store
+	if d.link.patience > 0 {
+		s = s.withTimeout(ctx, call.Keys[0], d.link.patience)
+	}
+	return s.runConfigured(ctx, d.bucketState, call.Script, call.Keys, call.Args...)
+}
+
+// withTimeout returns the store with another timeout, for calls that touch this key.
+func (s *store) withTimeout(ctx context.Context, key string, timeout time.Duration) *store {
+	other := *s
+	switch client := s.redis.(type) {
+	case *redis.Client:
+		other.redis, other.timeout = client.WithTimeout(timeout), timeout
+	case *redis.ClusterClient:
+		if node, err := client.MasterForKey(ctx, key); err == nil {
+			other.redis, other.timeout = node.WithTimeout(timeout), timeout
+		}
+	}
+	return &other
+}
+
+// setUnanswered notes the claim whose answer has not arrived, "" if there is none.
+// Its jobs are leased to this process, which does not know them: the
+// heartbeat extends their leases by the id of the claim.
+func (d *drain) setUnanswered(claimID string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unknown = claimID
+}
+
+func (d *drain) unansweredClaim() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.unknown
+}
+
+// fetchUnanswered asks once more for the answer of the last claim, if it has not
+// arrived: else the leases of its jobs would run out as those of a crash.
+func (d *drain) fetchUnanswered(ctx context.Context, claimID string) {
+	if d.unanswered == nil {
+		return
+	}
+	if _, err := d.claim(ctx, claimID, 0); err != nil {
+		d.log.WarnContext(ctx, "the jobs of the last claim are not known here: they are taken back when their leases end", "error", err)
+	}
+}
+
+// workedSince reports whether a call was answered after then.
+func (o *outage) workedSince(then time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last.After(then)
+}
