@@ -15,10 +15,11 @@ import (
 type access struct {
 	keys    atomic.Pointer[keyring] // empty: programs of this machine may do everything
 	proxies admission.Proxies
+	origins *http.CrossOriginProtection
 }
 
 func newAccess(keys []Key, proxies admission.Proxies) *access {
-	a := &access{proxies: proxies}
+	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection()}
 	a.setKeys(keys)
 	return a
 }
@@ -67,7 +68,12 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 		case len(ring) == 0 || needs.local:
 			// The guard has seen to it where there are no keys, but there may have
 			// been some then.
-			if why := a.notLocal(r); why != "" {
+			why := a.notLocal(r)
+			if why == "" && slices.Contains(needs.roles, RoleCheck) && a.foreign(r, http.MethodPost) {
+				// A check spends with any method, so that the guard's exception for GET does not hold.
+				why = otherOrigin
+			}
+			if why != "" {
 				a.refuse(why).write(w, r)
 				return
 			}

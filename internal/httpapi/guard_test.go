@@ -62,3 +62,41 @@ func TestGuard(t *testing.T) {
 		})
 	}
 }
+
+// A check spends, whatever its method: a web page of another origin may not send one.
+// The path is found by the router, so that no spelling of it gets past.
+func TestCheckOfAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	asked := &fakeLimits{}
+	handler := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: &fake{}, Limits: asked})
+	for name, test := range map[string]struct {
+		header, value string
+		status        int
+	}{
+		"a program":                {status: 200},
+		"a page of this server":    {"Sec-Fetch-Site", "same-origin", 200},
+		"an address that is typed": {"Sec-Fetch-Site", "none", 200},
+		"another site":             {"Sec-Fetch-Site", "cross-site", 403},
+		"another port":             {"Sec-Fetch-Site", "same-site", 403},
+		"another origin":           {"Origin", "https://evil.example", 403},
+		"a sandbox":                {"Origin", "null", 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST"} {
+				for _, path := range []string{"/v1/limits/a/check", "/v1/limits/a/check/x", "/v1/%6Cimits/a/check", "/v1/limits/a/%63heck"} {
+					r := httptest.NewRequest(method, path+"?cost=1000000", nil)
+					r.RemoteAddr, r.Host = "127.0.0.1:9", "localhost"
+					if test.header != "" {
+						r.Header.Set(test.header, test.value)
+					}
+					w := httptest.NewRecorder()
+					handler.ServeHTTP(w, r)
+					if w.Code != test.status {
+						t.Errorf("%s %s: status %d, want %d: %s", method, path, w.Code, test.status, w.Body)
+					}
+				}
+			}
+		})
+	}
+}
