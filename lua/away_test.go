@@ -99,7 +99,7 @@ func TestSentAway(t *testing.T) {
 				if got := r.woken(func() { r.claimFlows(claim, of) }); c.want > 0 && got != "" {
 					t.Errorf("sent again, it wakes %q", got)
 				}
-				if ttl := r.c.PTTL(r.ctx, r.key("sent_away")).Val(); c.sent != "" && (ttl <= 0 || ttl > 2*time.Second) {
+				if ttl := r.ttl(r.key("sent_away")); c.sent != "" && (ttl <= 0 || ttl > 2*time.Second) {
 					t.Errorf("it is noted for %s who was sent away", ttl)
 				}
 				r.pass(150_000)

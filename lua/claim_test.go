@@ -57,22 +57,19 @@ func TestFractionIsCarried(t *testing.T) {
 			r := r.fresh(t, fmt.Sprintf("r%d", rate.count))
 			r.configure(settings{rateCount: rate.count, ratePer: rate.per, capacity: 10_000, inFlight: 10_000})
 			n := rate.n
-			if r.mini == nil {
-				n = min(n, 1000) // one claim: the clock runs
-			}
 			r.put(numbered(int(n))...)
 			var first, last, late, next int64 // claims are late where the machine stalls
 			for taken := int64(0); taken < n; {
 				c := r.claim(ask{want: 1000})
 				if next != 0 {
-					late += max(c.now+r.past-next, 0)
+					late += max(c.now-next, 0)
 				}
-				next = c.next + r.past
+				next = c.next
 				for _, job := range c.jobs {
 					if taken++; taken == 1 {
-						first = job.slot + r.past
+						first = job.slot
 					}
-					last = job.slot + r.past
+					last = job.slot
 				}
 				r.pass(max(c.next-r.now()-150_000, 0))
 			}

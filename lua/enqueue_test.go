@@ -109,10 +109,6 @@ func TestARefusalSpendsNothing(t *testing.T) {
 			}
 		}
 		r.pass(120 * second)
-		if r.mini == nil {
-			limits = []limit{per(1, 60*second, 6), per(1, 60*second, 7), per(1, 60*second, 8)}
-			limits[0].key, limits[1].key, limits[2].key = "x", "y", "z"
-		}
 		for range 2 {
 			if a := r.enqueue(limits, entry{id: "c"})[0]; a.code != 7 || a.wait < 1 || a.limits[0][0] != 0 {
 				t.Errorf("full: %+v", a)

@@ -16,7 +16,7 @@ func (r *rig) enqueueAlike(l limit, n int) (admitted, remaining int64) {
 	r.t.Helper()
 	keys, args := r.alike([]limit{l}, n, 3, "")
 	for i := range n {
-		args = append(args, fmt.Sprint("j", nextClaim()), fmt.Sprintf("%011dcn%03d \n", 0, i+1))
+		args = append(args, fmt.Sprint("alike", nextClaim()), fmt.Sprintf("%011dcn%03d \n", 0, i+1))
 	}
 	in := r.reader(lua.Enqueue, keys, args...)
 	in.Int()

@@ -42,8 +42,8 @@ type flowModel struct {
 	lone   map[string]string
 	paused bool
 
-	reservations []reservation
-	purging      purge // the last one
+	reservations []reserved // what processes were told, it may be long ago
+	purging      purge      // the last one
 	order        int64
 	shift        int64              // from the server's clock to one that never steps
 	slots        map[string]*steady // by flow, by group, and "bucket"
@@ -53,29 +53,16 @@ type flowModel struct {
 	ownGroups map[string]flowSettings
 }
 
-// reservation is what a process was told that may have been long ago.
-type reservation struct {
-	reserved
-	past int64
-}
-
 // clock is the time of a clock that never steps.
 func (m *flowModel) clock() int64 { return m.now() + m.shift }
 
 // wait lets time pass, step sets the server's clock back.
-func (m *flowModel) wait(micros int64) {
-	m.pass(micros)
-	if m.mini == nil {
-		m.shift += micros
-	}
-}
+func (m *flowModel) wait(micros int64) { m.pass(micros) }
 
 func (m *flowModel) step(micros int64) {
-	m.reservations = append(m.reservations, reservation{m.reserve(1, 20_000), m.past}) // a process looks often
+	m.reservations = append(m.reservations, m.reserve(1, 20_000)) // a process looks often
 	m.pass(-micros)
-	if m.mini != nil {
-		m.shift += micros
-	}
+	m.shift += micros
 	for _, job := range m.jobs {
 		if job.expires > 0 {
 			job.expires += micros
@@ -141,7 +128,7 @@ func pickID(t *rapid.T) string { return fmt.Sprint("j", rapid.IntRange(0, 11).Dr
 
 func (m *flowModel) reserveSome(t *rapid.T) {
 	of := m.reserve(rapid.Int64Range(1, 5).Draw(t, "want"), rapid.SampledFrom([]int64{20_000, 300_000}).Draw(t, "horizon"))
-	m.reservations = append(m.reservations, reservation{of, m.past})
+	m.reservations = append(m.reservations, of)
 	if len(m.reservations) > 4 {
 		m.reservations = m.reservations[1:] // lost
 	}
@@ -155,14 +142,9 @@ func (m *flowModel) claimSome(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "which") == 0 {
 		i = rapid.IntRange(0, i).Draw(t, "reservation")
 	}
-	of := m.reservations[i].reserved
+	of := m.reservations[i]
 	of.turns = slices.Clone(of.turns)
 	of.groupTurns = slices.Clone(of.groupTurns)
-	for _, turns := range [][]any{of.turns, of.groupTurns} {
-		for n := 1; n < len(turns); n += 2 { // the data has moved meanwhile
-			turns[n] = turns[n].(int64) + m.reservations[i].past - m.past //nolint:forcetypeassert // made so
-		}
-	}
 	if rapid.Bool().Draw(t, "use up") {
 		m.reservations = slices.Delete(m.reservations, i, i+1)
 	}

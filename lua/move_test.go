@@ -220,10 +220,10 @@ func TestMoveCopiesKeys(t *testing.T) {
 		if got := r.c.ZRangeWithScores(r.ctx, r.key("copy_zset"), 0, -1).Val(); !slices.Equal(got, scored) {
 			t.Error("the zset differs")
 		}
-		if got, ttl := r.c.Get(r.ctx, r.key("copy_string")).Val(), r.c.PTTL(r.ctx, r.key("copy_string")).Val(); got != "text" || ttl <= 0 {
+		if got, ttl := r.c.Get(r.ctx, r.key("copy_string")).Val(), r.ttl(r.key("copy_string")); got != "text" || ttl <= 0 {
 			t.Errorf("the string is %q, and expires after %s", got, ttl)
 		}
-		if ttl := r.c.PTTL(r.ctx, r.key("copy_list")).Val(); ttl > 0 {
+		if ttl := r.ttl(r.key("copy_list")); ttl > 0 {
 			t.Errorf("the list expires after %s", ttl)
 		}
 		for _, key := range []string{"hash", "list", "zset", "string", "none"} {

@@ -41,7 +41,7 @@ func TestPaceInEveryWindow(t *testing.T) {
 					holdsLone:  rapid.Bool().Draw(rt, "holds"),
 				})
 				for _, job := range c.jobs {
-					slots = append(slots, job.slot+r.past)
+					slots = append(slots, job.slot)
 				}
 				switch rapid.SampledFrom([]string{"stay", "step", "next", "idle"}).Draw(rt, "then") {
 				case "step":
@@ -92,12 +92,12 @@ func TestPaceIsReached(t *testing.T) {
 					holdsLone: rapid.Bool().Draw(rt, "holds"),
 				})
 				for _, job := range c.jobs {
-					slots = append(slots, job.slot+r.past)
+					slots = append(slots, job.slot)
 				}
 				if next != 0 {
-					late += max(c.now+1000+r.past-next, 0)
+					late += max(c.now+1000-next, 0)
 				}
-				next = c.next + r.past
+				next = c.next
 				// The next claim comes when half of the horizon is left.
 				r.pass(max(c.next-100_000-r.now(), 0))
 			}
@@ -133,7 +133,7 @@ func TestPaceOverARateChange(t *testing.T) {
 				for range rapid.IntRange(1, 6).Draw(rt, "claims") {
 					c := r.claim(ask{want: rapid.Int64Range(1, 50).Draw(rt, "want")})
 					for _, job := range c.jobs {
-						slots = append(slots, job.slot+r.past)
+						slots = append(slots, job.slot)
 					}
 					r.pass(rapid.Int64Range(1, second).Draw(rt, "micros"))
 				}

@@ -69,7 +69,7 @@ func TestPoolWhereTheClockSteppedBack(t *testing.T) {
 // Times are kept to the last digit, and virtual times too, however long a pool is busy.
 func TestPoolKeepsDigits(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		const renewed = 1_000_000_000_000 // as in share.lua
 		all := sharing(t, base, poolSettings{rateCount: 100}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 3, 1)
 		a, b := all[0], all[1]

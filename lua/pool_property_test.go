@@ -12,7 +12,7 @@ import (
 // they ask for, and never more jobs are in flight than may be; each bucket's own bounds hold, too.
 func TestPoolInEveryWindow(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			pool := poolSettings{
 				rateCount: rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 20_000)).Draw(rt, "count"),

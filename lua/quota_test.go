@@ -5,12 +5,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"pgregory.net/rapid"
-
-	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 // window is a bound on slots: any count+1 of them, one after the other, span it.
@@ -24,15 +20,6 @@ func (w window) broken(slots []int64) string {
 		}
 	}
 	return ""
-}
-
-// virtualRig is a bucket on a miniredis, whose clock the test moves.
-func virtualRig(t *testing.T) *rig {
-	t.Helper()
-	mini := redistest.Miniredis(t)
-	mini.SetTime(time.UnixMicro(epoch))
-	client := redistest.ClientOf(t, mini)
-	return &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"}
 }
 
 // departures claims with a backlog, each time when the script says, until a
@@ -61,7 +48,7 @@ func (r *rig) departures(length int64, claim func() claimed) []int64 {
 // 2,000 a day, all at once and in every window (Bull, issue 2112), over a day and an hour.
 func TestSeveralWindows(t *testing.T) {
 	t.Parallel()
-	r := virtualRig(t)
+	r := realRig(t)
 	r.configure(settings{rateCount: 3, capacity: 10_000, inFlight: 10_000})
 	r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", "100 60000000;300 3600000000;2000 86400000000;").Err())
 	for i := range 10 {
@@ -83,7 +70,7 @@ func TestSeveralWindows(t *testing.T) {
 // A flow whose quota is used up sleeps until it is not, and nobody asks for it meanwhile.
 func TestFlowQuotas(t *testing.T) {
 	t.Parallel()
-	r := virtualRig(t)
+	r := realRig(t)
 	r.configureFlows(settings{rateCount: 100, capacity: 10_000, inFlight: 10_000},
 		flowSettings{rateCount: 10, ratePer: second, quotas: "5 60000000;"})
 	const flows = 50
@@ -126,18 +113,12 @@ func TestFlowQuotas(t *testing.T) {
 // clock steps back, no slot breaks a bound of the bucket or of its flow.
 func TestBoundsTogether(t *testing.T) {
 	t.Parallel()
-	mini := redistest.Miniredis(t)
-	client := redistest.ClientOf(t, mini)
-	rounds := 0
-	rapid.Check(t, func(t *rapid.T) {
-		rounds++
-		boundsTogether(t, &rig{ctx: t.Context(), c: client, mini: mini, name: fmt.Sprint("b", rounds)}, mini)
-	})
+	base := realRig(t)
+	rapid.Check(t, func(t *rapid.T) { boundsTogether(t, base.fresh(t, fmt.Sprint("b", nextClaim()))) })
 }
 
-func boundsTogether(t *rapid.T, r *rig, mini *miniredis.Miniredis) {
-	r.t = t
-	mini.SetTime(time.UnixMicro(epoch))
+func boundsTogether(t *rapid.T, r *rig) {
+	r.setTime(epoch)
 	rate := rapid.SampledFrom([]int64{7, 50, 1000}).Draw(t, "rate")
 	burst := rapid.SampledFrom([]int64{1, 3}).Draw(t, "burst")
 	flowRate := rapid.SampledFrom([]int64{0, 3, 20}).Draw(t, "flow rate")
@@ -219,7 +200,7 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := virtualRig(t)
+			r := realRig(t)
 			r.configureFlows(settings{rateCount: 100, capacity: 10_000, inFlight: 10_000}, flowSettings{quotas: c.flowQuotas})
 			r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", c.quotas).Err())
 			r.putIn("a", 3, 0, named("j", 200)...)

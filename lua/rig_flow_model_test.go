@@ -61,7 +61,6 @@ func (r *rig) snap(names ...string) snapshot {
 	r.t.Helper()
 	pipe := r.c.TxPipeline()
 	zset := func(name string) *redis.ZSliceCmd { return pipe.ZRangeWithScores(r.ctx, r.key(name), 0, -1) }
-	now := pipe.Time(r.ctx)
 	bodies, metas := pipe.HGetAll(r.ctx, r.key("body")), pipe.HGetAll(r.ctx, r.key("meta"))
 	flows, count, pace := pipe.HGetAll(r.ctx, r.key("flows")), pipe.HGetAll(r.ctx, r.key("count")), pipe.HGetAll(r.ctx, r.key("pace"))
 	groups, top := pipe.HGetAll(r.ctx, r.key("groups")), zset("due_groups")
@@ -85,7 +84,7 @@ func (r *rig) snap(names ...string) snapshot {
 	_, err := pipe.Exec(r.ctx)
 	r.ok(err)
 	s := snapshot{
-		now: now.Val().UnixMicro(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
+		now: r.now(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
 		leases: scores(leases.Val()), dead: scores(dead.Val()), due: map[string]int64{}, flows: flows.Val(),
 		groups: groups.Val(), top: scores(top.Val()),
 		aside: scores(aside.Val()), count: count.Val(),

@@ -3,7 +3,6 @@ package lua_test
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/tundish-io/tundish/lua"
@@ -101,66 +100,6 @@ func (r *rig) calendar() string {
 	flows, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
 	r.ok(err)
 	return strings.Join(flows, " ")
-}
-
-// passFlows moves what flows have of times into the past.
-func (r *rig) passFlows(micros int64) {
-	r.t.Helper()
-	pipe := r.c.Pipeline()
-	calendars, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":due*").Result()
-	r.ok(err)
-	for _, calendar := range calendars {
-		due, err := r.c.ZRange(r.ctx, calendar, 0, -1).Result()
-		r.ok(err)
-		for _, name := range due {
-			pipe.ZIncrBy(r.ctx, calendar, -float64(micros), name)
-		}
-	}
-	laters, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":"+laterKey+"?*").Result()
-	r.ok(err)
-	for _, later := range laters {
-		ids, err := r.c.ZRange(r.ctx, later, 0, -1).Result()
-		r.ok(err)
-		for _, id := range ids {
-			pipe.ZIncrBy(r.ctx, later, -float64(micros), id)
-		}
-	}
-	for _, hash := range []string{"flows", "groups"} {
-		states, err := r.c.HGetAll(r.ctx, r.key(hash)).Result()
-		r.ok(err)
-		for name, text := range states {
-			slot, rest, _ := strings.Cut(text, " ")
-			at, err := strconv.ParseInt(slot, 10, 64)
-			r.ok(err)
-			pipe.HSet(r.ctx, r.key(hash), name, fmt.Sprint(max(at-micros, 0), " ", rest))
-		}
-	}
-	for _, field := range []string{"since", "clock"} {
-		if exists, err := r.c.HExists(r.ctx, r.key("pace"), field).Result(); err == nil && exists {
-			pipe.HIncrBy(r.ctx, r.key("pace"), field, -micros)
-		}
-	}
-	lists, err := r.c.Keys(r.ctx, "tundish:{"+r.name+"}:b:"+r.name+":departed*").Result()
-	r.ok(err)
-	for _, list := range lists {
-		times, err := r.c.LRange(r.ctx, list, 0, -1).Result()
-		r.ok(err)
-		for i, text := range times {
-			at, err := strconv.ParseInt(text, 10, 64)
-			r.ok(err)
-			pipe.LSet(r.ctx, list, int64(i), at-micros)
-		}
-	}
-	bodies, err := r.c.HGetAll(r.ctx, r.key("body")).Result()
-	r.ok(err)
-	for id, body := range bodies {
-		parts := strings.SplitN(body, " ", 3)
-		if at, err := strconv.ParseInt(parts[1], 10, 64); err == nil && len(parts) == 3 {
-			pipe.HSet(r.ctx, r.key("body"), id, fmt.Sprint(parts[0], " ", at-micros, " ", parts[2]))
-		}
-	}
-	_, err = pipe.Exec(r.ctx)
-	r.ok(err)
 }
 
 // putIn enqueues jobs of a flow, all of which must get in.

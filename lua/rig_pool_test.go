@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
-	"time"
 
-	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -109,13 +106,4 @@ func (r *rig) woken(do func()) string {
 func (r *rig) keep(k kept) {
 	r.t.Helper()
 	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.virtual, k.busyUntil, k.horizon, k.ready, k.interval, k.held, k.denied, k.seen)).Err())
-}
-
-// onMini runs a test on a miniredis, whose clock stands still until it is moved.
-func onMini(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Helper()
-	mini := redistest.Miniredis(t)
-	mini.SetTime(time.UnixMicro(epoch))
-	client := redistest.ClientOf(t, mini)
-	test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
 }

@@ -35,9 +35,10 @@ type rig struct {
 	t    tb
 	ctx  context.Context
 	c    redis.UniversalClient
-	mini *miniredis.Miniredis // nil on a real server, whose clock runs
+	mini *miniredis.Miniredis // nil on a real server
 	name string
-	past int64 // how far a real server's data was moved into the past
+
+	clock *realClock // of a real server
 
 	hasFlows  bool // see configureFlows
 	hasGroups bool // see configureGroups
@@ -65,14 +66,28 @@ func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
+// onReal runs a test on a real server.
+func onReal(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	test(t, realRig(t))
+}
+
+// realRig is a bucket on a real server, which takes a tenth of the time of a
+// miniredis.
 func realRig(t *testing.T, args ...string) *rig {
 	t.Helper()
-	return &rig{t: t, ctx: t.Context(), c: redistest.Start(t, args...).Client(), name: "b"}
+	client := redistest.Start(t, args...).Client()
+	clock, err := clocked(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clock.c.Close() })
+	return &rig{t: t, ctx: t.Context(), c: client, clock: clock, name: "b"}
 }
 
 // fresh is another bucket on the same server, for another round of a property.
 func (r *rig) fresh(t tb, name string) *rig {
-	return &rig{t: t, ctx: r.ctx, c: r.c, mini: r.mini, name: name}
+	return &rig{t: t, ctx: r.ctx, c: r.c, mini: r.mini, clock: r.clock, name: name}
 }
 
 func (r *rig) key(name string) string {
@@ -119,47 +134,27 @@ func (r *rig) ok(err error) {
 // now is the server's clock.
 func (r *rig) now() int64 {
 	r.t.Helper()
+	if r.clock != nil {
+		return r.clock.at
+	}
 	at, err := r.c.Time(r.ctx).Result()
 	r.ok(err)
 	return at.UnixMicro()
 }
 
-// pass lets time go by: a miniredis has its clock moved, a real server has all
-// that carries a time moved into the past by as much.
+// pass lets time go by.
 func (r *rig) pass(micros int64) {
 	r.t.Helper()
-	if r.mini != nil {
-		now := time.UnixMicro(r.now() + micros)
-		r.mini.SetTime(now)
+	r.setTime(r.now() + micros)
+}
+
+func (r *rig) setTime(micros int64) {
+	r.t.Helper()
+	if r.clock != nil {
+		r.ok(r.clock.set(r.ctx, micros))
 		return
 	}
-	r.past += micros
-	if exists, err := r.c.HExists(r.ctx, r.key("pace"), "slot").Result(); err != nil {
-		r.ok(err)
-	} else if exists {
-		r.ok(r.c.HIncrBy(r.ctx, r.key("pace"), "slot", -micros).Err())
-	}
-	for _, zset := range []string{"leases", laterKey, "sent_away"} {
-		ids, err := r.c.ZRange(r.ctx, r.key(zset), 0, -1).Result()
-		r.ok(err)
-		pipe := r.c.Pipeline() // time goes by on its own, too: be quick
-		for _, id := range ids {
-			pipe.ZIncrBy(r.ctx, r.key(zset), -float64(micros), id)
-		}
-		_, err = pipe.Exec(r.ctx)
-		r.ok(err)
-	}
-	r.passFlows(micros)
-	seen, err := r.c.HGetAll(r.ctx, r.key("seen")).Result()
-	r.ok(err)
-	for id, text := range seen {
-		var ends int64
-		_, err := fmt.Sscan(text[12:], &ends)
-		r.ok(err)
-		ends -= micros
-		r.ok(r.c.HSet(r.ctx, r.key("seen"), id, fmt.Sprint(text[:12], ends)).Err())
-		r.ok(r.c.ZAdd(r.ctx, r.key("seen_until"), redis.Z{Member: id, Score: float64(ends)}).Err())
-	}
+	r.mini.SetTime(time.UnixMicro(micros))
 }
 
 // settings of a bucket; a zero means the default.

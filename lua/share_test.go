@@ -99,7 +99,7 @@ func TestShareByWeight(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			t.Parallel()
-			onMini(t, func(t *testing.T, base *rig) {
+			onReal(t, func(t *testing.T, base *rig) {
 				chance := rand.New(rand.NewPCG(uint64(n), 1))
 				all := sharing(t, base, poolSettings{rateCount: c.rate, burst: c.burst},
 					settings{rateCount: 100_000, capacity: 10 * c.rate, inFlight: 100_000}, 3, 1)
@@ -130,7 +130,7 @@ func TestShareByWeight(t *testing.T) {
 // One that is alone has all of it, also when the other has just gone away and was owed slots.
 func TestShareOfOneAlone(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		for _, horizons := range [][2]int64{{20_000, 20_000}, {20_000, 200_000}, {200_000, 20_000}, {200_000, 200_000}} {
 			const rate = 200
 			all := sharing(t, base, poolSettings{rateCount: rate}, settings{rateCount: 100_000, capacity: 1000, inFlight: 100_000}, 1, 9)
@@ -153,7 +153,7 @@ func TestShareOfOneAlone(t *testing.T) {
 // One that was idle has no credit for it, and one that had all of it alone no debt.
 func TestShareAfterIdling(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		all := sharing(t, base, poolSettings{rateCount: 100}, settings{rateCount: 100_000, capacity: 3000, inFlight: 100_000}, 1, 1)
 		share(t, all[:1], 10*second, 100)
 		began := all[0].now()
@@ -168,7 +168,7 @@ func TestShareAfterIdling(t *testing.T) {
 // One whose own rate is less than its share has that, at an even pace, and the others have the rest.
 func TestShareWithASlowOne(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		for _, horizon := range []int64{20_000, 200_000} {
 			all := sharing(t, base, poolSettings{rateCount: 200}, settings{rateCount: 100_000, capacity: 1000, inFlight: 100_000}, 1, 1, 1)
 			slow := all[1]
@@ -197,7 +197,7 @@ func TestShareWithASlowOne(t *testing.T) {
 // Places in flight are shared by weight too, and none stays empty: a place that one frees is not its own.
 func TestShareOfPlaces(t *testing.T) {
 	t.Parallel()
-	onMini(t, func(t *testing.T, base *rig) {
+	onReal(t, func(t *testing.T, base *rig) {
 		for seed := range uint64(2) {
 			const places = 8
 			chance := rand.New(rand.NewPCG(seed, 1))
