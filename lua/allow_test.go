@@ -261,10 +261,11 @@ func TestRetryAfterIsTrue(t *testing.T) {
 func TestJitterOfTheClockMintsNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		const rounds, burst = 100, 50
+		const burst = 50
+		rounds := atLength(100, 5)
 		l := per(100, second, burst)
 		passed, now := int64(0), int64(epoch)
-		for i := range int64(rounds) {
+		for i := range rounds {
 			for _, at := range []int64{now, now - 500_000} {
 				for range burst / 2 {
 					if r.allow(l, 1, at).verdict == allowed {
@@ -274,7 +275,7 @@ func TestJitterOfTheClockMintsNothing(t *testing.T) {
 			}
 			now = epoch + (i+1)*1000
 		}
-		if most := int64(burst + rounds*1000*100/second); passed > most {
+		if most := burst + rounds*1000*100/second; passed > most {
 			t.Errorf("%d passed in %d ms, want at most %d", passed, rounds, most)
 		}
 		// It goes on when the clock has caught up, and says when that is.
@@ -290,8 +291,9 @@ func TestManySmallStepsDoNotDrift(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		l, passed := per(7, 60*second, 1), int64(0)
-		const step, steps = 1_234_567, 2000
-		for i := range int64(steps) {
+		const step = 1_234_567
+		steps := atLength(2000, 5)
+		for i := range steps {
 			if r.allow(l, 1, epoch+i*step).verdict == allowed {
 				passed++
 			}
@@ -300,7 +302,7 @@ func TestManySmallStepsDoNotDrift(t *testing.T) {
 		// while it is full: never, for it is emptied within a step.
 		model := exact{l: l, level: new(big.Rat).SetInt64(l.full), at: epoch}
 		want := int64(0)
-		for i := range int64(steps) {
+		for i := range steps {
 			model.refill(epoch + i*step)
 			if model.take(1) {
 				want++

@@ -56,7 +56,7 @@ func TestFractionIsCarried(t *testing.T) {
 		} {
 			r := r.fresh(t, fmt.Sprintf("r%d", rate.count))
 			r.configure(settings{rateCount: rate.count, ratePer: rate.per, capacity: 10_000, inFlight: 10_000})
-			n := rate.n
+			n := max(atLength(rate.n, 5), 9)
 			r.put(numbered(int(n))...)
 			var first, last, late, next int64 // claims are late where the machine stalls
 			for taken := int64(0); taken < n; {

@@ -132,7 +132,8 @@ func TestEdgeBurst(t *testing.T) {
 func TestErrorOfTheCounter(t *testing.T) {
 	t.Parallel()
 	r := realRig(t)
-	const count, window, requests = 100, second, 6000
+	const count, window = 100, second
+	requests := atLength(6000, 6)
 	traffic := map[string]func(random *rand.Rand) int64{
 		"random": func(random *rand.Rand) int64 { return int64(random.ExpFloat64() * window / (2 * count)) },
 		"bursty": func(random *rand.Rand) int64 { // bursts of 50 within 5 ms
@@ -178,7 +179,7 @@ func TestErrorOfTheCounter(t *testing.T) {
 					byLog++
 				}
 			}
-			mean, share := float64(sum)/requests, 100*float64(admitted)/float64(byLog)
+			mean, share := float64(sum)/float64(requests), 100*float64(admitted)/float64(byLog)
 			table += fmt.Sprintf("%-7s  %9d  %11d  %8.1f %%  %11d %%  %.1f %%\n", kind, pieces, most, mean, largest, share)
 			if most > 2*count || mean > 30 || share < 90 || share > 110 {
 				t.Errorf("%s, precision %d: %d in a window, %.1f off, %.1f %% admitted", kind, pieces, most, mean, share)
@@ -210,7 +211,7 @@ func TestMemoryOfAKey(t *testing.T) {
 		table += fmt.Sprintf("%-40s %8d bytes\n", name, bytes)
 		return bytes
 	}
-	hour := int64(3600 * second)
+	hour, many := int64(3600*second), atLength(10_000, 10)
 	for _, a := range algorithms {
 		most := int64(400)
 		if a.name == "sliding_window_log" {
@@ -220,7 +221,7 @@ func TestMemoryOfAKey(t *testing.T) {
 			t.Errorf("%s: %d bytes", a.name, bytes)
 		}
 	}
-	if bytes := measure("sliding_window_log, 10000/h", algorithms[1].window(10_000, hour), 100_000); bytes > 2_000_000 {
+	if bytes := measure(fmt.Sprintf("sliding_window_log, %d/h", many), algorithms[1].window(many, hour), 100_000); bytes > 200*many {
 		t.Errorf("log: %d bytes", bytes)
 	}
 	t.Logf("\n%s", table)

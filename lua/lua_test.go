@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"flag"
 	"math"
 	"testing"
 	"time"
@@ -12,7 +13,14 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if !redistest.Soak {
+		if err := flag.Set("rapid.checks", "10"); err != nil { // -rapid.checks=100 is obeyed
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(redistest.Main(m))
+}
 
 func TestScriptsLoad(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func sharing(t tb, base *rig, p poolSettings, own settings, weights ...int64) []
 // come before the slots have passed; and no slot is lost.
 func TestShareByWeight(t *testing.T) {
 	t.Parallel()
-	const length = 10 * second
+	length := max(atLength(10*second, 2), 5*second)
 	for n, c := range []struct{ rate, burst, horizonA, horizonB, lead, late int64 }{
 		{100, 1, 50_000, 50_000, 0, 0},
 		{100, 1, 50_000, 50_000, 2000, 4000},

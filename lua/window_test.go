@@ -404,7 +404,7 @@ func TestLogIsBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		l := algorithms[1].window(10, second)
 		l.key = "l"
-		for i := range int64(2000) {
+		for i := range atLength(2000, 8) {
 			r.allow(l, 1, epoch+i*i%7*1000+i*2000)
 			if n, err := r.c.ZCard(r.ctx, r.key("limit:l")).Result(); err != nil || n > l.full+16 {
 				t.Fatalf("%d members, %v", n, err)

@@ -16,9 +16,10 @@ import (
 
 	"github.com/tundish-io/tundish/internal/cli"
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 // result is how a command line ended.
 type result struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 // setUp returns a proxy, a client that goes through it and one that does not.
 func setUp(t *testing.T) (proxy *faultproxy.Proxy, through, direct *redis.Client) {

@@ -21,7 +21,7 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 func rateOf(t *testing.T, text string) admission.Rate {
 	t.Helper()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		fmt.Print(server.Addr())
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(redistest.Main(m))
 }
 
 func TestServerEndsWithItsParent(t *testing.T) {
@@ -253,5 +253,67 @@ func awaitExpiry(t *testing.T, client redis.UniversalClient) {
 		if n == 0 {
 			return
 		}
+	}
+}
+
+// A test gets the server of the one before, without what that left, unless that has
+// changed the server. It is not parallel: no other test may come between.
+func TestServersAreHandedOn(t *testing.T) {
+	var first string
+	var left *redis.Client
+	t.Run("first", func(t *testing.T) {
+		server := redistest.Start(t)
+		options, err := redis.ParseURL(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.DB, options.MaxRetries = 3, -1
+		first, left = server.Addr(), redis.NewClient(options)
+		for i := range 2500 {
+			if err := left.Set(t.Context(), fmt.Sprint("key", i), "value", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := server.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer left.Close()
+	t.Run("second", func(t *testing.T) {
+		server := redistest.Start(t)
+		client := server.Client()
+		if server.Addr() != first {
+			t.Errorf("the server is %s, not the one of before, %s", server.Addr(), first)
+		}
+		keyspace, err := client.Info(t.Context(), "keyspace").Result()
+		if err != nil || strings.Contains(keyspace, "db") {
+			t.Errorf("left are %q, %v", keyspace, err)
+		}
+		if stats, err := client.Info(t.Context(), "commandstats").Result(); err != nil || strings.Contains(stats, "cmdstat_set:") {
+			t.Errorf("left are %q, %v", stats, err)
+		}
+		if others, err := client.ClientList(t.Context()).Result(); err != nil || strings.Contains(others, "db=3") {
+			t.Errorf("connected are %q, %v", others, err)
+		}
+		if err := client.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for name, do := range map[string]func(*redistest.Server){
+		"third":  func(s *redistest.Server) { s.Kill() },
+		"fourth": func(s *redistest.Server) { s.Stop() },
+		"fifth":  func(*redistest.Server) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			if server.Addr() == first {
+				t.Error("a server that the test before had changed was handed on")
+			}
+			do(server)
+			first = server.Addr()
+			if name == "fifth" {
+				first = ""
+			}
+		})
 	}
 }

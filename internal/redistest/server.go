@@ -52,6 +52,8 @@ type Server struct {
 	clients []*redis.Client
 	own     *redis.Client // of the harness, one of clients
 	closed  bool
+
+	signalled bool // killed or stopped, once at least
 }
 
 // Run starts a server that keeps its files in dir; "" is a temporary directory, in
@@ -183,6 +185,7 @@ func (s *Server) Kill() {
 }
 
 func (s *Server) killLocked() {
+	s.signalled = true
 	if s.process != nil {
 		s.process.kill()
 		s.process = nil
@@ -197,7 +200,9 @@ func (s *Server) Restart() error {
 	if s.closed {
 		return errors.New("redistest: restart of a closed server")
 	}
-	s.killLocked()
+	if s.process != nil {
+		s.killLocked()
+	}
 	args := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--unixsocket", s.Socket(), "--dir", s.dir}
 	if s.config != "" {
 		args = append([]string{s.config}, args...)
@@ -232,6 +237,7 @@ func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
 func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.signalled = true
 	if s.process != nil {
 		s.process.signal(sig)
 	}

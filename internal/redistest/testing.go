@@ -12,7 +12,8 @@ import (
 )
 
 // Start is [Run] for tests: the server has a temporary directory and ends with
-// the test. Without a redis-server the test fails when the environment has CI
+// the test, or without args, in a package whose TestMain uses [Main], with the last
+// of them: it may have been another test's before, and has no keys. Without a redis-server the test fails when the environment has CI
 // set, and is skipped otherwise.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
@@ -35,6 +36,13 @@ func startConfigured(t testing.TB, file string, args ...string) *Server {
 
 func started(t testing.TB, s *Server) *Server {
 	t.Helper()
+	plain := len(s.args)+len(s.env) == 0 && s.config == ""
+	if plain {
+		if server := takeShared(); server != nil {
+			t.Cleanup(func() { server.handOn(t) })
+			return server
+		}
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("redistest: %v", err)
@@ -46,7 +54,9 @@ func started(t testing.TB, s *Server) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
+		if plain {
+			server.handOn(t)
+		} else if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
