@@ -1,0 +1,8 @@
+//go:build !soak
+
+package test
+
+import "time"
+
+// soakFor is how long the soak of random operations goes on where no other time is given.
+const soakFor = 8 * time.Second
