@@ -3,7 +3,6 @@ package test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,147 +10,6 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 )
-
-// pacer is what bounds the departures of a pool, a bucket, a group or a flow.
-type pacer struct {
-	rate, burst float64
-	inFlight    int // 0: no bound
-	quotas      []soakQuota
-	changes     []rateChange
-}
-
-type soakQuota struct {
-	count  int
-	window time.Duration
-}
-
-// rateChange is a rate that was set: it may hold from the begin of the call, and holds from its end.
-type rateChange struct {
-	began, ended int64 // microseconds
-	rate         float64
-}
-
-func (p *pacer) changed(began, ended time.Time, rate float64) {
-	p.changes = append(p.changes, rateChange{began.UnixMicro(), ended.UnixMicro(), rate})
-}
-
-// pacersOf are those of the buckets and their pool. Those of flows and groups are under the path of the
-// bucket and "/flow" or "/group".
-func pacersOf(buckets []shaper.Bucket) map[string]*pacer {
-	pacers := map[string]*pacer{}
-	for _, b := range buckets {
-		p := &pacer{rate: b.Rate.PerSecond(), burst: float64(b.Burst), inFlight: int(b.MaxInFlight)}
-		for _, q := range b.Quotas {
-			p.quotas = append(p.quotas, soakQuota{int(q.Count), q.Per})
-		}
-		pacers[b.Name] = p
-		if pool := b.Pool; pool != nil && pacers[pool.Name] == nil {
-			p := &pacer{rate: pool.Rate.PerSecond(), burst: float64(pool.Burst), inFlight: int(pool.MaxInFlight)}
-			for _, q := range pool.Quotas {
-				p.quotas = append(p.quotas, soakQuota{int(q.Count), q.Per})
-			}
-			pacers[pool.Name] = p
-		}
-		if f := b.Flow; f != nil {
-			p := &pacer{rate: f.Rate.PerSecond(), burst: float64(f.Burst), inFlight: int(f.MaxInFlight)}
-			for _, q := range f.Quotas {
-				p.quotas = append(p.quotas, soakQuota{int(q.Count), q.Per})
-			}
-			pacers[b.Name+"/flow"] = p
-		}
-		if g := b.Group; g != nil {
-			p := &pacer{rate: g.Rate.PerSecond(), burst: float64(g.Burst), inFlight: int(g.MaxInFlight)}
-			for _, q := range g.Quotas {
-				p.quotas = append(p.quotas, soakQuota{int(q.Count), q.Per})
-			}
-			pacers[b.Name+"/group"] = p
-		}
-	}
-	return pacers
-}
-
-// pacer is that of a path: of a flow or a group, which has what all of its kind have to begin with.
-func (s *soak) pacer(path string) *pacer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pacers[path] == nil {
-		parts := strings.Split(path, "/")
-		kind := "/flow"
-		if parts[0] == groupsBucket && len(parts) == 2 {
-			kind = "/group"
-		}
-		own := *s.pacers[parts[0]+kind]
-		s.pacers[path] = &own
-	}
-	return s.pacers[path]
-}
-
-// allowed is how many departures the rate brings until an instant, counted from an earlier one. Slots are claimed
-// up to a horizon ahead: so long an old rate holds beside a new one, and the faster one counts. A departure may
-// be under way to its slot when the rate changes, so that each change allows one more.
-func (p *pacer) allowed(from, to int64) float64 {
-	edges := []int64{from, to}
-	more := 0.0
-	horizon := soakHorizon.Microseconds()
-	for _, c := range p.changes {
-		if from < c.ended+horizon && c.began <= to {
-			more++
-		}
-		for _, edge := range []int64{c.began, c.ended + horizon} {
-			if from < edge && edge < to {
-				edges = append(edges, edge)
-			}
-		}
-	}
-	slices.Sort(edges)
-	sum := more
-	for i, edge := range edges[1:] {
-		sum += p.fastest(edges[i], edge) * float64(edge-edges[i]) / 1e6
-	}
-	return sum
-}
-
-// fastest is the highest rate that may hold at some instant between two, among which none changes.
-func (p *pacer) fastest(from, to int64) float64 {
-	fastest, rate, until := 0.0, p.rate, int64(math.MaxInt64)
-	for i := 0; i <= len(p.changes); i++ {
-		begin := int64(math.MinInt64)
-		if i > 0 {
-			begin, rate = p.changes[i-1].began, p.changes[i-1].rate
-		}
-		until = math.MaxInt64
-		if i < len(p.changes) {
-			until = p.changes[i].ended + soakHorizon.Microseconds()
-		}
-		if begin < to && until > from {
-			fastest = max(fastest, rate)
-		}
-	}
-	return fastest
-}
-
-// crowded says by how many slots the fullest window, of any length, is above what rate and burst allow.
-func (p *pacer) crowded(all slots) (above float64, window time.Duration) {
-	above = math.Inf(-1)
-	if len(all) == 0 {
-		return 0, 0
-	}
-	// Of windows that end with a slot, the worst one begins where what came less what was allowed is least.
-	allowed, least, first := 0.0, 0.0, all[0]
-	for i, slot := range all {
-		if i > 0 {
-			allowed += p.allowed(all[i-1], slot)
-		}
-		ahead := float64(i) - allowed
-		if i == 0 || ahead < least {
-			least, first = ahead, slot
-		}
-		if by := ahead - least + 1 - p.burst; by > above {
-			above, window = by, time.Duration(slot-first)*time.Microsecond
-		}
-	}
-	return above, window
-}
 
 // rounding is by how much slots, which are whole microseconds, may seem to be above their bound.
 const rounding = 0.01
@@ -177,8 +35,8 @@ func (s *soak) judge() {
 			s.t.Errorf("%s: %.2f slots more than rate and burst allow in a window of %s, of %d slots in all", path, above, window, len(all))
 		}
 		for _, q := range p.quotas {
-			if most := all.most(q.window); most > q.count {
-				s.t.Errorf("%s: %d slots in %s, its quota allows %d", path, most, q.window, q.count)
+			if most := all.most(q.Per); most > int(q.Count) {
+				s.t.Errorf("%s: %d slots in %s, its quota allows %d", path, most, q.Per, q.Count)
 			}
 		}
 		if top, _, _ := strings.Cut(path, "/"); top == path {
