@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
 )
@@ -19,6 +20,7 @@ type grant struct {
 	bucket, id string
 	slot       int64 // microseconds of the clock of Redis, as at
 	at         int64 // when it was claimed
+	read       int64 // when that was read here, by the clock of the machine
 }
 
 // leaseChange is the begin of a lease, or its end.
@@ -96,7 +98,7 @@ func (m *slotMonitor) read(line string) {
 		}
 		for _, job := range claimedJob.FindAllStringSubmatch(rest, -1) {
 			if slot, err := strconv.ParseInt(job[2], 10, 64); err == nil {
-				m.grants = append(m.grants, grant{bucket, job[1], slot, at})
+				m.grants = append(m.grants, grant{bucket, job[1], slot, at, time.Now().UnixMicro()})
 			}
 		}
 	case key == "leases":
