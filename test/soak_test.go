@@ -54,7 +54,10 @@ func TestRandomOperations(t *testing.T) {
 			t.Fatalf("%s: %v", soakSeed, err)
 		}
 	}
-	length := soakFor
+	length := 8 * time.Second
+	if long {
+		length = 40 * time.Second
+	}
 	if text := os.Getenv(soakLength); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
