@@ -75,18 +75,40 @@ func (a *asker) ask(ctx context.Context, url string) (int, http.Header) {
 
 // enqueue sends a job and returns the status, 0 where there was no answer.
 func (a *asker) enqueue(ctx context.Context, url string) int {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"payload":{}}`))
+	status, _ := a.post(ctx, url, `{"payload":{}}`)
+	return status
+}
+
+// post sends a job and returns what was answered, 0 where there was no answer.
+func (a *asker) post(ctx context.Context, url, body string) (status int, answer string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	request.Header.Set("Content-Type", "application/json")
+	return a.send(request)
+}
+
+// cancel cancels a job.
+func (a *asker) cancel(ctx context.Context, url string) (status int, answer string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, url, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return a.send(request)
+}
+
+func (a *asker) send(request *http.Request) (status int, answer string) {
 	response, err := a.client.Do(request)
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, response.Body)
-	return response.StatusCode
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
 }
 
 // TestExactLimit: 64 callers at 4 processes ask for more than a limit of 1,000

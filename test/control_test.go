@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,37 +23,6 @@ import (
 
 // obeyed is how long all processes may take to obey an operator.
 const obeyed = time.Second
-
-// arrivalLog notes when jobs arrive, by the prefix of their ids.
-type arrivalLog struct {
-	mu    sync.Mutex
-	times map[string][]time.Time
-}
-
-func (a *arrivalLog) respond(_ http.ResponseWriter, _ *http.Request, id string, _ int) {
-	prefix, _, _ := strings.Cut(id, "-")
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.times == nil {
-		a.times = map[string][]time.Time{}
-	}
-	a.times[prefix] = append(a.times[prefix], time.Now())
-}
-
-func (a *arrivalLog) of(prefix string) []time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.times[prefix])
-}
-
-// latest is when the last one of a prefix arrived, zero if none did.
-func (a *arrivalLog) latest(prefix string) time.Time {
-	times := a.of(prefix)
-	if len(times) == 0 {
-		return time.Time{}
-	}
-	return slices.MaxFunc(times, time.Time.Compare)
-}
 
 // purge purges the bucket and returns how many jobs it says it dropped, -1 if it
 // failed.

@@ -138,9 +138,6 @@ func (a *arrivalLog) mostOfEach(flows []string, window time.Duration) (most int)
 	return most
 }
 
-// cost is how much later the machine may have made the last one of a stream.
-func (w *stallWatch) cost() time.Duration { return max(w.soFar(), time.Duration(w.total.Load())) }
-
 // once fails the test where a job was lost, and says if one came twice.
 func once(t *testing.T, r checker.Result) (fault string) {
 	t.Helper()

@@ -61,6 +61,7 @@ func buildAndRun(m *testing.M) (int, error) {
 type plan struct {
 	rate        int           // departures a second
 	dispatchers int           // processes
+	concurrency int           // deliveries of each at a time; 0 means 512
 	lease       time.Duration // 0 means 30 s
 	capacity    int           // 0 means 100,000
 	maxInFlight int           // 0 means 4,000
@@ -128,7 +129,7 @@ url = %q
 listen = %q
 [dispatcher]
 listen = %q
-concurrency = 512
+concurrency = %d
 lease = %q
 [[buckets]]
 name = %q
@@ -143,7 +144,7 @@ max_backoff = "1s"
 url = %q
 timeout = %q
 allow_networks = ["127.0.0.0/8"]
-`, p.revision, p.redisURL, producerAddr, opsAddr, p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL, p.timeout)
+`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, s.receiver.URL, p.timeout)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

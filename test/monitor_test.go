@@ -10,20 +10,37 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-// slotMonitor notes the slots that Redis hands out to whoever asks for them, also to
-// other processes: a claim writes down what it answers.
+// grant is a slot that Redis has given to a job.
+type grant struct {
+	bucket, id string
+	slot       int64 // microseconds of the clock of Redis, as at
+	at         int64 // when it was claimed
+	read       int64 // when that was read here, by the clock of the machine
+}
+
+// leaseChange is the begin of a lease, or its end.
+type leaseChange struct {
+	bucket, id string
+	begins     bool
+}
+
+// slotMonitor notes the slots that Redis hands out to whoever asks for them, also to other
+// processes, and also where the answer gets lost: a claim writes down what it answers.
+// It notes leases too. It reads what Redis does, in the order in which it does so.
 type slotMonitor struct {
-	mu    sync.Mutex
-	slots []int64
+	mu     sync.Mutex
+	grants []grant
+	leases []leaseChange
 }
 
 var (
-	claimsLine = `"HSET" "tundish:{` + bucketName + `}:b:` + bucketName + `:claims" `
-	claimedJob = regexp.MustCompile(`[^\s;"]+ (\d+) \d+;`) // id, slot, epoch
+	written    = regexp.MustCompile(`"(HSET|ZADD|ZREM)" "tundish:\{[^}]*\}:b:([^:]*):(claims|leases)" `)
+	claimedJob = regexp.MustCompile(`([^\s;"]+) (\d+) \d+;`) // id, slot, epoch
 )
 
 // monitor watches a server until the test ends.
@@ -45,9 +62,7 @@ func monitor(t *testing.T, server *redistest.Server) *slotMonitor {
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for lines.Scan() {
-			if _, answer, ok := strings.Cut(lines.Text(), claimsLine); ok {
-				m.note(answer)
-			}
+			m.read(lines.Text())
 		}
 	})
 	t.Cleanup(func() {
@@ -57,19 +72,59 @@ func monitor(t *testing.T, server *redistest.Server) *slotMonitor {
 	return m
 }
 
-func (m *slotMonitor) note(answer string) {
+// read notes what a line of MONITOR says.
+func (m *slotMonitor) read(line string) {
+	if !strings.Contains(line, `:claims" `) && !strings.Contains(line, `:leases" `) {
+		return
+	}
+	found := written.FindStringSubmatchIndex(line)
+	if found == nil {
+		return
+	}
+	part := func(n int) string { return line[found[2*n]:found[2*n+1]] }
+	verb, bucket, key, rest := part(1), part(2), part(3), line[found[1]:]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, job := range claimedJob.FindAllStringSubmatch(answer, -1) {
-		if slot, err := strconv.ParseInt(job[1], 10, 64); err == nil {
-			m.slots = append(m.slots, slot)
+	switch {
+	case verb == "HSET" && key == "claims":
+		// "dispatcher" "claim time id slot epoch;id slot epoch;…"
+		fields := strings.Fields(rest)
+		if len(fields) < 4 {
+			return
+		}
+		at, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return
+		}
+		for _, job := range claimedJob.FindAllStringSubmatch(rest, -1) {
+			if slot, err := strconv.ParseInt(job[2], 10, 64); err == nil {
+				m.grants = append(m.grants, grant{bucket, job[1], slot, at, time.Now().UnixMicro()})
+			}
+		}
+	case key == "leases":
+		// "deadline" "id" "deadline" "id" … or "id" "id" …
+		for i, word := range strings.Fields(rest) {
+			if id := strings.Trim(word, `"`); id != "" && (verb == "ZREM" || verb == "ZADD" && i%2 == 1) {
+				m.leases = append(m.leases, leaseChange{bucket, id, verb == "ZADD"})
+			}
 		}
 	}
 }
 
-// sorted are the slots until now, the first one first.
-func (m *slotMonitor) sorted() slots {
+// all are the slots until now and the changes of leases, in the order in which Redis made them.
+func (m *slotMonitor) all() ([]grant, []leaseChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(slices.Values(m.slots))
+	return slices.Clone(m.grants), slices.Clone(m.leases)
+}
+
+// sorted are the slots until now, the first one first.
+func (m *slotMonitor) sorted() slots {
+	grants, _ := m.all()
+	all := make(slots, len(grants))
+	for i, g := range grants {
+		all[i] = g.slot
+	}
+	slices.Sort(all)
+	return all
 }

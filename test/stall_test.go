@@ -104,6 +104,9 @@ func raise(value *atomic.Int64, d time.Duration) {
 // soFar is the worst stall until now.
 func (w *stallWatch) soFar() time.Duration { return time.Duration(w.worst.Load()) }
 
+// cost is how much later the machine may have made the last one of a stream.
+func (w *stallWatch) cost() time.Duration { return max(w.soFar(), time.Duration(w.total.Load())) }
+
 func (w *stallWatch) stop() time.Duration {
 	close(w.end)
 	w.wg.Wait()

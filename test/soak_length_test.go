@@ -1,0 +1,6 @@
+//go:build !soak
+
+package test
+
+// long says that the long measurements are asked for.
+const long = false

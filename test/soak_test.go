@@ -1,0 +1,375 @@
+package test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// The environment variables of the soak: what to repeat, and for how long.
+const (
+	soakSeed   = "SOAK_SEED"
+	soakLength = "SOAK_LENGTH"
+)
+
+// What the soak runs with. Its jobs are in three buckets: one without flows, one with flows and
+// one whose flows are in groups. The last two share a pool.
+const (
+	soakDispatchers = 3
+	soakLease       = 2 * time.Second
+	soakDoors       = 2
+	soakCallers     = 4
+	soakSpends      = 100 // what one of the callers may spend in the bucket without flows
+	soakHorizon     = 200 * time.Millisecond
+
+	plainBucket, flowsBucket, groupsBucket, soakPool = "plain", "flows", "groups", "shared"
+)
+
+// TestRandomOperations does everything that may be done to jobs, buckets and connections, at
+// random, on a real Redis, and judges what came of it: no job is lost or stuck, no window of any
+// bound has more slots in it than it allows, and no key is left that should not be.
+//
+// Slots and leases are read from Redis, so that it does not matter how fast the machine is. A seed
+// gives the same operations again, though not at the same instants.
+func TestRandomOperations(t *testing.T) {
+	seed := rand.Uint64()
+	if text := os.Getenv(soakSeed); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", soakSeed, err)
+		}
+	}
+	length := 8 * time.Second
+	if long {
+		length = 40 * time.Second
+	}
+	if text := os.Getenv(soakLength); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", soakLength, err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the seed was %d: %s=%d go test ./test -run TestRandomOperations", seed, soakSeed, seed)
+		}
+	})
+	s := newSoak(t, seed)
+	s.run(length)
+	s.drain()
+	s.judge()
+	s.wantNoKeys()
+	t.Logf("seed %d, %s: %s", seed, length, s.figures())
+}
+
+// soak is one run.
+type soak struct {
+	t       *testing.T
+	seed    uint64
+	began   time.Time
+	server  *redistest.Server
+	watched *slotMonitor
+	stall   *stallWatch
+	buckets []shaper.Bucket
+
+	operator *shaper.Client // straight to Redis, so that what it did is known
+	control  *shaper.Control
+	doors    []*soakDoor
+
+	mu        sync.Mutex
+	processes []*soakProcess // of each place the one that runs now
+	faults    []soakFault
+	pacers    map[string]*pacer // by path
+	pauses    []pausing
+	counts    map[string]int // what was done how often
+
+	helpers sync.WaitGroup // who undoes what was done
+	history checker.History
+	book    book
+	serial  atomic.Int64
+}
+
+// soakDoor is a producer behind a connection of its own.
+type soakDoor struct {
+	proxy  *faultproxy.Proxy
+	client *shaper.Client
+}
+
+// soakProcess is a dispatcher behind a connection of its own.
+type soakProcess struct {
+	number int // no other one has it
+	proxy  *faultproxy.Proxy
+	dead   atomic.Bool // killed: it delivers no more
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+// soakFault is when something was done to the connection of a dispatcher.
+type soakFault struct {
+	process  int
+	from, to time.Time
+}
+
+func newSoak(t *testing.T, seed uint64) *soak {
+	t.Helper()
+	s := &soak{t: t, seed: seed, began: time.Now(), server: redistest.Start(t), counts: map[string]int{}, buckets: soakBuckets(t)}
+	s.pacers = pacersOf(s.buckets)
+	s.watched, s.stall = monitor(t, s.server), watchStalls()
+	s.operator = s.client("redis://"+s.server.Addr(), time.Minute)
+	s.control = s.operator.Control("soak")
+	for range soakDoors {
+		proxy := s.proxy()
+		s.doors = append(s.doors, &soakDoor{proxy, s.client("redis://"+proxy.Addr(), 0)})
+	}
+	for range soakDispatchers {
+		s.processes = append(s.processes, s.start())
+	}
+	t.Cleanup(func() { s.stall.stop() })
+	return s
+}
+
+// soakBuckets are the buckets with all their bounds.
+func soakBuckets(t *testing.T) []shaper.Bucket {
+	t.Helper()
+	rate := func(text string) admission.Rate {
+		rate, err := admission.ParseRate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rate
+	}
+	pool := &shaper.Pool{Name: soakPool, Rate: rate("160/s"), Burst: 4, Quotas: []admission.Rate{rate("300/2s")}, MaxInFlight: 30}
+	buckets := make([]shaper.Bucket, 3)
+	for i, name := range []string{plainBucket, flowsBucket, groupsBucket} {
+		b := shaper.DefaultBucket()
+		b.Name, b.Worker, b.Rate, b.Burst = name, "soak", rate("120/s"), 3
+		b.Capacity, b.ScheduledCapacity, b.MaxInFlight = 300, 100, 25
+		b.Quotas = []admission.Rate{rate("220/2s")}
+		b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: 50 * time.Millisecond, MaxBackoff: 400 * time.Millisecond}
+		flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
+		flow.Key, flow.Rate, flow.Burst, flow.Capacity, flow.MaxInFlight = shaper.FlowKeyJob, rate("30/s"), 2, 40, 4
+		flow.Quotas = []admission.Rate{rate("50/2s")}
+		group.Key, group.Rate, group.Burst, group.Capacity, group.MaxInFlight = shaper.FlowKeyJob, rate("50/s"), 2, 80, 9
+		group.Quotas = []admission.Rate{rate("90/2s")}
+		switch name {
+		case plainBucket:
+			b.Limits = []admission.Limit{{
+				Name: "spends", Algorithm: admission.FixedWindow, Per: []string{"caller"},
+				Limit: rate(fmt.Sprintf("%d/744h", soakSpends)), Tiers: map[string]admission.Rate{"many": rate("1000000/744h")},
+			}}
+		case flowsBucket:
+			b.Pool, b.Flow, b.Weight = pool, &flow, 2
+		case groupsBucket:
+			b.Pool, b.Flow, b.Group = pool, &flow, &group
+		}
+		buckets[i] = b
+	}
+	return buckets
+}
+
+// client is one of the buckets, with a connection of its own to an address.
+func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
+	s.t.Helper()
+	conn, err := admission.Connect(url, admission.ConnectOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: s.buckets, Timeout: timeout})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+func (s *soak) proxy() *faultproxy.Proxy {
+	s.t.Helper()
+	proxy, err := faultproxy.New(s.server.Addr())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
+}
+
+// start starts a dispatcher.
+func (s *soak) start() *soakProcess {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	p := &soakProcess{number: int(s.serial.Add(1)), proxy: s.proxy(), stop: stop, done: make(chan struct{})}
+	conn, err := admission.Connect("redis://"+p.proxy.Addr(), admission.ConnectOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		Redis: conn, Buckets: s.buckets, Workers: map[string]shaper.Worker{"soak": shaper.WorkerFunc(s.deliver(p))},
+		Concurrency: 40, Lease: soakLease, ShutdownTimeout: soakLease,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = d.Run(ctx) // it is cut off from Redis at times, also when it stops
+		_ = conn.Close()
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-p.done
+	})
+	return p
+}
+
+// deliver is what the worker of a dispatcher does with a job: it is done at last, or dead.
+func (s *soak) deliver(p *soakProcess) func(context.Context, *shaper.Attempt) shaper.Outcome {
+	return func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
+		if p.dead.Load() || a.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		at := time.Now()
+		random := rand.New(rand.NewPCG(s.seed, uint64(len(a.ID))<<32|uint64(number(a.ID)*16+a.Number)))
+		s.history.Delivered(a.ID, a.Number, at)
+		outcome, panics := chooseOutcome(random)
+		s.book.delivered(a.ID, soakDelivery{process: p.number, number: a.Number, at: at, result: outcome.Result, panics: panics})
+		hold := time.Duration(random.IntN(60)) * time.Millisecond
+		if random.IntN(30) == 0 {
+			hold = 400 * time.Millisecond
+		}
+		select {
+		case <-time.After(hold):
+		case <-ctx.Done():
+			return shaper.Retry("stopped", ctx.Err().Error())
+		}
+		if panics {
+			panic("the soak's worker panics at times")
+		}
+		return outcome
+	}
+}
+
+// chooseOutcome says how an attempt ends.
+func chooseOutcome(random *rand.Rand) (outcome shaper.Outcome, panics bool) {
+	switch n := random.IntN(100); {
+	case n < 3:
+		return shaper.Retry("panic", ""), true
+	case n < 6:
+		return shaper.Dead("refused", "for good"), false
+	case n < 14:
+		return shaper.Retry("http_500", "not now"), false
+	case n < 16:
+		return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_429", Status: 429, RetryAfter: 100 * time.Millisecond}, false
+	}
+	return shaper.Done(200), false
+}
+
+// run has all of them at work until the time is over.
+func (s *soak) run(length time.Duration) {
+	ctx, end := context.WithTimeout(s.t.Context(), length)
+	defer end()
+	var working sync.WaitGroup
+	for i, door := range s.doors {
+		working.Go(func() {
+			s.repeat(ctx, uint64(1+i), 40*time.Millisecond, func(r *rand.Rand) { s.enqueue(ctx, r, door) })
+		})
+	}
+	working.Go(func() { s.repeat(ctx, 10, 60*time.Millisecond, s.operate) })
+	working.Go(func() { s.repeat(ctx, 11, 300*time.Millisecond, s.pauseSome) })
+	working.Go(func() { s.repeat(ctx, 13, 400*time.Millisecond, s.disturb) })
+	working.Go(func() { s.repeat(ctx, 12, 50*time.Millisecond, func(*rand.Rand) { s.wantBounded() }) })
+	working.Wait()
+}
+
+// repeat does something again and again, with pauses of that length on average.
+func (s *soak) repeat(ctx context.Context, stream uint64, every time.Duration, do func(*rand.Rand)) {
+	random := rand.New(rand.NewPCG(s.seed, stream))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(random.Int64N(int64(2 * every)))):
+			do(random)
+		}
+	}
+}
+
+// count counts that something was done.
+func (s *soak) count(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[what]++
+}
+
+// figures is what was done, and how often.
+func (s *soak) figures() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for what, n := range s.counts {
+		all = append(all, fmt.Sprintf("%s %d", what, n))
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(a, b) })
+	return strings.Join(all, ", ")
+}
+
+// wantBounded holds that no bucket has more jobs than it may have.
+func (s *soak) wantBounded() {
+	infos, err := s.operator.BucketInfos(context.WithoutCancel(s.t.Context()))
+	if err != nil {
+		s.t.Error(err)
+	}
+	for _, info := range infos {
+		if info.Unfinished > info.Capacity || info.Scheduled > info.ScheduledCapacity {
+			s.t.Errorf("bucket %s holds %d of %d and %d of %d for later", info.Name, info.Unfinished, info.Capacity, info.Scheduled, info.ScheduledCapacity)
+		}
+	}
+}
+
+// drain lets all go that still waits, as it was in the beginning.
+func (s *soak) drain() {
+	ctx := s.t.Context()
+	s.helpers.Wait()
+	began, left := time.Now(), ""
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience * 40 * time.Second); ; {
+		infos, err := s.operator.BucketInfos(ctx)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		left = ""
+		for _, info := range infos {
+			if info.Unfinished+info.Purging+info.InFlight+info.Scheduled+info.Waiting+info.Later > 0 {
+				left += fmt.Sprintf(" %s: %d unfinished, %d in flight, %d waiting, %d for later, %d scheduled, %d to purge;",
+					info.Name, info.Unfinished, info.InFlight, info.Waiting, info.Later, info.Scheduled, info.Purging)
+			}
+		}
+		if left == "" {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			s.t.Fatalf("jobs are stuck %s after the end:%s\n%s", time.Since(began), left, s.figures())
+		}
+	}
+	s.t.Logf("drained within %s", time.Since(began).Round(time.Millisecond))
+	for _, p := range s.processes { // what they still have to say
+		p.stop()
+		<-p.done
+	}
+}
