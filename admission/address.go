@@ -179,6 +179,8 @@ func parseOne(text string) (*redis.Options, error) {
 		return nil, errors.New(`has no host; want "redis://host:6379/0"`)
 	case u.Query().Has("password") || u.Query().Has("sentinel_password"):
 		return nil, errors.New("has a password after the question mark: write redis://user:password@host, or use the setting for it")
+	case u.Query().Has("skip_verify"):
+		return nil, errors.New("has skip_verify, which accepts the certificate of any server: leave it out, and name its authority (redis.tls_ca, ConnectOptions.TLS)")
 	}
 	o, err := redis.ParseURL(text)
 	if err != nil {
@@ -188,7 +190,8 @@ func parseOne(text string) (*redis.Options, error) {
 }
 
 // RedactURL hides the password in a Redis URL, and whatever looks like one, for
-// logs and messages.
+// logs and messages. A user name without a password is hidden too: some programs
+// take "redis://secret@host" for a password.
 func RedactURL(url string) string {
 	at := strings.LastIndex(url, "@")
 	if at < 0 {
@@ -198,8 +201,12 @@ func RedactURL(url string) string {
 	if !ok { // not a URL, but perhaps meant as one
 		return "***@" + redactQuery(url[at+1:])
 	}
-	user, _, _ := strings.Cut(rest, ":")
-	return scheme + "://" + user + ":***@" + redactQuery(url[at+1:])
+	user, password, _ := strings.Cut(rest, ":")
+	shown := user + ":***@"
+	if password == "" {
+		shown = "***@"
+	}
+	return scheme + "://" + shown + redactQuery(url[at+1:])
 }
 
 func redactQuery(text string) string {

@@ -46,7 +46,7 @@ type jobView struct {
 	Died     *time.Time        `json:"died,omitempty"`
 	Method   string            `json:"method,omitempty"`
 	URL      string            `json:"url,omitempty"`
-	Headers  map[string]string `json:"headers,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"` // credentials redacted
 
 	Payload json.RawMessage      `json:"payload,omitempty"`        // JSON as it is, other text as a string
 	Base64  string               `json:"payload_base64,omitempty"` // of what is no text
@@ -57,7 +57,7 @@ func viewJob(j shaper.JobInfo) jobView {
 	v := jobView{
 		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, State: j.State, Why: j.Why(), Holds: j.Holds(), Attempts: j.Attempts, Lost: j.Lost,
 		Enqueued: instant(j.Enqueued), ETA: instant(j.Earliest()), Due: instant(j.Due), Deadline: instant(j.Deadline), Died: instant(j.Died),
-		Method: j.Method, URL: j.URL, Headers: j.Headers,
+		Method: j.Method, URL: j.URL, Headers: redacted(j.Headers),
 	}
 	if j.State == shaper.StateQueued {
 		v.Position = &j.Position

@@ -11,7 +11,8 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Use:   "show BUCKET ID",
 		Short: "Show a job: state, position, ETA, last response",
 		Long: `Show all that is known of a job: its state and why it waits, position and ETA,
-attempts, the last response, and what it delivers. Of a settled job only the
+attempts, the last response, and what it delivers. Headers whose names say that they
+hold a credential, such as Authorization, are shown as "***". Of a settled job only the
 state is known, until its dedupe window ends.`,
 		Example: `  dispatcher job show webhooks order-17
   dispatcher job show webhooks order-17 --json | jq .payload`,

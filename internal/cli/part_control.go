@@ -90,11 +90,13 @@ var partFlags = []struct {
 const ofDeliveries = `
 
 Its url is where jobs go that name none, before the bucket's. Its headers and secrets
-are used only towards the origin of that url or, without one, of the bucket's. Secrets
-are not set here, where others could read them: send them to the HTTP API.`
+are used only towards the origin of that url or, without one, of the bucket's.
+
+` + secretForms + `
+Secrets are given in these forms only.`
 
 func (p *parts) setCommand() *cobra.Command {
-	var headers []string
+	var headers, signing []string
 	cmd := &cobra.Command{
 		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
 		Short: p.text("Give a $ settings of its own"),
@@ -113,11 +115,13 @@ rate of 0 is refused: pause the $, so that all see why.`),
 	}
 	if slices.Contains(p.Settings, shaper.FlowHeaders) {
 		cmd.Long += ofDeliveries
-		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"`)
-		cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` sent with its deliveries; replaces all headers it had")
+		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"
+  dispatcher $ set webhooks acme --header "Authorization: env:ACME_TOKEN" --secret file:/run/secrets/acme`)
+		cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` sent with its deliveries; may be repeated; replaces all headers it had")
+		cmd.Flags().StringArrayVar(&signing, "secret", nil, "`source` of a secret that signs its deliveries: env:VARIABLE, file:/path or - for standard input; may be repeated; replaces all secrets it had")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		patch, err := patchOf(cmd, headers)
+		patch, err := p.patchOf(cmd, headers, signing)
 		if err != nil {
 			return err
 		}
@@ -130,7 +134,7 @@ rate of 0 is refused: pause the $, so that all see why.`),
 }
 
 // patchOf makes a patch of the flags that are given.
-func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err error) {
+func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (patch shaper.FlowPatch, err error) {
 	for _, f := range partFlags {
 		name := flagOf(shaper.Setting(f.setting))
 		flag := cmd.Flags().Lookup(name)
@@ -141,17 +145,23 @@ func patchOf(cmd *cobra.Command, headers []string) (patch shaper.FlowPatch, err 
 			return patch, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
 		}
 	}
-	if len(headers) > 0 {
-		named := make(map[string]string, len(headers))
-		for _, header := range headers {
-			name, value, ok := strings.Cut(header, ":")
-			if !ok {
-				return patch, wrongUsage(cmd, "--header: %q: want \"Name: value\"", header)
-			}
-			named[strings.TrimSpace(name)] = strings.TrimSpace(value)
-		}
+	values := secrets{app: p.app}
+	named, err := values.headers(cmd, headers)
+	if err != nil {
+		return patch, err
+	}
+	if named != nil {
 		if err := patch.PutHeaders(named); err != nil {
 			return patch, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
+		}
+	}
+	if len(signing) > 0 {
+		list, err := values.list(cmd, signing)
+		if err != nil {
+			return patch, err
+		}
+		if err := patch.PutSecrets(list); err != nil {
+			return patch, wrongUsage(cmd, "--secret: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowSecrets)+": "))
 		}
 	}
 	if patch.IsZero() {

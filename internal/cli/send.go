@@ -40,10 +40,11 @@ Every job has an id before it is sent, so a lost answer is no loss: what is sent
 again under the same id is the same job. With --wait a refused job is tried again
 when the server says so; without, the exit code is 3.
 
-A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. Other
-users of this machine can see what stands on a command line, so prefer the first.`,
+A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. ` + secretForms + `
+So prefer the variables to a key that stands in --key itself.`,
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
   producer send webhooks '{"order":17}' --id order-17 --delay 10m
+  producer send webhooks '{"order":17}' --header "X-Tenant: 7" --header "Authorization: file:/run/secrets/hook"
   TUNDISH_KEY_FILE=/run/secrets/tundish producer send webhooks '{"order":17}' --priority low
   producer send webhooks '{"order":17}' --group acme --flow hooks.acme.example
   jq -c '.[]' orders.json | producer send webhooks --url https://example.com/hook --wait`,
@@ -61,7 +62,7 @@ users of this machine can see what stands on a command line, so prefer the first
 	keyFlag(cmd, &flags.key)
 	f.StringVar(&flags.job.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
 	f.StringVar(&flags.job.Method, "method", "", "HTTP `method` of the delivery (default: POST)")
-	f.StringArrayVar(&flags.headers, "header", nil, "header of the delivery as `name=value`; may be repeated")
+	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
 	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m: after it the job becomes a dead letter (default: for ever)")
@@ -90,16 +91,6 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	if f.delay > 0 {
 		f.job.Delay = f.delay.String()
 	}
-	for _, header := range f.headers {
-		name, value, ok := strings.Cut(header, "=")
-		if !ok || name == "" {
-			return wrongUsage(cmd, "--header %q: want name=value", header)
-		}
-		if f.job.Headers == nil {
-			f.job.Headers = map[string]string{}
-		}
-		f.job.Headers[name] = value
-	}
 	return nil
 }
 
@@ -110,6 +101,10 @@ func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 	}
 	key, err := a.clientKey(flags.key)
 	if err != nil {
+		return err
+	}
+	values := secrets{app: a, stdin: len(args) == 1 || args[1] == "-"} // which then holds the payloads
+	if flags.job.Headers, err = values.headers(cmd, flags.headers); err != nil {
 		return err
 	}
 	s := newSender(server, args[0], flags.wait, a.note)

@@ -62,7 +62,7 @@ retry = { max_attempts = 3 }
 // TestWriteTOMLReadsBack loads what was printed and wants the same.
 func TestWriteTOMLReadsBack(t *testing.T) {
 	t.Parallel()
-	text := strings.Replace(full, ":hunter2@", "@", 1)
+	text := strings.Replace(full, "app:hunter2@", "", 1)
 	before := mustLoad(t, text)
 	var out strings.Builder
 	if err := before.WriteTOML(&out); err != nil {

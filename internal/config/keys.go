@@ -147,6 +147,11 @@ func (l *loader) forwarding(p Producer) {
 	}.Validate())
 }
 
+// SecretValue is what a text of a command line says: the value itself, or what is in the
+// variable or the file where it says "env:NAME" or "file:/path", as every secret of a
+// configuration may.
+func SecretValue(o Options, text string) (string, error) { return newLoader(o).resolve(text) }
+
 // ClientKey is the API key that a client sends: flag, else TUNDISH_KEY, else
 // what is in the file that TUNDISH_KEY_FILE names, else "". The flag and the
 // variable may say "env:NAME" or "file:/path", as every secret may.

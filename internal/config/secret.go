@@ -40,7 +40,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 const embedded RedisURL = "embedded"
 
 // RedisURL is "embedded" or a URL for [admission.Connect]. However it is printed
-// or logged, the password in it shows as "***".
+// or logged, the password in it shows as "***", and so does a user name that stands alone.
 type RedisURL string
 
 // Reveal returns the URL with its password.
@@ -56,10 +56,6 @@ func (u RedisURL) String() string {
 	}
 	if u.validate() != "" {
 		return mask
-	}
-	_, rest, _ := strings.Cut(string(u), "://")
-	if user, _, ok := strings.Cut(rest, "@"); ok && !strings.Contains(user, ":") {
-		return string(u) // nothing to hide
 	}
 	return admission.RedactURL(string(u))
 }

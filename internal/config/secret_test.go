@@ -55,6 +55,10 @@ func TestRedisURLShows(t *testing.T) {
 		{"", ""},
 		{"redis://db:6379/0", "redis://db:6379/0"},
 		{"redis://:pw@db", "redis://:***@db"},
+		{"redis://pw@db", "redis://***@db"}, // a user to us, a password to other programs
+		{"redis://pw:@db", "redis://***@db"},
+		{"redis://pw%3Apw@db", "redis://***@db"},
+		{"redis+sentinel://pw@h1,h2/m", "redis+sentinel://***@h1,h2/m"},
 		{"rediss://u:pw@db/3?pool_size=5", "rediss://u:***@db/3?pool_size=5"},
 		{"redis+sentinel://u:pw@h1,h2/m/1", "redis+sentinel://u:***@h1,h2/m/1"},
 		{"rediss+cluster://:pw@h1:1,h2:2", "rediss+cluster://:***@h1:1,h2:2"},

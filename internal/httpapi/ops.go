@@ -53,7 +53,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, admission.Proxies{})}
 	draining := new(atomic.Bool)
-	probes := &probes{store: cfg.Buckets, draining: draining, gatherer: cfg.Metrics, log: log}
+	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := append(o.routes(), probes.routes()...)
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)

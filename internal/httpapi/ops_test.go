@@ -97,6 +97,10 @@ func TestProbes(t *testing.T) {
 	handler.Drain()
 	want("/readyz", 503, "[+]redis ok\n[-]serving failed: the process stops\n")
 	store.Stop()
+	// What Redis last said is kept for 200 ms: this one has not asked yet.
+	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)})
+	handler.Drain()
+	api = serve(t, handler)
 	want("/readyz", 503, "[-]redis failed: it gave no sign of life within 1s\n[-]serving failed: the process stops\n")
 	want("/livez", 200, "ok\n")
 }

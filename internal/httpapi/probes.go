@@ -1,34 +1,23 @@
 package httpapi
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// pingTimeout is how long Redis may take to answer for the process to be
-// ready.
-const pingTimeout = time.Second
-
 //go:embed openapi.yaml
 var openAPI []byte
 
-// Pinger asks Redis for a sign of life.
-type Pinger interface {
-	Ping(ctx context.Context) error
-}
-
 // probes are the routes for machines that both servers have.
 type probes struct {
-	store    Pinger
+	store    *pulse
 	draining *atomic.Bool
 	gatherer prometheus.Gatherer
 	log      *slog.Logger
@@ -53,10 +42,9 @@ func (p *probes) routes() []route {
 func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
 // readyz says whether it is worth sending requests here: Redis answers and the
-// process does not stop. With ?verbose it lists what was checked.
+// process does not stop. What Redis says is kept for pulseAge. With ?verbose it
+// lists what was checked.
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
-	defer cancel()
 	var list strings.Builder
 	status := http.StatusOK
 	check := func(name string, ok bool, why string) {
@@ -67,7 +55,7 @@ func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&list, "[-]%s failed: %s\n", name, why)
 		status = http.StatusServiceUnavailable
 	}
-	check("redis", p.store.Ping(ctx) == nil, fmt.Sprintf("it gave no sign of life within %s", pingTimeout))
+	check("redis", p.store.beats(r.Context()), fmt.Sprintf("it gave no sign of life within %s", pingTimeout))
 	check("serving", !p.draining.Load(), "the process stops")
 	if status == http.StatusOK && !r.URL.Query().Has("verbose") {
 		list.Reset()

@@ -74,7 +74,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		}),
 	}
 	draining := new(atomic.Bool)
-	probes := &probes{store: cfg.Jobs, draining: draining, gatherer: cfg.Metrics, log: log}
+	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
 	return newHandler(append(p.routes(), probes.routes()...), p.access, draining, log)
 }
 

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// secretForms is what every help says of values that others must not read.
+const secretForms = `Other users of this machine can read a command line. So the value of a header may say
+where it is: "Name: env:VARIABLE", "Name: file:/path", or "Name: -" for standard input.`
+
+// maxSecret bounds what is read of standard input for one value.
+const maxSecret = 64 << 10
+
+// secrets reads values that may stand elsewhere. Standard input is read for one of them at most.
+type secrets struct {
+	app   *app
+	stdin bool // it is taken
+}
+
+// value is what a text says: the value itself, or "env:NAME", "file:/path" or "-" for where it is.
+func (s *secrets) value(text string) (string, error) {
+	if text != "-" {
+		return config.SecretValue(s.app.options(), text)
+	}
+	if s.stdin {
+		return "", errors.New("standard input is taken already, it holds one value")
+	}
+	s.stdin = true
+	data, err := io.ReadAll(io.LimitReader(s.app.in, maxSecret+1))
+	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read standard input: %w", err)
+	case value == "" || len(data) > maxSecret:
+		return "", fmt.Errorf("standard input has %d bytes, want 1 to %d", len(data), maxSecret)
+	}
+	return value, nil
+}
+
+// headers reads what --header says, each "Name: value"; none is nil. No error shows a value.
+func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string]string, error) {
+	if len(flags) == 0 {
+		return nil, nil //nolint:nilnil // none were given
+	}
+	headers, seen := make(map[string]string, len(flags)), map[string]bool{}
+	for _, flag := range flags {
+		name, value, ok := strings.Cut(flag, ":")
+		if name = strings.TrimSpace(name); !ok || !httpguts.ValidHeaderFieldName(name) {
+			name, _, _ = strings.Cut(name, "=")
+			return nil, wrongUsage(cmd, "--header: %q is not in the form \"Name: value\"", line(name, 60))
+		}
+		canonical := http.CanonicalHeaderKey(name)
+		if seen[canonical] {
+			return nil, wrongUsage(cmd, "--header: %q is given twice", name)
+		}
+		seen[canonical] = true
+		value, err := s.value(strings.TrimSpace(value))
+		if err != nil {
+			return nil, wrongUsage(cmd, "--header: %q: %v", name, err)
+		}
+		headers[name] = value
+	}
+	return headers, nil
+}
+
+// list reads what --secret says: only where each secret is.
+func (s *secrets) list(cmd *cobra.Command, flags []string) ([]string, error) {
+	values := make([]string, 0, len(flags))
+	for _, flag := range flags {
+		if flag != "-" && !strings.HasPrefix(flag, "env:") && !strings.HasPrefix(flag, "file:") {
+			return nil, wrongUsage(cmd, `--secret: want env:VARIABLE, file:/path or "-" for standard input: other users can read a command line`)
+		}
+		value, err := s.value(flag)
+		if err != nil {
+			return nil, wrongUsage(cmd, "--secret: %v", err)
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+// credentialMarks are parts of the names of headers that hold credentials.
+var credentialMarks = []string{"auth", "cookie", "token", "secret", "passw", "key", "credential", "session", "signature", "jwt"}
+
+// isCredential reports whether a header holds a credential, as far as its name tells.
+func isCredential(name string) bool {
+	name = strings.ToLower(name)
+	return name != "idempotency-key" && slices.ContainsFunc(credentialMarks, func(mark string) bool { return strings.Contains(name, mark) })
+}
+
+// redacted are headers as they are shown: credentials as "***". None is nil.
+func redacted(headers map[string]string) map[string]string {
+	if len(headers) == 0 {
+		return nil
+	}
+	shown := maps.Clone(headers)
+	for name := range shown {
+		if isCredential(name) {
+			shown[name] = "***"
+		}
+	}
+	return shown
+}
