@@ -70,7 +70,7 @@ redis.call('HDEL', meta, id)
 redis.call('ZREM', later, id)
 redis.call('ZREM', dead, id)
 if state ~= '5' then
-  if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
+  flow.unschedule(count, scheduled and 1 or 0)
   if has_flows ~= '0' then
     local loaded = flow.load(conf, flows, flow_settings, { name })
     local groups = in_groups and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)

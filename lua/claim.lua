@@ -377,7 +377,7 @@ end
 in_chunks('ZADD', leases, deadlines)
 in_chunks('HSET', meta, metas)
 in_chunks('ZADD', dead, deaths)
-if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
+flow.unschedule(count, unscheduled)
 quota.write(quotas)
 in_chunks('HSET', flows, states)
 in_chunks('HDEL', flows, idle)

@@ -108,7 +108,7 @@ local known = redis.call('HMGET', body, unpack(ids))
 local settled = redis.call('HMGET', seen, unpack(ids))
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled')
-local seq, scheduled = tonumber(counters[1] or 0), tonumber(counters[2] or 0)
+local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
 local last = redis.call('HMGET', pace, 'slot', 'offset')
 
 -- See places.lua.

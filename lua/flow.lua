@@ -116,6 +116,12 @@ function flow.count(f, unfinished, scheduled, in_flight)
   if f.group then flow.count(f.group, unfinished, scheduled, in_flight) end
 end
 
+-- Counts jobs of the bucket that came with a delay and are gone. The count does not go below 0: where
+-- somebody deleted it, it begins anew, and the sweeper makes it good.
+function flow.unschedule(count, n)
+  if n > 0 and redis.call('HINCRBY', count, 'scheduled', -n) < 0 then redis.call('HSET', count, 'scheduled', 0) end
+end
+
 -- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
 function flow.is_held(f)
   local most = f.settings.max_in_flight

@@ -43,7 +43,7 @@ local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per',
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged')
-local scheduled = tonumber(counters[1] or 0)
+local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 
 local function in_lists(before)

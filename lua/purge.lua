@@ -139,7 +139,7 @@ if removed > 0 then
     group.close(groups, now)
   end
 end
-if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
+flow.unschedule(count, unscheduled)
 if #remembered > 0 then
   redis.call('HSET', seen, unpack(remembered))
   redis.call('ZADD', seen_until, unpack(until_when))

@@ -199,7 +199,7 @@ end
 in_chunks('HDEL', flows, idle)
 in_chunks('HSET', flows, states)
 group.close(groups, now, calendar)
-if unscheduled > 0 then redis.call('HINCRBY', count, 'scheduled', -unscheduled) end
+flow.unschedule(count, unscheduled)
 in_chunks('HSET', seen, remembered)
 in_chunks('ZADD', seen_until, until_when)
 

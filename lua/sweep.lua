@@ -7,7 +7,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds
--- KEYS[5]  …:count   hash  purge_at, purge_flow: of the last purge
+-- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -50,6 +50,7 @@ local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
 local PURGE_PAUSE = 10000000 -- one that makes no progress for so long has lost its process
 local CHUNK = 500
+local MOST_BYTES = 1048576 -- of bodies to read
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
@@ -68,7 +69,7 @@ if longest > 0 then
   end
 end
 
-local expired, retries, astray, suspects, repaired = {}, {}, {}, {}, 0
+local expired, retries, astray, suspects, claimed, repaired = {}, {}, {}, {}, {}, 0
 if at_most > 0 and (bound == 0 or now <= bound) then
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)) do
     local stored = redis.call('HGET', meta, id)
@@ -110,6 +111,7 @@ if cursor ~= '' then
       redis.call('ZADD', dead, text(now), id)
       repaired = repaired + 1
     end
+    if state ~= '5' then claimed[#claimed + 1] = id end
   end
   local answers = redis.call('HGETALL', claims)
   for i = 1, #answers, 2 do
@@ -132,7 +134,7 @@ if not has_flows then
   if missing < 0 then missing = 0 end
 end
 
-local none_leased = redis.call('ZCARD', leases) == 0
+local none_leased, jobs = redis.call('ZCARD', leases) == 0, redis.call('HLEN', body) - redis.call('ZCARD', dead)
 local function forget(key, idle)
   for from = 1, #idle, CHUNK do redis.call('HDEL', key, unpack(idle, from, math.min(from + CHUNK - 1, #idle))) end
 end
@@ -165,23 +167,66 @@ local function audit_flows(names)
   forget(flows, idle)
 end
 
--- The sums of the counters of all flows by group, where flows are so few that it costs little; else nil.
+-- The sums of the counters of all flows, by group if there are groups, where flows are so few that it costs little; else nil.
 local function sums_by_group()
   if redis.call('HLEN', flows) > CHUNK then return nil end
   local sums, all = {}, redis.call('HGETALL', flows)
   for i = 1, #all, 2 do
-    local name, state = flow.group_of(all[i]), flow.read(all[i + 1])
+    local name, state = in_groups and flow.group_of(all[i]) or '', flow.read(all[i + 1])
     sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }
     flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight)
   end
   return sums
 end
 
+-- How many jobs of a bucket without flows came with a delay: these are in later until they are claimed, and of
+-- those that were claimed once, as all of `ids`, the body says so. Nil if that is much to read.
+local function came_delayed(ids)
+  local later, bytes = KEYS[PLACES + flow.PLACES], 0
+  local n = redis.call('ZCARD', later)
+  for _, id in ipairs(ids) do
+    bytes = bytes + redis.call('HSTRLEN', body, id)
+    if bytes > MOST_BYTES then return nil end
+    if redis.call('ZSCORE', later, id) then n = n - 1 end
+    if string.match(redis.call('HGET', body, id) or '', '^%-?%d+ %d+ ...........%u') then n = n + 1 end
+  end
+  return n
+end
+
+-- The least and the most jobs that can have come with a delay. Where little is there they are the same; in a bucket
+-- with flows where the counters of these tell of as many jobs as there are.
+local function scheduled_bounds()
+  if has_flows then
+    local unfinished, scheduled = 0, 0
+    for _, sum in pairs(sums_by_group() or {}) do
+      unfinished, scheduled = unfinished + sum.state.unfinished, scheduled + sum.state.scheduled
+    end
+    if unfinished + scheduled == jobs then return scheduled, scheduled end
+    return 0, jobs
+  end
+  local exact = cursor == '0' and next_cursor == '0' and unpurged == 0 and came_delayed(claimed)
+  if exact then return exact, exact end
+  local were_claimed = math.max(redis.call('HLEN', meta) - redis.call('ZCARD', dead), 0)
+  local waiting = redis.call('ZCARD', KEYS[PLACES + flow.PLACES]) + redis.call('ZCARD', KEYS[PURGED + flow.PLACES])
+  return math.max(waiting - were_claimed, 0), math.min(waiting + were_claimed, jobs)
+end
+
+-- Lost by hand, it would take away from the capacity for ever.
+if cursor == '0' then
+  local least, most = scheduled_bounds()
+  local kept = tonumber(redis.call('HGET', count, 'scheduled') or 0)
+  local scheduled = math.max(math.min(kept, most), least)
+  if scheduled ~= kept then
+    redis.call('HSET', count, 'scheduled', text(scheduled))
+    repaired = repaired + 1
+  end
+end
+
 -- The same of groups. Where they can be summed up, their counters are what those of their flows say;
 -- where nothing is there, or nothing in flight, there is nothing to sum up.
 local function audit_groups(names)
   local idle, listed, sums = {}, {}, sums_by_group()
-  local none_unfinished = redis.call('HLEN', body) == redis.call('ZCARD', dead)
+  local none_unfinished = jobs == 0
   for _, name in ipairs(names) do listed[name] = true end
   for name in pairs(sums or {}) do
     if not listed[name] then names[#names + 1] = name end

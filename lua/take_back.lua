@@ -119,7 +119,7 @@ for _, lost_job in ipairs(lost_jobs) do
       code, last = '5', poison_last
       poison = poison + 1
       redis.call('ZADD', dead, text(now), id)
-      if scheduled then redis.call('HINCRBY', count, 'scheduled', -1) end
+      flow.unschedule(count, scheduled and 1 or 0)
       if f then flow.count(f, scheduled and 0 or -1, scheduled and -1 or 0, 0) end
     else
       taken_back = taken_back + 1

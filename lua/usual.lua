@@ -29,7 +29,7 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
     -- Dead letters and scheduled jobs do not count, and are looked for where that matters.
     held = redis.call('HLEN', body)
     local full = held + jobs - bound
-    if full > 0 then full = full - redis.call('ZCARD', dead) - (redis.call('HGET', count, 'scheduled') or 0) end
+    if full > 0 then full = full - redis.call('ZCARD', dead) - math.max(redis.call('HGET', count, 'scheduled') or 0, 0) end
     usual = full <= 0 and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
   end
   local rules, states = {}, {}

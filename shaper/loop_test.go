@@ -25,6 +25,8 @@ type loops struct {
 	client *Client
 	d      *Dispatcher
 
+	rtt time.Duration // of each round trip
+
 	mu      sync.Mutex
 	scripts map[string]int
 	most    int // of claims and questions before them, after which run ends; 0 any number
@@ -81,6 +83,21 @@ func (l *loops) enqueue(jobs ...Job) {
 	}
 }
 
+var scriptNames = sync.OnceValue(func() map[any]string {
+	names := map[any]string{}
+	for _, script := range lua.All() {
+		names[script.SHA()] = script.Name()
+	}
+	return names
+})
+
+func scriptOf(cmd redis.Cmder) (name string, ok bool) {
+	if args := cmd.Args(); cmd.Name() == "evalsha" && len(args) > 1 {
+		name, ok = scriptNames()[args[1]]
+	}
+	return name, ok
+}
+
 // looks is how often the dispatcher has looked for work.
 func (l *loops) looks() int { return l.scripts["claim"] + l.scripts["reserve"] }
 
@@ -88,14 +105,12 @@ func (l *loops) note(cmds ...redis.Cmder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cmd := range cmds {
-		for _, script := range lua.All() {
-			if args := cmd.Args(); len(args) > 1 && strings.HasPrefix(cmd.Name(), "eval") && args[1] == script.SHA() {
-				l.scripts[script.Name()]++
-				if l.most > 0 && l.looks() > l.most && l.stop != nil {
-					l.stop()
-				}
-			}
+		if name, ok := scriptOf(cmd); ok {
+			l.scripts[name]++
 		}
+	}
+	if l.most > 0 && l.looks() > l.most && l.stop != nil {
+		l.stop()
 	}
 }
 
@@ -104,6 +119,7 @@ func (l *loops) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (l *loops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		l.note(cmd)
+		time.Sleep(l.rtt)
 		return next(ctx, cmd)
 	}
 }
@@ -111,6 +127,7 @@ func (l *loops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (l *loops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		l.note(cmds...)
+		time.Sleep(l.rtt)
 		return next(ctx, cmds)
 	}
 }
@@ -160,5 +177,72 @@ func TestFarDatesDoNotSpin(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// die makes what a dispatcher leaves that had claimed these jobs and was killed at once.
+func (l *loops) die(bucket string, jobs ...Job) {
+	l.t.Helper()
+	ctx, k := l.t.Context(), bucketKeys(bucket)
+	for len(jobs) > 0 {
+		some := jobs[:min(len(jobs), enqueueBatch)]
+		jobs = jobs[len(some):]
+		l.enqueue(some...)
+	}
+	for _, id := range l.redis.HKeys(ctx, k.body()).Val() {
+		l.redis.HSet(ctx, k.meta(), id, "3 1 0 0 0 c ")
+		l.redis.ZAdd(ctx, k.leases(), redis.Z{Member: id, Score: float64(time.Now().Add(l.d.cfg.Lease).UnixMicro())})
+	}
+	for flow, state := range l.redis.HGetAll(ctx, k.flows()).Val() { // none is in flight, says the state
+		l.redis.HSet(ctx, k.flows(), flow, strings.TrimSuffix(state, "0")+strings.Fields(state)[4])
+	}
+	for _, key := range l.redis.Keys(ctx, k.prefix+"*").Val() {
+		if name := strings.TrimPrefix(key, k.prefix); strings.HasPrefix(name, "q:") || strings.HasPrefix(name, "due") {
+			l.redis.Del(ctx, key)
+		}
+	}
+}
+
+// All jobs of a dispatcher that was killed are back within its lease and 5 seconds, however many
+// they are, also where Redis is far, and those of another bucket do not wait for them.
+func TestRecoveryIsInTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		jobs, flows int
+		rtt         time.Duration
+	}{
+		"here":       {3000, 0, 0},
+		"far away":   {3000, 0, 50 * time.Millisecond},
+		"many flows": {1000, 500, 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			large, small := testBucket("large", 1), testBucket("small", 1)
+			large.Rate.Per, small.Rate.Per = time.Hour, time.Hour
+			if c.flows > 0 {
+				f := DefaultFlowSettings()
+				f.Key, large.Flow = FlowKeyJob, &f
+			}
+			var jobs []Job
+			for i := range c.jobs {
+				jobs = append(jobs, Job{Bucket: "large", ID: fmt.Sprint("j", i), Flow: fmt.Sprint("f", i%max(c.flows, 1)), Payload: []byte("x")})
+			}
+			inBubble(t, newWaiting(), []Bucket{large, small}, func(l *loops) {
+				l.die("large", jobs...)
+				l.die("small", Job{Bucket: "small", Payload: []byte("x")})
+				l.rtt = c.rtt
+				l.run(l.d.cfg.Lease + 5*time.Second)
+				for _, bucket := range []string{"large", "small"} {
+					// One may have left since.
+					if n := l.redis.ZCard(l.t.Context(), bucketKeys(bucket).leases()).Val(); n > 1 {
+						l.t.Errorf("bucket %s: %d jobs are not back; scripts %v", bucket, n, l.scripts)
+					}
+				}
+				// Two scripts find and mend 200 leases, or one flow set; all else goes on every 2 s.
+				if most := 3 * (c.jobs/sweepAtMost + 20); l.scripts["sweep"]+l.scripts["take_back"]+l.scripts["flows_of"] > most {
+					l.t.Errorf("scripts %v, want at most %d that take back", l.scripts, most)
+				}
+			})
+		})
 	}
 }

@@ -17,6 +17,8 @@ const (
 	patrolInterval = 2 * time.Second  // a look at every bucket: three commands each, one pipeline
 	auditInterval  = 30 * time.Second // a chunk of the comparison of jobs and places
 	sweepAtMost    = 200              // leases taken back by one script
+	sweepNames     = 1000             // leases named by one that compares nothing: each costs two commands
+	sweepMore      = 100              // after so many taken back there may be more: the next sweep does not wait
 	sweepSlack     = time.Second      // Redis time this far ahead of ours is a step
 	poisonCrashes  = 3
 	lastChance     = poisonCrashes - 1 // crashes after which a job goes alone
@@ -42,7 +44,12 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 		watches[i].nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
 	}
 	inForce := watchesOf(d.store.log, drains)
-	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
+	more := false                                                                               // leases to take back: their buckets take turns of one chunk each, without a pause
+	for round := 0; more || sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
+		if ctx.Err() != nil {
+			return
+		}
+		more = false
 		began := time.Now()
 		sights := d.look(ctx, drains)
 		for i, drain := range drains {
@@ -54,7 +61,7 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 			if sights[i].waiting {
 				drain.nudge()
 			}
-			drain.tend(ctx, &watches[i], sights[i])
+			more = drain.tend(ctx, &watches[i], sights[i]) || more
 		}
 		if round%watchEvery == 0 {
 			d.watch(ctx, inForce)
@@ -128,6 +135,8 @@ func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
 // sweepWatch is what the sweeper of one bucket remembers.
 type sweepWatch struct {
 	nextAudit time.Time
+	lastAudit time.Time // when the last chunk of one was looked at
+	more      bool      // the last sweep took so many leases back that there may be more
 	auditing  bool      // it goes on where these are; "" where that part is done
 	cursor    string    // of the comparison of jobs and places
 	flows     string    // of the flows
@@ -137,8 +146,9 @@ type sweepWatch struct {
 	missing   int64     // jobs without a place, as last seen
 }
 
-// tend sweeps a bucket if a lease ran out or a comparison is due.
-func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) {
+// tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases
+// to take back, and is to be called again at once.
+func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
 	now := time.Now()
 	away := d.outage.lastLong()
 	if gap := now.Sub(w.lastWork); !w.lastWork.IsZero() && gap > max(d.lease/2, 3*patrolInterval) {
@@ -153,13 +163,18 @@ func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) {
 	}
 	latest := d.clock.latest(now)
 	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
-	audit := !now.Before(w.nextAudit)
+	audit := !now.Before(w.nextAudit) && now.Sub(w.lastAudit) >= patrolInterval/2 // also where there is no pause
 	if !expired && !audit {
-		return
+		return false
 	}
-	if err := d.sweep(ctx, w, latest, audit); err != nil && ctx.Err() == nil {
+	if audit {
+		w.lastAudit = now
+	}
+	err := d.sweep(ctx, w, latest, audit)
+	if err != nil && ctx.Err() == nil {
 		d.log.ErrorContext(ctx, "sweep failed", "error", err)
 	}
+	return err == nil && w.more
 }
 
 func later(a, b time.Time) time.Time {

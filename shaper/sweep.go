@@ -24,7 +24,10 @@ type mended struct{ takenBack, poisoned, repaired, missing int64 }
 func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
 	start := time.Now()
 	how := mending{crash: 1}
-	atMost := sweepAtMost
+	atMost := sweepNames
+	if audit {
+		atMost = sweepAtMost
+	}
 	if latest == 0 || start.Before(w.spare) || d.clock.jumpedSince(start.Add(-d.heartbeatSeen())) {
 		atMost = 0
 	}
@@ -58,8 +61,11 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		w.spare = time.Now().Add(d.heartbeatSeen())
 		d.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
 	}
-	// Those that ran out on their own: their order at the head is made in one call.
+	// Those that ran out on their own: their order at the head is made in one call. Of several calls, the last one
+	// puts its jobs in front: these are to be those whose leases ran out first.
+	slices.Reverse(expired)
 	err = d.takeBack(ctx, how, expired, nil, &sum)
+	w.more = sum.takenBack+sum.poisoned >= sweepMore
 	if err == nil {
 		suspects, err = d.offCalendar(ctx, suspects)
 	}
@@ -79,6 +85,9 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 			w.missing = missing
 			d.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
 		}
+	}
+	if w.more { // what ran out comes first
+		return nil
 	}
 	return d.goOnPurging(ctx, w, unpurged)
 }
