@@ -15,8 +15,8 @@ import (
 const maxRedrive = 200
 
 // DeadLetters returns dead letters, the newest first: limit of them, from
-// offset on, also of a bucket that has left the configuration. Two round trips; three
-// of such a one.
+// offset on, also of a bucket that has left the configuration. Three round trips, one more of
+// such a one, and one for each mebibyte of bodies.
 func (c *Client) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]JobInfo, error) {
 	b, err := c.store.readable(ctx, bucket)
 	if err != nil {
@@ -25,9 +25,9 @@ func (c *Client) DeadLetters(ctx context.Context, bucket string, offset, limit i
 	if limit <= 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	within, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	ids, err := c.store.redis.ZRevRangeWithScores(ctx, b.keys.dead(), int64(offset), int64(offset+limit-1)).Result()
+	ids, err := c.store.redis.ZRevRangeWithScores(within, b.keys.dead(), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: list dead letters: %w", bucket, err)
 	}
@@ -42,18 +42,17 @@ func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) (
 	for i, id := range ids {
 		names[i], _ = id.Member.(string)
 	}
-	pipe := c.store.redis.Pipeline()
-	bodies, metas := pipe.HMGet(ctx, b.keys.body(), names...), pipe.HMGet(ctx, b.keys.meta(), names...)
-	if _, err := pipe.Exec(ctx); err != nil {
+	bodies, metas, err := c.readDead(ctx, b, names)
+	if err != nil {
 		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
 	}
 	infos := make([]JobInfo, 0, len(ids))
 	for i, id := range ids {
-		body, ok := bodies.Val()[i].(string)
+		body, ok := bodies[i].(string)
 		if !ok {
-			continue // dropped or redriven between the two round trips
+			continue // dropped or redriven between the round trips
 		}
-		metaText, _ := metas.Val()[i].(string)
+		metaText, _ := metas[i].(string)
 		info := JobInfo{ID: names[i], Bucket: b.Name, State: StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score))}
 		if err := info.fill(body, metaText); err != nil {
 			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
@@ -61,6 +60,41 @@ func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) (
 		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+// readDead reads bodies and metas of dead letters, about a mebibyte in an answer:
+// hundreds of large ones would not arrive in time over a slow link.
+func (c *Client) readDead(ctx context.Context, b *bucketState, ids []string) (bodies, metas []any, err error) {
+	pipe := c.store.redis.Pipeline()
+	sizes := make([]*redis.IntCmd, len(ids))
+	for i, id := range ids {
+		sizes[i] = pipe.HStrLen(ctx, b.keys.body(), id)
+	}
+	if err := c.exec(ctx, pipe); err != nil {
+		return nil, nil, err
+	}
+	for at := 0; at < len(ids); {
+		end, bytes := at+1, sizes[at].Val()
+		for end < len(ids) && bytes+sizes[end].Val() <= maxClaimBytes {
+			bytes += sizes[end].Val()
+			end++
+		}
+		pipe := c.store.redis.Pipeline()
+		body, meta := pipe.HMGet(ctx, b.keys.body(), ids[at:end]...), pipe.HMGet(ctx, b.keys.meta(), ids[at:end]...)
+		if err := c.exec(ctx, pipe); err != nil {
+			return nil, nil, err
+		}
+		bodies, metas, at = append(bodies, body.Val()...), append(metas, meta.Val()...), end
+	}
+	return bodies, metas, nil
+}
+
+// exec runs a pipeline within the timeout of one call.
+func (c *Client) exec(ctx context.Context, pipe redis.Pipeliner) error {
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	defer cancel()
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // Redriven says what became of dead letters that were to be redriven.
