@@ -30,12 +30,15 @@ type Policy struct {
 	// a fault of the request. nil means 1.
 	Cost func(r *http.Request) int64
 
+	// Headers are those that tell the client of the limit; "" means [BothHeaders].
+	Headers RateLimitHeaders
+
 	Logger *slog.Logger // told of what only the operator can repair; nil logs nothing
 }
 
 // Middleware lets a limit decide of each request whether the handler behind it
 // sees it. It answers the others with a problem of RFC 9457, and every request
-// with the headers of [SetHeaders]:
+// with the headers of [RateLimitHeaders.Set]:
 //
 //	429 limit-exceeded     with Retry-After: who waits that long and is alone passes
 //	422 cost-impossible    the cost is above what the limit can ever hold
@@ -80,7 +83,7 @@ func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 				return
 			}
 			decisions := append(slices.Clone(Decisions(r.Context())), d)
-			SetHeaders(w.Header(), decisions, time.Now())
+			policy.Headers.Set(w.Header(), decisions, time.Now())
 			if !d.Allowed {
 				problemOf(&d).write(w, r)
 				return

@@ -84,7 +84,7 @@ func (p *producer) answerCheck(w http.ResponseWriter, r *http.Request, q *questi
 		p.limitFault(r, err).write(w, r)
 		return
 	}
-	admission.SetHeaders(w.Header(), []admission.Decision{d}, time.Now())
+	p.headers.Set(w.Header(), []admission.Decision{d}, time.Now())
 	if !d.Allowed {
 		f := limited(&d)
 		if q.deny != 0 {

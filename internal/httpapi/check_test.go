@@ -112,7 +112,7 @@ func TestCheckAsks(t *testing.T) {
 				Jobs: store(t), Limits: limits, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 			})
 			w := request(api, here+":9", test.method, "http://localhost/v1/limits/a/check"+test.path, test.body, test.headers...)
-			if w.Code != 200 || w.Header().Get("RateLimit") != `"a";r=9;t=6` {
+			if w.Code != 200 || w.Header().Get("RateLimit") != `"a";r=9;t=6;limit=10;remaining=9;reset=6` {
 				t.Fatalf("%d %v: %s", w.Code, w.Header(), w.Body)
 			}
 			if diff := cmp.Diff(test.want, limits.got); diff != "" {
