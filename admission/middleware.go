@@ -85,7 +85,7 @@ func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 			decisions := append(slices.Clone(Decisions(r.Context())), d)
 			policy.Headers.Set(w.Header(), decisions, time.Now())
 			if !d.Allowed {
-				problemOf(&d).write(w, r)
+				problemOf(&d, cost).write(w, r)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionsKey{}, decisions)))
@@ -102,17 +102,17 @@ func Decisions(ctx context.Context) []Decision {
 	return decisions
 }
 
-func problemOf(d *Decision) problem {
+func problemOf(d *Decision, cost int64) problem {
 	if d.Impossible {
 		return problem{
 			Title: "The cost can never be met", Status: http.StatusUnprocessableEntity, Code: "cost-impossible",
-			Detail:           fmt.Sprintf("the cost is above what limit %q can ever hold, %d", d.Limit, d.Quota),
+			Detail:           ImpossibleText(cost, *d),
 			ViolatedPolicies: []string{d.Limit},
 		}
 	}
 	return problem{
 		Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: "limit-exceeded",
-		Detail:           fmt.Sprintf("limit %q is used up for now", d.Limit),
+		Detail:           ExceededText(d.RetryAfter, *d),
 		ViolatedPolicies: []string{d.Limit}, RetryAfter: RetrySeconds(d.RetryAfter),
 	}
 }
