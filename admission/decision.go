@@ -1,10 +1,15 @@
 package admission
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Decision is the answer of one limit to one question.
 type Decision struct {
 	Limit   string // the limit's name
+	Rate    Rate   // of the limit, for the tier of the caller
 	Allowed bool
 
 	// Shadow says that the limit is in shadow mode: it holds nobody back, and
@@ -46,6 +51,39 @@ func (d Decision) Later(passed time.Duration) Decision {
 	}
 	d.ResetAfter = max(d.ResetAfter-passed, d.RetryAfter, 0)
 	return d
+}
+
+// namedLimits lists limits by their names, each with what there is to say of it:
+// `limit "a"<say>`, `limits "a"<say> and "b"<say>`.
+func namedLimits(by []Decision, say func(Decision) string) string {
+	words := make([]string, len(by))
+	for i, d := range by {
+		words[i] = fmt.Sprintf("%q%s", d.Limit, say(d))
+	}
+	switch n := len(words); n {
+	case 0:
+		return "a limit"
+	case 1:
+		return "limit " + words[0]
+	default:
+		return "limits " + strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+}
+
+// ExceededText is the sentence for a refusal by limits, as every error, problem
+// and log has it: `limit "per-caller" exceeded (100/m): retry in 12s`. Of several
+// limits: `limits "a" exceeded (5/s) and "b" exceeded (100/m): retry in 12s`. The
+// wait is in whole seconds, rounded up, 1 or more, as in Retry-After.
+func ExceededText(wait time.Duration, by ...Decision) string {
+	text := namedLimits(by, func(d Decision) string { return fmt.Sprintf(" exceeded (%s)", d.Rate) })
+	return fmt.Sprintf("%s: retry in %s", text, time.Duration(RetrySeconds(wait))*time.Second)
+}
+
+// ImpossibleText is the sentence for a cost that limits can never allow:
+// `cost 9 is above limit "per-caller" (at most 5 at once): lower the cost or raise the limit`.
+func ImpossibleText(cost int64, by ...Decision) string {
+	return fmt.Sprintf("cost %d is above %s: lower the cost or raise the limit", cost,
+		namedLimits(by, func(d Decision) string { return fmt.Sprintf(" (at most %d at once)", d.Quota) }))
 }
 
 // Source says who made a decision.

@@ -39,6 +39,7 @@ func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
 	shadow := f.Mode == Shadow
 	return Decision{
 		Limit:       f.Name,
+		Rate:        f.Limit.Limit,
 		Allowed:     shadow || verdict == verdictAllowed,
 		Shadow:      shadow,
 		WouldRefuse: shadow && verdict != verdictAllowed,

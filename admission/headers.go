@@ -21,8 +21,24 @@ func RetrySeconds(d time.Duration) int64 { return max(secondsUp(d), 1) }
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// SetHeaders writes what limits decided of a request, or of several: of each
-// limit the most restrictive decision.
+// RateLimitHeaders says by which headers a client is told of limits. The zero
+// value is [BothHeaders].
+type RateLimitHeaders string
+
+// The sets of headers.
+const (
+	BothHeaders     RateLimitHeaders = "both"
+	StandardHeaders RateLimitHeaders = "standard" // RateLimit and RateLimit-Policy alone
+	LegacyHeaders   RateLimitHeaders = "legacy"   // X-RateLimit-* alone
+)
+
+// SetHeaders writes what limits decided of a request with [BothHeaders].
+func SetHeaders(h http.Header, decisions []Decision, now time.Time) {
+	BothHeaders.Set(h, decisions, now)
+}
+
+// Set writes what limits decided of a request, or of several: of each limit the
+// most restrictive decision.
 //
 //	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
 //	RateLimit              "per-caller";r=7;t=2        r remain; in t seconds the request passes, or the limit is as new
@@ -34,6 +50,12 @@ func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 // draft-ietf-httpapi-ratelimit-headers-10 and later. Retry-After is not
 // written: only who refuses knows for which reason.
 //
+// With [BothHeaders], the most restrictive limit of RateLimit also has its
+// numbers under their names of draft 7: ;limit=200;remaining=7;reset=2. Parsers
+// of that draft, such as ratelimit-header-parser of npm, read RateLimit alone
+// where it is there, and would find no number in it. Parsers of later drafts
+// ignore parameters that they do not know.
+//
 // The fields know whole seconds only. A window is rounded up, so that a client
 // that paces itself by it errs on the slow side. now is what X-RateLimit-Reset
 // counts from.
@@ -41,33 +63,44 @@ func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 // What holds nobody back is left out: a limit in shadow mode, and one that
 // exempts the caller. Of a limit that nobody could ask ([FromNobody]) the
 // policy is told and no state. Without anything to tell, nothing is written.
-func SetHeaders(h http.Header, decisions []Decision, now time.Time) {
+func (k RateLimitHeaders) Set(h http.Header, decisions []Decision, now time.Time) {
 	decisions = mostRestrictive(decisions)
-	policies, states := httpsfv.List{}, httpsfv.List{}
-	for _, d := range decisions {
-		policy := httpsfv.NewItem(d.Limit)
-		policy.Params.Add("q", d.Quota)
-		policy.Params.Add("w", max(secondsUp(d.Window), 1))
-		policies = append(policies, policy)
-		if d.Source == FromNobody {
-			continue
+	worst := slices.IndexFunc(decisions, func(d Decision) bool { return d.Source != FromNobody })
+	for i, d := range decisions {
+		if d.Source != FromNobody && compareDecisions(d, decisions[worst]) < 0 {
+			worst = i
 		}
-		state := httpsfv.NewItem(d.Limit)
-		state.Params.Add("r", d.Remaining)
-		state.Params.Add("t", untilMore(d))
-		states = append(states, state)
 	}
-	setField(h, "RateLimit-Policy", policies)
-	setField(h, "RateLimit", states)
-
-	decisions = slices.DeleteFunc(decisions, func(d Decision) bool { return d.Source == FromNobody })
-	if len(decisions) == 0 {
+	if k != LegacyHeaders {
+		policies, states := httpsfv.List{}, httpsfv.List{}
+		for i, d := range decisions {
+			policy := httpsfv.NewItem(d.Limit)
+			policy.Params.Add("q", d.Quota)
+			policy.Params.Add("w", max(secondsUp(d.Window), 1))
+			policies = append(policies, policy)
+			if d.Source == FromNobody {
+				continue
+			}
+			state := httpsfv.NewItem(d.Limit)
+			state.Params.Add("r", d.Remaining)
+			state.Params.Add("t", untilMore(d))
+			if i == worst && k != StandardHeaders {
+				state.Params.Add("limit", d.Quota)
+				state.Params.Add("remaining", d.Remaining)
+				state.Params.Add("reset", untilMore(d))
+			}
+			states = append(states, state)
+		}
+		setField(h, "RateLimit-Policy", policies)
+		setField(h, "RateLimit", states)
+	}
+	if k == StandardHeaders || worst < 0 {
 		return
 	}
-	worst := slices.MinFunc(decisions, compareDecisions)
-	h.Set("X-RateLimit-Limit", strconv.FormatInt(worst.Quota, 10))
-	h.Set("X-RateLimit-Remaining", strconv.FormatInt(worst.Remaining, 10))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(ceilUnix(now.Add(time.Duration(untilMore(worst))*time.Second)), 10))
+	d := decisions[worst]
+	h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Quota, 10))
+	h.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(ceilUnix(now.Add(time.Duration(untilMore(d))*time.Second)), 10))
 }
 
 func setField(h http.Header, name string, list httpsfv.List) {

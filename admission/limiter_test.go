@@ -48,7 +48,7 @@ func TestLimiterAllow(t *testing.T) {
 		} {
 			limiter.now = strconv.FormatInt(someday+try.after.Microseconds(), 10)
 			want := try.want
-			want.Limit, want.Quota, want.Window = "l", 3, 25714285714*time.Nanosecond
+			want.Limit, want.Rate, want.Quota, want.Window = "l", limit.Limit, 3, 25714285714*time.Nanosecond
 			got, err := limiter.Allow(t.Context(), limit, try.key, try.n)
 			if (got.Window - want.Window).Abs() < time.Microsecond {
 				got.Window = want.Window

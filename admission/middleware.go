@@ -30,12 +30,15 @@ type Policy struct {
 	// a fault of the request. nil means 1.
 	Cost func(r *http.Request) int64
 
+	// Headers are those that tell the client of the limit; "" means [BothHeaders].
+	Headers RateLimitHeaders
+
 	Logger *slog.Logger // told of what only the operator can repair; nil logs nothing
 }
 
 // Middleware lets a limit decide of each request whether the handler behind it
 // sees it. It answers the others with a problem of RFC 9457, and every request
-// with the headers of [SetHeaders]:
+// with the headers of [RateLimitHeaders.Set]:
 //
 //	429 limit-exceeded     with Retry-After: who waits that long and is alone passes
 //	422 cost-impossible    the cost is above what the limit can ever hold
@@ -80,9 +83,9 @@ func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 				return
 			}
 			decisions := append(slices.Clone(Decisions(r.Context())), d)
-			SetHeaders(w.Header(), decisions, time.Now())
+			policy.Headers.Set(w.Header(), decisions, time.Now())
 			if !d.Allowed {
-				problemOf(&d).write(w, r)
+				problemOf(&d, cost).write(w, r)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionsKey{}, decisions)))
@@ -99,17 +102,17 @@ func Decisions(ctx context.Context) []Decision {
 	return decisions
 }
 
-func problemOf(d *Decision) problem {
+func problemOf(d *Decision, cost int64) problem {
 	if d.Impossible {
 		return problem{
 			Title: "The cost can never be met", Status: http.StatusUnprocessableEntity, Code: "cost-impossible",
-			Detail:           fmt.Sprintf("the cost is above what limit %q can ever hold, %d", d.Limit, d.Quota),
+			Detail:           ImpossibleText(cost, *d),
 			ViolatedPolicies: []string{d.Limit},
 		}
 	}
 	return problem{
 		Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: "limit-exceeded",
-		Detail:           fmt.Sprintf("limit %q is used up for now", d.Limit),
+		Detail:           ExceededText(d.RetryAfter, *d),
 		ViolatedPolicies: []string{d.Limit}, RetryAfter: RetrySeconds(d.RetryAfter),
 	}
 }

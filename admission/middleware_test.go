@@ -198,7 +198,7 @@ func ExampleMiddleware() {
 	}
 
 	// Output:
-	// 200 "per-client";r=1;t=1800, Retry-After ""
-	// 200 "per-client";r=0;t=3600, Retry-After ""
-	// 429 "per-client";r=0;t=1800, Retry-After "1800"
+	// 200 "per-client";r=1;t=1800;limit=2;remaining=1;reset=1800, Retry-After ""
+	// 200 "per-client";r=0;t=3600;limit=2;remaining=0;reset=3600, Retry-After ""
+	// 429 "per-client";r=0;t=1800;limit=2;remaining=0;reset=1800, Retry-After "1800"
 }

@@ -194,9 +194,10 @@ func missing(err error) *Refusal {
 // the same of those; where no job leaves, because it is paused, there is no wait.
 func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
 	refusal := &Refusal{RetryAfter: wait}
+	var by []admission.Decision
 	for _, d := range decisions {
 		if !d.Allowed && (d.Impossible || code == codeLimited) {
-			refusal.Limits = append(refusal.Limits, d.Limit)
+			by, refusal.Limits = append(by, d), append(refusal.Limits, d.Limit)
 		}
 	}
 	next := "retry in " + roundUp(wait).String()
@@ -209,11 +210,10 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
 	case codeImpossible:
 		refusal.Reason = ReasonImpossible
-		refusal.Detail = fmt.Sprintf("cost %d is more than limit %q can ever hold: lower the cost or raise the limit's burst",
-			max(t.job.Cost, 1), refusal.Limits)
+		refusal.Detail = admission.ImpossibleText(max(t.job.Cost, 1), by...)
 	case codeLimited:
 		refusal.Reason = ReasonLimit
-		refusal.Detail = limitedDetail(refusal.Limits, wait)
+		refusal.Detail = admission.ExceededText(wait, by...)
 	case codeBucketFull:
 		refusal.Reason = ReasonBucketFull
 		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d): %s or raise capacity", b.Name, held, bound, next)
@@ -242,10 +242,6 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 			b.Name, held, bound, t.job.Flow, next)
 	}
 	return refusal
-}
-
-func limitedDetail(limits []string, wait time.Duration) string {
-	return fmt.Sprintf("limit %q is used up: retry in %s", limits, roundUp(wait))
 }
 
 // roundUp makes whole seconds, 1 or more, for people and for Retry-After.

@@ -65,12 +65,16 @@ func (r *refusals) recall(set *limitSet, who string, job *Job, now time.Time) (R
 	receipt, refusal := past.receipt, *past.receipt.Refusal
 	passed := refusal.RetryAfter - past.told.Sub(now)
 	refusal.RetryAfter -= passed
-	refusal.Detail = limitedDetail(refusal.Limits, refusal.RetryAfter)
 	receipt.ID, receipt.Flow, receipt.Group, receipt.Refusal = job.ID, job.Flow, job.Group, &refusal
 	receipt.Decisions = slices.Clone(receipt.Decisions)
+	var by []admission.Decision
 	for i := range receipt.Decisions {
-		receipt.Decisions[i] = receipt.Decisions[i].Later(passed)
-		receipt.Decisions[i].Source = admission.FromMemory
+		d := receipt.Decisions[i].Later(passed)
+		d.Source = admission.FromMemory
+		if receipt.Decisions[i] = d; !d.Allowed {
+			by = append(by, d)
+		}
 	}
+	refusal.Detail = admission.ExceededText(refusal.RetryAfter, by...)
 	return receipt, true
 }

@@ -154,7 +154,8 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
-		Metrics: d.registry, Logger: d.log.With("component", "producer_api"),
+		RateLimitHeaders: admission.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
 	})
 	d.followKeys(handler)
 	serve = func(ctx context.Context) error {

@@ -48,12 +48,13 @@ type Redis struct {
 
 // Producer is the program that takes jobs in.
 type Producer struct {
-	Listen          string        `mapstructure:"listen"`
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
-	StoreTimeout    time.Duration `mapstructure:"store_timeout"`    // how long a request waits for Redis
-	TrustedProxies  Networks      `mapstructure:"trusted_proxies"`  // whose word on the client's address counts
-	ForwardedHeader string        `mapstructure:"forwarded_header"` // where they put it: x-forwarded-for, forwarded
-	IPv6Prefix      int           `mapstructure:"ipv6_prefix"`      // bits of an IPv6 address that are one client
+	Listen           string        `mapstructure:"listen"`
+	ShutdownTimeout  time.Duration `mapstructure:"shutdown_timeout"`
+	StoreTimeout     time.Duration `mapstructure:"store_timeout"`      // how long a request waits for Redis
+	TrustedProxies   Networks      `mapstructure:"trusted_proxies"`    // whose word on the client's address counts
+	ForwardedHeader  string        `mapstructure:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
+	IPv6Prefix       int           `mapstructure:"ipv6_prefix"`        // bits of an IPv6 address that are one client
+	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // by which clients are told of limits: both, standard, legacy
 }
 
 // Networks are networks and, as networks of one, addresses.

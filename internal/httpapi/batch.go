@@ -94,7 +94,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 		}
 		to.Status, to.jobAnswer = http.StatusAccepted, admitted(receipt)
 	}
-	admission.SetHeaders(w.Header(), decisions, time.Now())
+	p.headers.Set(w.Header(), decisions, time.Now())
 	answerBatch(w, r, results)
 }
 

@@ -84,9 +84,9 @@ func (p *producer) answerCheck(w http.ResponseWriter, r *http.Request, q *questi
 		p.limitFault(r, err).write(w, r)
 		return
 	}
-	admission.SetHeaders(w.Header(), []admission.Decision{d}, time.Now())
+	p.headers.Set(w.Header(), []admission.Decision{d}, time.Now())
 	if !d.Allowed {
-		f := limited(&d)
+		f := limited(&d, max(q.cost, 1))
 		if q.deny != 0 {
 			f.Status = q.deny
 		}
@@ -120,13 +120,13 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 }
 
 // limited makes a fault of a refusal by a limit.
-func limited(d *admission.Decision) *fault {
+func limited(d *admission.Decision, cost int64) *fault {
 	if d.Impossible {
-		f := newFault(codeCostImpossible, "the cost is above what limit %q can ever hold, %d", d.Limit, d.Quota)
+		f := newFault(codeCostImpossible, "%s", admission.ImpossibleText(cost, *d))
 		f.ViolatedPolicies = []string{d.Limit}
 		return f
 	}
-	f := newFault(codeLimitExceeded, "limit %q is used up for now", d.Limit)
+	f := newFault(codeLimitExceeded, "%s", admission.ExceededText(d.RetryAfter, *d))
 	f.ViolatedPolicies, f.RetryAfter = []string{d.Limit}, admission.RetrySeconds(d.RetryAfter)
 	return f
 }

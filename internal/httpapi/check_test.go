@@ -112,7 +112,7 @@ func TestCheckAsks(t *testing.T) {
 				Jobs: store(t), Limits: limits, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 			})
 			w := request(api, here+":9", test.method, "http://localhost/v1/limits/a/check"+test.path, test.body, test.headers...)
-			if w.Code != 200 || w.Header().Get("RateLimit") != `"a";r=9;t=6` {
+			if w.Code != 200 || w.Header().Get("RateLimit") != `"a";r=9;t=6;limit=10;remaining=9;reset=6` {
 				t.Fatalf("%d %v: %s", w.Code, w.Header(), w.Body)
 			}
 			if diff := cmp.Diff(test.want, limits.got); diff != "" {
@@ -248,13 +248,16 @@ func TestCheckAndChange(t *testing.T) {
 	}))
 	const check = "/v1/limits/per-caller/check?key=k"
 	api.do("GET", check+"&cost=3", "").want(200, "").has("remaining", float64(0))
-	api.do("GET", check, "").want(429, "limit-exceeded").wantHeader("Retry-After", "900")
-	api.do("GET", check+"&cost=4", "").want(422, "cost-impossible")
+	a := api.do("GET", check, "").want(429, "limit-exceeded")
+	a.wantHeader("Retry-After", "900")
+	a.has("detail", `limit "per-caller" exceeded (4/h): retry in 15m0s`)
+	api.do("GET", check+"&cost=4", "").want(422, "cost-impossible").
+		has("detail", `cost 4 is above limit "per-caller" (at most 3 at once): lower the cost or raise the limit`)
 	api.do("GET", check+"&tier=pro&cost=30", "").want(200, "").has("remaining", float64(0))
 	api.do("POST", "/v1/limits/per-caller/check", "").want(200, "").has("remaining", float64(2)) // by address
 
 	api.do("PATCH", "/v1/limits/per-caller", `{"limit":"8/h"}`).want(200, "")
-	a := api.do("GET", "/v1/limits/per-caller", "").want(200, "")
+	a = api.do("GET", "/v1/limits/per-caller", "").want(200, "")
 	want := map[string]any{"limit": "8/h"}
 	if diff := cmp.Diff(want, a.json["pin"]); diff != "" || a.json["configured"].(map[string]any)["limit"] != "4/h" ||
 		a.json["in_force"].(map[string]any)["limit"] != "8/h" || a.json["in_force"].(map[string]any)["burst"] != float64(6) {

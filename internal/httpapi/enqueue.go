@@ -74,7 +74,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	receipt := &receipts[0]
-	admission.SetHeaders(w.Header(), receipt.Decisions, time.Now())
+	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
 	if receipt.Refusal != nil {
 		refused(receipt.Refusal).write(w, r)
 		return

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,6 +135,10 @@ func TestLimits(t *testing.T) {
 		t.Errorf("Retry-After: %q", a.header.Get("Retry-After"))
 	}
 	a.has("retry_after", float64(after))
+	for range 2 { // the second answer is from memory
+		a.has("detail", fmt.Sprintf(`limit "per-caller" exceeded (4/h): retry in %s`, time.Duration(a.json["retry_after"].(float64))*time.Second))
+		a = api.do("POST", path, job("")).want(429, "limit-exceeded")
+	}
 	policy, state := limitsOf(t, a.header.Get("RateLimit-Policy")), limitsOf(t, a.header.Get("RateLimit"))
 	if p := policy["per-caller"]; p["q"] != 3 || p["w"] != 2700 {
 		t.Errorf("RateLimit-Policy: %s", a.header.Get("RateLimit-Policy"))
@@ -150,6 +155,7 @@ func TestLimits(t *testing.T) {
 	}
 
 	a = api.do("POST", path, job(`"cost":4`)).want(422, "cost-impossible")
+	a.has("detail", `cost 4 is above limit "per-caller" (at most 3 at once): lower the cost or raise the limit`)
 	a.wantHeader("Retry-After", "")
 	a.lacks("retry_after")
 }

@@ -47,6 +47,9 @@ type ProducerConfig struct {
 	ForwardedHeader string
 	IPv6Prefix      int
 
+	// RateLimitHeaders are those that tell a client of limits; "" means both.
+	RateLimitHeaders admission.RateLimitHeaders
+
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
 	Logger  *slog.Logger        // nil logs nothing
 }
@@ -60,6 +63,7 @@ type producer struct {
 	access   *access
 	limits   Limits
 	pins     BucketLimits
+	headers  admission.RateLimitHeaders
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -69,6 +73,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, pins: cfg.BucketLimits,
+		headers: cfg.RateLimitHeaders,
 		access: newAccess(cfg.Keys, admission.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
