@@ -24,7 +24,7 @@ const (
 // What may name the flow of a job.
 const (
 	FlowKeyJob    = "job"     // its field flow, required then
-	FlowKeyHost   = "host"    // the host of its url, or of DefaultURL, with a port that is not the scheme's own
+	FlowKeyHost   = "host"    // the host of its url, or of DefaultURL, in the spelling of [Origin.Authority]
 	FlowKeyCaller = "caller"  // who enqueues it: Identity.Caller
 	FlowKeyHeader = "header:" // and the name: a header of the request that enqueues it, in Identity.Headers
 )

@@ -3,7 +3,6 @@ package shaper
 import (
 	"fmt"
 	"net/url"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/admission"
@@ -35,9 +34,18 @@ func nameOf(what, key, defaultURL, given string, job *Job) (string, error) {
 		if target == "" {
 			target = defaultURL
 		}
-		if name = hostOf(target); name == "" {
-			return fault("url", "names no host, which is what the bucket's %ss are named by", what)
+		if target == "" {
+			return fault("url", "is missing, and its host is what the bucket's %ss are named by", what)
 		}
+		u, err := url.Parse(target)
+		if err != nil {
+			return fault("url", "is not a URL, and its host is what the bucket's %ss are named by", what)
+		}
+		origin, err := OriginOf(u)
+		if err != nil {
+			return fault("url", "%v; the bucket's %ss are named by it", err, what)
+		}
+		name = origin.Authority()
 	case FlowKeyCaller:
 		if name = job.Identity.Caller; name == "" {
 			return fault(what, "is named by the caller, and none is known")
@@ -52,20 +60,4 @@ func nameOf(what, key, defaultURL, given string, job *Job) (string, error) {
 		return fault(what, "is named by %s, and that is none of at most %d bytes of UTF-8", key, MaxFlowBytes)
 	}
 	return name, nil
-}
-
-// hostOf is the host of a URL, with its port unless that is the scheme's own; "" if it has none.
-func hostOf(target string) string {
-	u, err := url.Parse(target)
-	if err != nil {
-		return ""
-	}
-	host := strings.ToLower(u.Host)
-	switch strings.ToLower(u.Scheme) {
-	case "http":
-		return strings.TrimSuffix(host, ":80")
-	case "https":
-		return strings.TrimSuffix(host, ":443")
-	}
-	return host
 }

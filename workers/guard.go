@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"code.dny.dev/ssrf"
@@ -45,4 +46,20 @@ func Guard(allowed []netip.Prefix) func(network, address string, conn syscall.Ra
 		}
 		return nil
 	}
+}
+
+var publicOnly = Guard(nil)
+
+// Blocks reports whether [Guard] would refuse a connection to addr with these allowed networks,
+// so that a URL with an address in it can be refused before anything is connected.
+func Blocks(addr netip.Addr, allowed []netip.Prefix) bool {
+	addr = addr.Unmap()
+	if slices.ContainsFunc(allowed, func(network netip.Prefix) bool { return network.Contains(addr) }) {
+		return false
+	}
+	network := "tcp6"
+	if addr.Is4() {
+		network = "tcp4"
+	}
+	return publicOnly(network, netip.AddrPortFrom(addr, 80).String(), nil) != nil
 }

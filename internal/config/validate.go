@@ -133,5 +133,9 @@ func (l *loader) webhookURL(p place, text string) {
 		l.fail(p, shown, "want no user or password in the URL")
 	case u.Fragment != "":
 		l.fail(p, shown, `want no "#" in the URL: what follows it would not be sent`)
+	default:
+		if _, err := shaper.OriginOf(u); err != nil {
+			l.fail(p, shown, "%v", err)
+		}
 	}
 }

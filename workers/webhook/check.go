@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
 
 // Bounds of a job's request.
@@ -40,8 +41,15 @@ var ours = []string{
 // each a [*shaper.FieldError]; or nil. It is asked at the door, and Deliver asks
 // again: the settings may have changed since. A job without a URL gets in where the
 // bucket has one, whatever its flow has: the door does not read the settings of flows.
+// A job whose URL holds an address that the guard would refuse is refused here already.
 func (c Config) CheckJob(job *shaper.Job) error {
-	_, err := c.targetOf(job.URL, c.URL)
+	t, err := c.targetOf(job.URL, c.URL)
+	if addr, ok := t.origin.Addr(); err == nil && ok && job.URL != "" && workers.Blocks(addr, c.AllowNetworks) {
+		err = &shaper.FieldError{
+			Field:  "url",
+			Reason: fmt.Sprintf("the address %s is not on the public internet: webhook.allow_networks of the bucket can let it through", addr),
+		}
+	}
 	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
 }
 

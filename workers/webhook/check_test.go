@@ -49,7 +49,7 @@ func TestCheckJobURL(t *testing.T) {
 		"https://münchen.example/grüße":                       true,
 		"https://a_b.example/":                                true,
 		"http://[2606:4700::1]:80/":                           true,
-		"http://10.0.0.1/":                                    true, // where to is asked at the dial
+		"http://1.1.1.1./":                                    true,
 		"https://example.com/" + strings.Repeat("a", 2048-20): true,
 		"https://example.com/" + strings.Repeat("a", 2048-19): false,
 		"":                               false,
@@ -87,10 +87,11 @@ func TestCheckJobURL(t *testing.T) {
 		"http://0x7f.0.0.1/":        false,
 		"http://0X7F.1/":            false,
 		"http://0177.0.0.1/":        false,
-		"http://127.0.0.1./":        false,
 		"http://127.0.0.01/":        false,
 		"http://1.2.3.4.5/":         false,
 		"http://example.com.123:9/": false,
+		"http://a..b/":              false,
+		"http://a,b/":               false,
 	} {
 		err := config.CheckJob(&shaper.Job{URL: url})
 		if valid != (err == nil) {
@@ -102,6 +103,32 @@ func TestCheckJobURL(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "example.com")) {
 			t.Errorf("%.60q: the error repeats it: %v", url, err)
 		}
+	}
+}
+
+// An address that no connection would be made to is refused at the door; where a name leads
+// to is seen at the dial only.
+func TestCheckJobAddress(t *testing.T) {
+	t.Parallel()
+	config := DefaultConfig()
+	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")}
+	for url, valid := range map[string]bool{
+		"http://10.0.0.1/": false, "http://10.1.2.3/": true, "http://10.1.2.3.:080/": true, "http://①⓪.⓪.⓪.①/": false,
+		"http://[::ffff:10.0.0.1]/": false, "http://[::ffff:10.1.2.3]/": true, "http://[fd00:1::1]/": true, "http://[fd00:2::1]/": false,
+		"http://127.0.0.1:6379/": false, "http://[::1]/": false, "http://169.254.169.254/": false, "http://168.63.129.16/": false,
+		"http://8.8.8.8/": true, "http://[2606:4700::1]/": true, "http://localhost/": true,
+	} {
+		err := config.CheckJob(&shaper.Job{URL: url})
+		if valid != (err == nil) {
+			t.Errorf("%s: %v, want valid: %t", url, err, valid)
+		}
+		if got := fields(t, err); err != nil && !slices.Equal(got, []string{"url"}) {
+			t.Errorf("%s: faults of %q", url, got)
+		}
+	}
+	config.URL = "http://10.0.0.1/"
+	if err := config.CheckJob(&shaper.Job{}); err != nil { // the operator's URL is not the job's fault
+		t.Error(err)
 	}
 }
 
@@ -165,15 +192,15 @@ func FuzzParseURL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if target.address == "" || target.url.User != nil || target.url.Host == "" {
+		if target.origin.Host == "" || target.url.User != nil || target.url.Host != target.origin.Authority() {
 			t.Errorf("%q: %+v", s, target)
 		}
 		sent, err := url.Parse(target.url.String())
 		if err != nil {
 			t.Fatalf("%q is sent as %q: %v", s, target.url, err)
 		}
-		if address, err := addressOf(sent); address != target.address {
-			t.Errorf("%q: checked %s, sent to %s, %v", s, target.address, address, err)
+		if origin, err := shaper.OriginOf(sent); origin != target.origin {
+			t.Errorf("%q: checked %s, sent to %s, %v", s, target.origin, origin, err)
 		}
 	})
 }

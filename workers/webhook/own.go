@@ -55,9 +55,9 @@ func keyOf(secret string) ([]byte, error) {
 
 // own is what a flow has of its own, checked, for the bucket of a Config.
 type own struct {
-	*shaper.OwnDelivery        // nil where it has nothing
-	url                 string // where jobs go that name none, "" for nowhere
-	origin              origin // of url
+	*shaper.OwnDelivery               // nil where it has nothing
+	url                 string        // where jobs go that name none, "" for nowhere
+	origin              shaper.Origin // of url
 }
 
 // ownOf checks what a flow has of its own, which may be nil. The error is an errFlow.
@@ -84,8 +84,8 @@ func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 }
 
 // trusts reports whether the flow's headers and secrets may go to an origin.
-func (o own) trusts(to origin) bool {
-	return o.OwnDelivery != nil && o.url != "" && o.origin.is(to)
+func (o own) trusts(to shaper.Origin) bool {
+	return o.OwnDelivery != nil && o.url != "" && o.origin == to
 }
 
 // write adds the flow's headers to those of an attempt, over the job's, and a signature

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // idleTimeout is how long a connection is kept that nobody uses.
@@ -22,7 +24,7 @@ type pool struct {
 	maxTotal   int
 
 	mu     sync.Mutex // guards the following, and what conn says it guards
-	lists  map[origin][]*conn
+	lists  map[shaper.Origin][]*conn
 	total  int // connections in lists
 	closed bool
 }
@@ -30,7 +32,7 @@ type pool struct {
 // conn is a connection of a pool.
 type conn struct {
 	*http.ClientConn
-	origin origin
+	origin shaper.Origin
 	wire   *wire
 
 	// Guarded by pool.mu.
@@ -45,18 +47,18 @@ func newPool(config Config) *pool {
 		transport:  newTransport(config),
 		maxPerHost: config.Concurrency,
 		maxTotal:   2 * config.Concurrency,
-		lists:      map[origin][]*conn{},
+		lists:      map[shaper.Origin][]*conn{},
 	}
 }
 
 // get returns a connection with room for one request, and whether it was kept
 // from before. Give it back by put, release or discard.
-func (p *pool) get(ctx context.Context, o origin) (c *conn, reused bool, err error) {
+func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, err error) {
 	if c := p.take(o); c != nil {
 		return c, true, nil
 	}
 	c = &conn{origin: o, wire: &wire{}, users: 1}
-	c.ClientConn, err = p.transport.NewClientConn(withWire(ctx, c.wire), o.scheme, o.address)
+	c.ClientConn, err = p.transport.NewClientConn(withWire(ctx, c.wire), o.Scheme, o.Address())
 	if err != nil {
 		return nil, false, err
 	}
@@ -68,7 +70,7 @@ func (p *pool) get(ctx context.Context, o origin) (c *conn, reused bool, err err
 }
 
 // take reserves a listed connection, or returns nil.
-func (p *pool) take(o origin) *conn {
+func (p *pool) take(o shaper.Origin) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {

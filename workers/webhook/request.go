@@ -18,15 +18,15 @@ import (
 // [workers.ErrInvalid], or an errFlow. GetBody is nil, so that whoever would send
 // the request again cannot: net/http does it unasked where a header is called
 // Idempotency-Key.
-func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.Time) (*http.Request, origin, error) {
+func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.Time) (*http.Request, shaper.Origin, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
-		return nil, origin{}, err
+		return nil, shaper.Origin{}, err
 	}
 	target, err := c.targetOf(attempt.URL, own.url)
 	err = errors.Join(err, checkMethod(attempt.Method), checkHeaders(attempt.Headers))
 	if err != nil {
-		return nil, origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
 	h := header(attempt, now)
 	if own.trusts(target.origin) {

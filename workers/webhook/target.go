@@ -3,32 +3,16 @@ package webhook
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// target is a checked URL and the origin that serves it.
+// target is a checked URL, its host in the spelling of the origin that serves it.
 type target struct {
-	url *url.URL
-	origin
-}
-
-// origin names the other end of a connection.
-type origin struct {
-	scheme  string // http or https
-	address string // host:port, the host in ASCII
-}
-
-// is reports whether both are one origin.
-func (o origin) is(other origin) bool {
-	return o.scheme == other.scheme && strings.EqualFold(o.address, other.address)
+	url    *url.URL
+	origin shaper.Origin
 }
 
 // targetOf returns where a job goes that names jobURL, or ""; configured is where those
@@ -72,38 +56,10 @@ func parseURL(s string) (target, error) {
 	case strings.ContainsFunc(u.RawQuery, func(r rune) bool { return r > 0x7f }):
 		return target{}, errors.New("has characters beyond ASCII in its query: percent-encode them")
 	}
-	address, err := addressOf(u)
+	origin, err := shaper.OriginOf(u)
 	if err != nil {
 		return target{}, err
 	}
-	return target{url: u, origin: origin{scheme: u.Scheme, address: address}}, nil
-}
-
-func addressOf(u *url.URL) (string, error) {
-	host, err := httpguts.PunycodeHostPort(u.Hostname())
-	if err != nil || host == "" || !httpguts.ValidHostHeader(host) || strings.Contains(host, "%") {
-		return "", errors.New("has no host, or one that cannot be")
-	}
-	if _, err := netip.ParseAddr(host); err != nil && endsInNumber(host) {
-		return "", errors.New("has a host that looks like an IP address and is none: write all four numbers, in decimal")
-	}
-	port := u.Port()
-	switch n, err := strconv.ParseUint(port, 10, 16); {
-	case port == "" && u.Scheme == "http":
-		port = "80"
-	case port == "":
-		port = "443"
-	case err != nil || n == 0:
-		return "", errors.New("has a port that cannot be: want 1 to 65535")
-	}
-	return net.JoinHostPort(host, port), nil
-}
-
-// endsInNumber tells apart what some resolvers take for an IPv4 address (127.1,
-// 0x7f000001, 2130706433) by the rule of the WHATWG URL standard: no top-level
-// domain is a number.
-func endsInNumber(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	return strings.HasPrefix(last, "0x") || last != "" && strings.Trim(last, "0123456789") == ""
+	u.Host = origin.Authority()
+	return target{url: u, origin: origin}, nil
 }

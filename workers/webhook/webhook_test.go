@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,5 +172,23 @@ func TestDeliverRefusesWhatTheDoorWould(t *testing.T) {
 		if departed {
 			t.Errorf("%s: used its permit", name)
 		}
+	}
+}
+
+// The worker connects to the place that names the flow, however the URL spells it.
+func TestSpellingsOfAHostAreOnePlace(t *testing.T) {
+	t.Parallel()
+	server, last := received(t)
+	w := newWorker(t, nil)
+	at := strings.TrimPrefix(server.URL, "http://")
+	_, port, _ := strings.Cut(at, ":")
+	for _, host := range []string{at, "127.0.0.1.:0" + port, "①②⑦.⓪.⓪.①:" + port, "[::ffff:127.0.0.1]:" + port} {
+		want(t, w.Deliver(t.Context(), newAttempt("http://"+host+"/x")), shaper.ResultDone, "")
+		if got := last().Host; got != at {
+			t.Errorf("%s was called as %s, want %s", host, got, at)
+		}
+	}
+	if n := len(w.conns.lists); n != 1 {
+		t.Errorf("%d origins, want 1", n)
 	}
 }

@@ -1,0 +1,153 @@
+package shaper
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// Origin is the other end of a connection: scheme, host and port of a URL, in the one
+// spelling that all URLs of the same place share. Origins are comparable.
+type Origin struct {
+	Scheme string // in lower case
+
+	// Host is a name in ASCII and lower case, without a dot at its end, or an address
+	// without brackets; one of IPv4 that is mapped into IPv6 is that of IPv4.
+	Host string
+
+	// Port is the scheme's own where the URL has none: 80 of http, 443 of https, 0 of others.
+	Port uint16
+}
+
+// Bounds of DNS.
+const (
+	maxHostBytes  = 253
+	maxLabelBytes = 63
+)
+
+// hostProfile maps names as browsers do (the WHATWG URL standard), so that capitals, full-width
+// and circled characters and other full stops are what they look like.
+var hostProfile = idna.New(
+	idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.Transitional(false),
+)
+
+var (
+	errNoHost  = errors.New("has no host")
+	errBadHost = errors.New("has a host that cannot be: want a name of the DNS, or an IP address")
+	errNumber  = errors.New("has a host that looks like an IP address and is none: write all four numbers, in decimal")
+	errPort    = errors.New("has a port that cannot be: want 1 to 65535")
+)
+
+// OriginOf returns the origin of an absolute URL. The error does not repeat the URL, which may
+// hold secrets.
+func OriginOf(u *url.URL) (Origin, error) {
+	o := Origin{Scheme: strings.ToLower(u.Scheme)}
+	var err error
+	if o.Host, err = canonicalHost(u); err != nil {
+		return Origin{}, err
+	}
+	port := u.Port()
+	if port == "" {
+		o.Port = ownPort(o.Scheme)
+		return o, nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return Origin{}, errPort
+	}
+	o.Port = uint16(n)
+	return o, nil
+}
+
+func ownPort(scheme string) uint16 {
+	switch scheme {
+	case "http":
+		return 80
+	case "https":
+		return 443
+	}
+	return 0
+}
+
+// Address is what to connect to, host:port.
+func (o Origin) Address() string { return net.JoinHostPort(o.Host, strconv.Itoa(int(o.Port))) }
+
+// Authority is the host, with its port unless that is the scheme's own. It names flows
+// ([FlowKeyHost]), and is the Host of a request.
+func (o Origin) Authority() string {
+	if o.Port != ownPort(o.Scheme) {
+		return o.Address()
+	}
+	if strings.Contains(o.Host, ":") {
+		return "[" + o.Host + "]"
+	}
+	return o.Host
+}
+
+func (o Origin) String() string { return o.Scheme + "://" + o.Authority() }
+
+// Addr is the address where the host is one; ok tells whether it is.
+func (o Origin) Addr() (addr netip.Addr, ok bool) {
+	addr, err := netip.ParseAddr(o.Host)
+	return addr, err == nil
+}
+
+func canonicalHost(u *url.URL) (string, error) {
+	host := u.Hostname()
+	if host == "" {
+		return "", errNoHost
+	}
+	if strings.HasPrefix(u.Host, "[") {
+		addr, err := netip.ParseAddr(host)
+		if err != nil || !addr.Is6() || addr.Zone() != "" {
+			return "", errBadHost
+		}
+		return addr.Unmap().String(), nil
+	}
+	name, err := canonicalName(host)
+	if err != nil {
+		return "", err
+	}
+	// What is not its own spelling has two, and so two flows.
+	if again, err := canonicalName(name); err != nil || again != name {
+		return "", errBadHost
+	}
+	return name, nil
+}
+
+// canonicalName is a name, or an address of IPv4.
+func canonicalName(host string) (string, error) {
+	name, err := hostProfile.ToASCII(host)
+	if err != nil {
+		return "", errBadHost
+	}
+	name = strings.TrimSuffix(name, ".")
+	if addr, err := netip.ParseAddr(name); err == nil && addr.Is4() {
+		return addr.String(), nil
+	}
+	if len(name) > maxHostBytes {
+		return "", errBadHost
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > maxLabelBytes || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return "", errBadHost
+		}
+	}
+	if endsInNumber(name) {
+		return "", errNumber
+	}
+	return name, nil
+}
+
+// endsInNumber tells apart what some resolvers take for an IPv4 address (127.1,
+// 0x7f000001, 2130706433) by the rule of the WHATWG URL standard: no top-level
+// domain is a number.
+func endsInNumber(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return strings.HasPrefix(last, "0x") || strings.Trim(last, "0123456789") == ""
+}
