@@ -3,6 +3,7 @@ std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
+files["lua/dedupe.lua"] = { ignore = { "241/dedupe" } }
 files["lua/away.lua"] = { ignore = { "241/away" } }
 files["lua/usual.lua"] = { read_globals = { "limits" } }
 files["lua/group.lua"] = { read_globals = { "flow" }, ignore = { "241/group" } }
@@ -17,7 +18,7 @@ files["lua/flow.lua"] = { ignore = { "241/flow" } }
 files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "inspect_pool", "control", "reserve", "take_back",
   "flows_of", "control_flow" } do
-  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "flow", "group", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
+  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "flow", "group", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
 end
 local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
 files["lua/allow.lua"] = rule

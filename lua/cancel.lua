@@ -1,10 +1,12 @@
--- cancel.lua: cancels a job that is not in flight. A job in a list leaves its
--- id there, which claim pops without a slot. Sent twice it answers the same.
+-- cancel.lua: cancels a job that is not in flight, or drops a dead letter. Sent twice it
+-- answers the same. A list is searched for the id only near its two ends, as a search takes as
+-- long as the list is. An id beyond them stays as a leftover, which claim pops without a slot,
+-- unless there are more leftovers than the bucket has capacity: then the whole list is searched.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:count   hash  jobs that came as scheduled
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -21,7 +23,7 @@
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
 --          -1 the bucket is not configured, or not with flows or without as has_flows says; -2 the job is
 --          of another flow
--- Stores   the id until its dedupe window ends
+-- Stores   the id until its dedupe window ends, or a minute if our client made it
 -- Needs    Redis 7.0
 
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -30,13 +32,13 @@ local flows, flow_settings = KEYS[9], KEYS[10]
 local id, wanted, has_flows, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST_PLACE, in_groups = 10, has_flows == '2'
 local later = KEYS[FIRST_PLACE + flow.PLACES]
+local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'dedupe_window', 'flows')
-local dedupe_window = tonumber(settings[1])
-if not dedupe_window or (settings[2] or '0') ~= has_flows then return -1 end
+local settings = redis.call('HMGET', conf, 'dedupe_window', 'flows', 'dedupe_max', 'capacity')
+if not settings[1] or (settings[2] or '0') ~= has_flows then return -1 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -61,9 +63,20 @@ else
 end
 if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state) end
 
+-- How many entries of the flow's lists are of no waiting job, when this one is gone. Fewer while a purge is under way.
+local function leftovers()
+  local waiting, n = redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases), redis.call('ZCARD', later)
+  if has_flows ~= '0' then
+    local counted = flow.load(conf, flows, flow_settings, { name })[1].state
+    waiting = counted.unfinished + counted.scheduled - counted.in_flight
+  end
+  for i = FIRST_PLACE + 1, FIRST_PLACE + flow.PLACES - 1 do n = n + redis.call('LLEN', KEYS[i]) end
+  return n - waiting
+end
+
 local code = '7'
 if state == '5' then code = '8' end
-local fingerprint, kind = string.match(job, '^%-?%d+ %d+ (...........)(.)')
+local fingerprint, kind, letter = string.match(job, '^%-?%d+ %d+ (...........)(.)(.)')
 local scheduled = kind and kind ~= string.lower(kind)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
@@ -79,9 +92,15 @@ if state ~= '5' then
     group.close(groups, now)
   end
 end
-if fingerprint and dedupe_window > 0 then
-  local ends = string.format('%.0f', now + dedupe_window)
-  redis.call('HSET', seen, id, fingerprint .. code .. ends)
-  redis.call('ZADD', seen_until, ends, id)
+if state == '1' then
+  local list = KEYS[FIRST_PLACE + (flow.PRIORITY_OF[letter or ''] or 3)]
+  if redis.call('LPOS', list, id, 'MAXLEN', REACH) then
+    redis.call('LREM', list, 1, id)
+  elseif redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', REACH) or leftovers() > tonumber(settings[4]) then
+    redis.call('LREM', list, -1, id)
+  end
 end
+local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[3]), now)
+if fingerprint then dedupe.add(memory, id, fingerprint .. kind, code) end
+dedupe.write(memory, seen, seen_until, count)
 return tonumber(code)

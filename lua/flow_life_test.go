@@ -110,7 +110,7 @@ func TestIDUsedAgainInTheFlowWithoutAName(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{dedupe: -1}, flowSettings{})
 		r.putIn("f", 3, 0, "j")
-		r.cancel("j", "")
+		r.cancelDeep("j")
 		r.putIn("", 3, 0, "j")
 		r.pass(second)
 		c := r.claimFlows(ask{}, reserved{flows: []string{"f"}, turns: []any{"f", int64(0)}})
@@ -130,7 +130,7 @@ func TestPurgeOfAFlowThatGoesOnKeepsLater(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{dedupe: -1}, flowSettings{})
 		r.putIn("f", 3, 0, "first", "j")
-		r.cancel("j", "")
+		r.cancelDeep("j")
 		r.enqueue(nil, entry{id: "j", flow: "f", due: "+60000000"})
 		if p := r.purge(purge{id: "p", flow: "f", keepLater: true, atMost: 1}); p.removed != 1 || p.left != 1 {
 			t.Fatalf("purged %+v", p)

@@ -200,7 +200,7 @@ func TestPurgeOfAFlow(t *testing.T) {
 		}
 		// An id that was cancelled in one flow and used again in the other is the other's job.
 		r.place(placed{id: "moved", flow: `b "`})
-		r.cancel("moved", "")
+		r.cancelDeep("moved")
 		r.place(placed{id: "moved", flow: "a"})
 
 		if p := r.purge(purge{id: "p", flow: `b "`, atMost: 3}); !p.own || p.removed != 3 || p.left != 5 {

@@ -280,14 +280,14 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// The id of a cancelled job lies in its list until it is popped. In another flow it
+// The id of a job that was cancelled deep in a long list lies there until it is popped. In another flow it
 // may be that of another job meanwhile, which is claimed there.
 func TestCancelledIDInAnotherFlow(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000, dedupe: -1}, flowSettings{})
 		r.putIn("a", 3, 0, "x", "a1")
-		r.cancel("x", "")
+		r.cancelDeep("x")
 		r.putIn("b", 3, 0, "b1", "x")
 		r.claimFlows(ask{}, reserved{})
 		r.pass(second)

@@ -9,6 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:embed dedupe.lua
+var dedupeText string
+
 //go:embed limits.lua
 var limitsText string
 
@@ -135,19 +138,19 @@ var (
 	Claim         = newScript("claim", awayText+flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
 	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
-	Settle        = newScript("settle", flowText+groupText+poolText+settleText)
+	Settle        = newScript("settle", dedupeText+flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
 	Sweep         = newScript("sweep", flowText+groupText+poolText+sweepText)
 	TakeBack      = newScript("take_back", flowText+groupText+poolText+takeBackText)
 	OffCalendar   = newScript("off_calendar", offCalendarText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
-	Cancel        = newScript("cancel", flowText+groupText+cancelText)
+	Cancel        = newScript("cancel", dedupeText+flowText+groupText+cancelText)
 	Redrive       = newScript("redrive", flowText+groupText+redriveText)
 	Configure     = newScript("configure", configureText)
 	Control       = newScript("control", controlText)
 	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
 	Pin           = newScript("pin", pinText)
-	Purge         = newScript("purge", flowText+groupText+purgeText)
+	Purge         = newScript("purge", dedupeText+flowText+groupText+purgeText)
 	Move          = newScript("move", moveText)
 	MoveRead      = newScript("move_read", moveReadText)
 	MoveWrite     = newScript("move_write", moveWriteText)

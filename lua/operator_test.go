@@ -124,7 +124,7 @@ func TestInspectBucket(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", b, want)
 		}
 		// A tombstone at the head has no age.
-		r.cancel("a", "")
+		r.cancelDeep("a")
 		if b := r.inspect(); b.oldest != 0 || b.waiting != 2 || b.unfinished != 1 || b.remembered != 1 {
 			t.Errorf("bucket %+v", b)
 		}

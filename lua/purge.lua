@@ -38,7 +38,6 @@ local PURGED = 8 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
-local GENERATED_WINDOW = 60000000
 local QUEUED, RETRYING = '1', '4'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -46,7 +45,6 @@ redis.call('ZREM', seen_until, '')
 
 local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows')
 if not settings[1] or (settings[3] or '0') ~= has_flows then return { 1 } end
-local dedupe_window, dedupe_max = tonumber(settings[1]), tonumber(settings[2])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
@@ -90,7 +88,8 @@ while n < #ids and (n == 0 or bytes < most_bytes) do
 end
 for i = #ids, n + 1, -1 do ids[i] = nil end
 
-local removed, unscheduled, remembered, until_when, gone = 0, 0, {}, {}, {}
+local removed, unscheduled, gone = 0, 0, {}
+local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now)
 if n > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
@@ -108,13 +107,7 @@ if n > 0 then
         gone[removed] = id
         if base then
           if kind ~= plain then unscheduled = unscheduled + 1 end
-          local window = dedupe_window
-          if plain == 'g' and window > GENERATED_WINDOW then window = GENERATED_WINDOW end
-          if window > 0 then
-            local ends = text(now + window)
-            remembered[#remembered + 1], remembered[#remembered + 2] = id, fingerprint .. CANCELLED .. ends
-            until_when[#until_when + 1], until_when[#until_when + 2] = ends, id
-          end
+          dedupe.add(memory, id, fingerprint .. kind, CANCELLED)
         end
       end
     end
@@ -140,17 +133,7 @@ if removed > 0 then
   end
 end
 flow.unschedule(count, unscheduled)
-if #remembered > 0 then
-  redis.call('HSET', seen, unpack(remembered))
-  redis.call('ZADD', seen_until, unpack(until_when))
-  local excess = redis.call('ZCARD', seen_until) - dedupe_max
-  if excess > 0 then
-    local oldest = redis.call('ZRANGE', seen_until, 0, math.min(excess, 2 * at_most) - 1)
-    redis.call('HDEL', seen, unpack(oldest))
-    redis.call('ZREM', seen_until, unpack(oldest))
-    redis.call('HINCRBY', count, 'forgotten', #oldest)
-  end
-end
+dedupe.write(memory, seen, seen_until, count)
 if removed > 0 then redis.call('HINCRBY', count, 'purged', removed) end
 redis.call('HSET', count, 'purge_done', text(done + removed), 'purge_at', text(now))
 return { 0, own and 1 or 0, removed, done + removed, left() }

@@ -28,7 +28,7 @@ func TestPurge(t *testing.T) {
 		r.put(numbered(10)...)
 		r.put("tomb")
 		r.putAt("+60000000", "scheduled")
-		r.cancel("tomb", "")
+		r.cancelDeep("tomb")
 
 		if p := r.purge(purge{id: "p1", atMost: 4}); !p.own || p.removed != 4 || p.done != 4 || p.left != 9 {
 			t.Fatalf("the first chunk: %+v", p)
@@ -93,12 +93,12 @@ func TestPurgeKeepsLaterUnderAnIDUsedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, dedupe: -1})
 		r.put("retried")
-		r.cancel("retried", "") // its id stays in the list
+		r.cancelDeep("retried") // its id stays in the list
 		r.putAt("+1", "retried")
 		r.pass(2)
 		flying := r.claim(ask{want: 1}).jobs
 		r.put("a", "b")
-		r.cancel("a", "")
+		r.cancelDeep("a")
 		r.putAt("+60000000", "a")
 		for _, lease := range flying {
 			r.settle(outcome{lease: lease, result: retry, delay: 60 * second})
@@ -125,8 +125,8 @@ func TestPurgeAndIDsUsedAgain(t *testing.T) {
 		r.configure(settings{rateCount: 10_000, dedupe: -1})
 		r.put("a", "b", "c", "d")
 		r.putAt("+60000000", "e")
-		r.cancel("a", "")
-		r.cancel("b", "")
+		r.cancelDeep("a")
+		r.cancelDeep("b")
 		r.put("b")
 		if p := r.purge(purge{id: "p", atMost: 1}); p.removed != 0 || p.left != 5 {
 			t.Fatalf("the first chunk: %+v", p)

@@ -38,7 +38,6 @@ local channel, bucket, has_flows, member, flow_count = ARGV[1], ARGV[2], ARGV[3]
 local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 5, 8
 local DONE, RETRY, DEAD = '1', '2', '3'
 local CHUNK = 500
-local GENERATED_WINDOW = 60000000
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local first_arg = FIRST_FLOW + flow_count
 local outcome_count = (#ARGV - first_arg) / WIDTH
@@ -48,8 +47,7 @@ redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows')
 if not settings[1] or (settings[4] or '0') ~= has_flows then return { 1 } end
-local max_in_flight, dedupe_window, dedupe_max =
-  tonumber(settings[1]), tonumber(settings[2]), tonumber(settings[3])
+local max_in_flight = tonumber(settings[1])
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -59,7 +57,8 @@ local stored = redis.call('HMGET', meta, unpack(ids))
 local was_full = redis.call('ZCARD', leases) >= max_in_flight
 
 local reply = { 0 }
-local unleased, gone, metas, deaths, remembered, until_when = {}, {}, {}, {}, {}, {}
+local unleased, gone, metas, deaths = {}, {}, {}, {}
+local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now)
 local unscheduled, handled = 0, {}
 
 -- What becomes of each flow, in the order in which they come.
@@ -102,15 +101,7 @@ for i = 1, outcome_count do
     end
     if result == DONE then
       gone[#gone + 1] = id
-      local window = dedupe_window
-      if string.lower(kind) == 'g' and window > GENERATED_WINDOW then window = GENERATED_WINDOW end
-      if window > 0 then
-        local ends = string.format('%.0f', now + window)
-        remembered[#remembered + 1] = id
-        remembered[#remembered + 1] = string.sub(mark, 1, 11) .. '6' .. ends
-        until_when[#until_when + 1] = ends
-        until_when[#until_when + 1] = id
-      end
+      dedupe.add(memory, id, mark, '6')
     else
       local code = '1'
       if result == RETRY then
@@ -200,20 +191,7 @@ in_chunks('HDEL', flows, idle)
 in_chunks('HSET', flows, states)
 group.close(groups, now, calendar)
 flow.unschedule(count, unscheduled)
-in_chunks('HSET', seen, remembered)
-in_chunks('ZADD', seen_until, until_when)
-
--- Ids whose window ended go, and the oldest where there are too many.
-local ended = redis.call('ZRANGEBYSCORE', seen_until, '-inf', string.format('%.0f', now), 'LIMIT', 0, CHUNK)
-in_chunks('HDEL', seen, ended)
-in_chunks('ZREM', seen_until, ended)
-local excess = redis.call('ZCARD', seen_until) - dedupe_max
-if excess > 0 then
-  local oldest = redis.call('ZRANGE', seen_until, 0, math.min(excess, 2 * CHUNK) - 1)
-  in_chunks('HDEL', seen, oldest)
-  in_chunks('ZREM', seen_until, oldest)
-  redis.call('HINCRBY', count, 'forgotten', #oldest)
-end
+dedupe.write(memory, seen, seen_until, count)
 
 pool.note(member, KEYS, leases, now, channel)
 if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end

@@ -219,6 +219,8 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 		receipts, err := shared.receipts, shared.err.Load()
 		if err != nil {
 			receipts = onlyIDs(tickets)
+		} else if len(receipts) > 1 {
+			keepOwnDuplicates(receipts)
 		}
 		c.release(shared)
 		if err != nil {

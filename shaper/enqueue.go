@@ -120,6 +120,7 @@ var errOtherFlows = errors.New("another configuration is in force, which is not 
 // question is a batch as it is put to the enqueue script.
 type question struct {
 	set     *limitSet
+	again   bool // the batch may have been decided before, and its reply was lost
 	start   time.Time
 	tickets []*ticket // in the order of the answers
 	who     []string  // for each: under what keys it counts, and its cost
@@ -148,7 +149,7 @@ func (q *question) release() {
 // known that he is out of quota.
 func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
-	q.set, q.start, q.keys = set, time.Now(), append(q.keys, b.enqueueKeys...)
+	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	parted := b.parted()
 	var flows flowNumberer

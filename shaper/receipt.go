@@ -18,7 +18,7 @@ type Receipt struct {
 	Bucket    string
 	Flow      string    // as the bucket's FlowSettings name it, else that of the job
 	Group     string    // as the bucket's GroupSettings name it, else that of the job
-	State     State     // of a job that is in: queued or scheduled, or that of the duplicate
+	State     State     // of a job that is in: queued or scheduled, or that of the duplicate; with ReasonIDEnded that of the job of this id
 	Duplicate bool      // the id was there already: no second job, no quota spent
 	Position  int64     // jobs ahead: of its flow, and as important or more
 	ETA       time.Time // estimated departure, on the clock of Redis; zero while the bucket or the flow is paused
@@ -41,13 +41,14 @@ const (
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
+	ReasonIDEnded       Reason = "id-ended"         // the job of this id ended undelivered: it is a dead letter, was dropped or cancelled
 )
 
 // Reasons lists all reasons, for metrics.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
-		ReasonShed, ReasonIdentity, ReasonIDReused,
+		ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDEnded,
 	}
 }
 
@@ -100,6 +101,9 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 	if !asOne {
 		for i, t := range batch {
 			*t.receipt = readReceipt(b, pool, limits, t, now, r)
+			if t.receipt.Duplicate && !q.again {
+				refuseEnded(b, t.receipt)
+			}
 			if refusal := t.receipt.Refusal; refusal != nil && refusal.Reason == ReasonLimit && r.Err() == nil {
 				b.refusals.remember(q.set, q.who[i], q.start, t.receipt)
 			}
@@ -178,6 +182,43 @@ func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticke
 		receipt.ETA = time.UnixMicro(eta)
 	}
 	return receipt
+}
+
+// undelivered are the states of a job that ended and that no dispatcher will send any more.
+var undelivered = []State{StateDead, StateCancelled, StateDropped}
+
+// refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
+// would promise a delivery that never comes. A batch that is sent again is not asked, as its
+// job may have ended since the send whose reply was lost.
+func refuseEnded(b *bucketState, receipt *Receipt) {
+	if !slices.Contains(undelivered, receipt.State) {
+		return
+	}
+	is, next := "was "+string(receipt.State), "use another id"
+	if receipt.State == StateDead {
+		is, next = "is a dead letter", "redrive it, or use another id"
+	}
+	receipt.Duplicate, receipt.ETA = false, time.Time{}
+	receipt.Refusal = &Refusal{
+		Reason: ReasonIDEnded,
+		Detail: fmt.Sprintf("job %q of bucket %q %s and will not be delivered: %s", receipt.ID, b.Name, is, next),
+	}
+}
+
+// keepOwnDuplicates makes duplicates again of refusals for an id that this very call has
+// admitted: the same id stood twice in the call, and the first job ended between two batches.
+func keepOwnDuplicates(receipts []Receipt) {
+	for i := range receipts {
+		ended := &receipts[i]
+		if ended.Refusal == nil || ended.Refusal.Reason != ReasonIDEnded {
+			continue
+		}
+		if slices.ContainsFunc(receipts, func(r Receipt) bool {
+			return r.Bucket == ended.Bucket && r.ID == ended.ID && r.Refusal == nil && !r.Duplicate && r.State != ""
+		}) {
+			ended.Refusal, ended.Duplicate = nil, true
+		}
+	}
 }
 
 // missing makes a refusal of a limit's demand to know more of the caller.

@@ -158,6 +158,7 @@ func TestRunWithTheEmbeddedStore(t *testing.T) {
 
 	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "webhooks", "200/s")
 	command(t.Context(), p.env, "", "dispatcher job cancel webhooks later").want(t, 0, "cancelled later")
+	command(t.Context(), p.env, "", "producer send webhooks 4 --delay 1h --id later --url "+to.URL).want(t, 1, "id-ended", "was cancelled", "use another id")
 	command(t.Context(), p.env, "", "dispatcher doctor").want(t, 0, "[warn]  redis", "memory only", "every job is in its place")
 	command(t.Context(), p.env, "1\nbad\n2\n", "producer send webhooks --url "+to.URL).want(t, 1, "refused  invalid: the line is not JSON", "2 jobs in, 0 refused, 1 failed")
 	command(t.Context(), p.env, "", "producer send nosuch 1").want(t, 4, "unknown-bucket")

@@ -27,8 +27,9 @@ type tally struct {
 // result is what one job of a batch is answered: as it would be alone, with
 // the status that it would have.
 type result struct {
-	Status int    `json:"status"`
-	ID     string `json:"id,omitempty"`
+	Status int          `json:"status"`
+	ID     string       `json:"id,omitempty"`
+	State  shaper.State `json:"state,omitempty"`
 	*jobAnswer
 	*fault
 }
@@ -86,7 +87,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 		receipt := &receipts[i]
 		decisions = append(decisions, receipt.Decisions...)
 		to := &results[places[i]]
-		to.ID = receipt.ID
+		to.ID, to.State = receipt.ID, receipt.State
 		if receipt.Refusal != nil {
 			to.fault = refused(receipt.Refusal)
 			to.Status = to.fault.Status

@@ -76,7 +76,9 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	receipt := &receipts[0]
 	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
 	if receipt.Refusal != nil {
-		refused(receipt.Refusal).write(w, r)
+		problem := refused(receipt.Refusal).problem(r)
+		problem.State = receipt.State
+		problem.write(w)
 		return
 	}
 	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+receipt.ID)

@@ -90,6 +90,27 @@ func TestSameIDSameJob(t *testing.T) {
 	a.wantHeader("Retry-After", "")
 }
 
+// The id of a cancelled job is answered 409 with its state, alone and in a batch.
+func TestIDOfACancelledJob(t *testing.T) {
+	t.Parallel()
+	api, _ := producer(t)
+	api.do("POST", jobs, job(`"id":"gone"`)).want(202, "")
+	api.do("DELETE", jobs+"/gone", "").want(200, "")
+	a := api.do("POST", jobs, job(`"id":"gone"`)).want(409, "id-ended")
+	a.has("type", "https://tundish.io/problems/id-ended")
+	a.has("state", "cancelled")
+	a.wantHeader("Retry-After", "")
+	a = api.do("POST", jobs+"/batch", "["+job(`"id":"gone"`)+","+job(`"id":"new"`)+"]").want(200, "")
+	if got := a.statuses(); got != "409 202" {
+		t.Errorf("statuses %s", got)
+	}
+	for i, want := range []string{"cancelled", "queued"} {
+		if got := a.json["results"].([]any)[i].(map[string]any)["state"]; got != want {
+			t.Errorf("result %d has state %v, want %s", i, got, want)
+		}
+	}
+}
+
 // limitsOf parses a list of limits, strictly.
 func limitsOf(t *testing.T, text string) map[string]map[string]int64 {
 	t.Helper()

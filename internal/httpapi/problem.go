@@ -32,6 +32,7 @@ const (
 	codeMediaType        code = "unsupported-media-type"
 	codeURLNotAllowed    code = "url-not-allowed"
 	codeIDReused              = code(shaper.ReasonIDReused)
+	codeIDEnded               = code(shaper.ReasonIDEnded)
 	codeCostImpossible        = code(shaper.ReasonImpossible)
 	codeLimitExceeded         = code(shaper.ReasonLimit)
 	codeBucketFull            = code(shaper.ReasonBucketFull)
@@ -63,6 +64,7 @@ var kinds = map[code]struct {
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
 	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
+	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not one that is taken"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},

@@ -29,6 +29,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonShed:          {429, "2"},
 		shaper.ReasonIdentity:      {400, ""},
 		shaper.ReasonIDReused:      {422, ""},
+		shaper.ReasonIDEnded:       {409, ""},
 	}
 	for _, reason := range shaper.Reasons() {
 		t.Run(string(reason), func(t *testing.T) {
