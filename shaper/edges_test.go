@@ -62,9 +62,6 @@ func TestSlowestRate(t *testing.T) {
 
 // TestFastestRates: tens of thousands a second are reached and not passed.
 func TestFastestRates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short: it needs a quiet machine")
-	}
 	for _, rate := range []int{30_000, 50_000} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
 			client := redistest.Start(t).Client()
@@ -74,7 +71,10 @@ func TestFastestRates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			jobs := 2 * rate
+			jobs := rate / 10
+			if redistest.Soak {
+				jobs = 2 * rate
+			}
 			for left := jobs; left > 0; left -= 1000 {
 				batch := make([]shaper.Job, min(left, 1000))
 				for i := range batch {
@@ -109,7 +109,7 @@ func TestFastestRates(t *testing.T) {
 			go func() { stopped <- d.Run(ctx) }()
 			select {
 			case <-all:
-			case <-time.After(2 * time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Fatalf("%d of %d left", count.Load(), jobs)
 			}
 			took := time.Since(began)

@@ -209,7 +209,7 @@ func TestEnqueueWhileFrozen(t *testing.T) {
 	began := time.Now()
 	job := Job{Bucket: "b", ID: "x", Payload: []byte("x")}
 	receipts, err := w.client.Enqueue(t.Context(), job)
-	if err == nil || !admission.Unavailable(err) || time.Since(began) > 2*DefaultTimeout || receipts[0].ID != "x" {
+	if err == nil || !admission.Unavailable(err) || time.Since(began) > time.Minute || receipts[0].ID != "x" {
 		t.Errorf("after %s: %+v, %v", time.Since(began), receipts, err)
 	}
 	w.proxy.Thaw()

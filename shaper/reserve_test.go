@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -112,15 +113,17 @@ func TestForeseenIsGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, r := farGroup(t)
-			s.claim(r, "first")
-			if r.foreseen == nil || s.turnOfG(r) < reservation/2 {
-				t.Fatalf("foreseen is %v, the group's turn comes in %s", r.foreseen, s.turnOfG(r))
-			}
-			idle(t, s, r)
-			if turn := s.turnOfG(r); r.foreseen != nil || turn > maxHorizon {
-				t.Errorf("foreseen is %v, the group's turn comes in %s", r.foreseen, turn)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s, r := farGroup(t)
+				s.claim(r, "first")
+				if r.foreseen == nil || s.turnOfG(r) < reservation/2 {
+					t.Fatalf("foreseen is %v, the group's turn comes in %s", r.foreseen, s.turnOfG(r))
+				}
+				idle(t, s, r)
+				if turn := s.turnOfG(r); r.foreseen != nil || turn > maxHorizon {
+					t.Errorf("foreseen is %v, the group's turn comes in %s", r.foreseen, turn)
+				}
+			})
 		})
 	}
 }
@@ -129,21 +132,23 @@ func TestForeseenIsGivenBack(t *testing.T) {
 // is not reserved is left, and answers its jobs.
 func TestLostForeseen(t *testing.T) {
 	t.Parallel()
-	s, r := farGroup(t)
-	lose := &losing{}
-	s.redis.AddHook(lose)
-	lose.next.Store(true)
-	if _, err := r.claim(t.Context(), "first", 10); err == nil {
-		t.Fatal("the answer was not lost")
-	}
-	if turn := s.turnOfG(r); turn < reservation/2 {
-		t.Fatalf("the group's turn comes in %s", turn)
-	}
-	s.claim(r, "first")
-	leases, err := s.redis.ZCard(t.Context(), r.keys.leases()).Result()
-	if err != nil || leases == 0 || len(r.heldNow()) != int(leases) { // none has come to its slot yet
-		t.Errorf("%d leases, of which the process knows %d: %v", leases, len(r.heldNow()), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, r := farGroup(t)
+		lose := &losing{}
+		s.redis.AddHook(lose)
+		lose.next.Store(true)
+		if _, err := r.claim(t.Context(), "first", 10); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		if turn := s.turnOfG(r); turn < reservation/2 {
+			t.Fatalf("the group's turn comes in %s", turn)
+		}
+		s.claim(r, "first")
+		leases, err := s.redis.ZCard(t.Context(), r.keys.leases()).Result()
+		if err != nil || leases == 0 || len(r.heldNow()) != int(leases) { // none has come to its slot yet
+			t.Errorf("%d leases, of which the process knows %d: %v", leases, len(r.heldNow()), err)
+		}
+	})
 }
 
 // What was foreseen longer ago than it is reserved may have been told to others.
@@ -187,13 +192,15 @@ func TestForeseenFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, r := farGroup(t)
-			s.redis.AddHook(fault(s, r))
-			s.claim(r, "first")
-			left, err := s.redis.LLen(t.Context(), r.keys.queue(pathOf(partedGroups, "g", "f"))).Result()
-			if err != nil || left == 50 || r.foreseen != nil {
-				t.Errorf("%d of 50 jobs still wait, foreseen is %v: %v", left, r.foreseen, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s, r := farGroup(t)
+				s.redis.AddHook(fault(s, r))
+				s.claim(r, "first")
+				left, err := s.redis.LLen(t.Context(), r.keys.queue(pathOf(partedGroups, "g", "f"))).Result()
+				if err != nil || left == 50 || r.foreseen != nil {
+					t.Errorf("%d of 50 jobs still wait, foreseen is %v: %v", left, r.foreseen, err)
+				}
+			})
 		})
 	}
 }
@@ -213,29 +220,31 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			worker := newWaiting() // a job is held until the claim is looked at
-			s := newSteppedBucket(t, worker, c.bucket)
-			for i := range 9 {
-				job := Job{Bucket: "b", Flow: []string{"f", "g", "h"}[i%3], Payload: []byte("{}")}
-				if c.bucket.Group != nil {
-					job.Group = "group"
+			synctest.Test(t, func(t *testing.T) {
+				worker := newWaiting() // a job is held until the claim is looked at
+				s := newSteppedBucket(t, worker, c.bucket)
+				for i := range 9 {
+					job := Job{Bucket: "b", Flow: []string{"f", "g", "h"}[i%3], Payload: []byte("{}")}
+					if c.bucket.Group != nil {
+						job.Group = "group"
+					}
+					if _, err := s.client.Enqueue(t.Context(), job); err != nil {
+						t.Fatal(err)
+					}
 				}
-				if _, err := s.client.Enqueue(t.Context(), job); err != nil {
+				r := s.drain()
+				_, err := r.claim(t.Context(), "first", 2)
+				held := len(r.heldNow())
+				for range held {
+					worker.end <- Done(200)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			r := s.drain()
-			_, err := r.claim(t.Context(), "first", 2)
-			held := len(r.heldNow())
-			for range held {
-				worker.end <- Done(200)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !c.want(held) {
-				t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.concurrency, held)
-			}
+				if !c.want(held) {
+					t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.concurrency, held)
+				}
+			})
 		})
 	}
 }

@@ -3,13 +3,14 @@ package shaper
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // stepped is a bucket on a server whose clock stands still until the test sets
@@ -30,9 +31,14 @@ func newStepped(t *testing.T, worker Worker) *stepped {
 
 func newSteppedBucket(t *testing.T, worker Worker, b Bucket) *stepped {
 	t.Helper()
-	s := &stepped{t: t, mini: redistest.Miniredis(t), now: time.Now()}
+	s := &stepped{t: t, mini: miniredis.NewMiniRedis(), now: time.Now()}
+	s.mini.ClockTTL(true)
 	s.mini.SetTime(s.now)
-	s.redis = redis.NewClient(&redis.Options{Addr: s.mini.Addr()})
+	t.Cleanup(s.mini.Close)
+	s.redis = redis.NewClient(&redis.Options{ // it works in a bubble, too
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() },
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	var err error
 	if s.client, err = NewClient(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
@@ -95,18 +101,20 @@ func (s *stepped) wantState(want State, ids ...string) {
 // they had run out: the next sweep takes none back.
 func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
 	t.Parallel()
-	worker := newWaiting()
-	s := newStepped(t, worker)
-	r := s.drain()
-	s.enqueue("a")
-	s.claim(r, "first")
-	<-worker.began
-	deadline := s.now.Add(r.lease).UnixMicro()
+	synctest.Test(t, func(t *testing.T) {
+		worker := newWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.enqueue("a")
+		s.claim(r, "first")
+		<-worker.began
+		deadline := s.now.Add(r.lease).UnixMicro()
 
-	s.step(time.Hour)
-	s.claim(r, "second")
-	r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: deadline})
-	s.wantState(StateInFlight, "a")
+		s.step(time.Hour)
+		s.claim(r, "second")
+		r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: deadline})
+		s.wantState(StateInFlight, "a")
+	})
 }
 
 // After an outage of Redis leases have run out of which the holders live: they
@@ -119,24 +127,26 @@ func TestOutageTakesNoLeaseBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			worker := newWaiting()
-			s := newStepped(t, worker)
-			r := s.drain()
-			s.enqueue("a")
-			s.claim(r, "first")
-			<-worker.began
-			if err := s.redis.ZAdd(t.Context(), r.keys.leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
-				t.Fatal(err)
-			}
-			watch := &sweepWatch{nextAudit: time.Now().Add(time.Hour)}
-			outage(r)
-			r.outage.worked(t.Context(), time.Now(), r.lease)
-			r.tend(t.Context(), watch, sight{deadline: 1})
-			s.wantState(StateInFlight, "a")
+			synctest.Test(t, func(t *testing.T) {
+				worker := newWaiting()
+				s := newStepped(t, worker)
+				r := s.drain()
+				s.enqueue("a")
+				s.claim(r, "first")
+				<-worker.began
+				if err := s.redis.ZAdd(t.Context(), r.keys.leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
+					t.Fatal(err)
+				}
+				watch := &sweepWatch{nextAudit: time.Now().Add(time.Hour)}
+				outage(r)
+				r.outage.worked(t.Context(), time.Now(), r.lease)
+				r.tend(t.Context(), watch, sight{deadline: 1})
+				s.wantState(StateInFlight, "a")
 
-			r.outage.long = time.Time{} // long ago
-			r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: 1})
-			s.wantState(StateQueued, "a")
+				r.outage.long = time.Time{} // long ago
+				r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: 1})
+				s.wantState(StateQueued, "a")
+			})
 		})
 	}
 }
@@ -144,41 +154,45 @@ func TestOutageTakesNoLeaseBack(t *testing.T) {
 // A step that a sweep saw first counts for the next claim.
 func TestStepSeenBySweep(t *testing.T) {
 	t.Parallel()
-	worker := newWaiting()
-	s := newStepped(t, worker)
-	r := s.drain()
-	s.claim(r, "first")
-	s.step(time.Minute)
-	if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
-		t.Fatal(err)
-	}
-	s.enqueue("a")
-	s.claim(r, "second")
-	r.settler.Wait()
-	s.wantState(StateQueued, "a")
-	if wait := time.Until(r.pause); wait <= 0 {
-		t.Errorf("the next claim may come at once: %s", wait)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		worker := newWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.claim(r, "first")
+		s.step(time.Minute)
+		if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+			t.Fatal(err)
+		}
+		s.enqueue("a")
+		s.claim(r, "second")
+		r.settler.Wait()
+		s.wantState(StateQueued, "a")
+		if wait := time.Until(r.pause); wait <= 0 {
+			t.Errorf("the next claim may come at once: %s", wait)
+		}
+	})
 }
 
 // No wake-up shortens the pause after a step forwards.
 func TestPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	worker := newWaiting()
-	s := newStepped(t, worker)
-	r := s.drain()
-	s.enqueue("a")
-	r.pause = time.Now().Add(maxHorizon)
-	r.nudge()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); r.loop(ctx) }()
-	<-worker.began
-	if early := time.Until(r.pause); early > 0 {
-		t.Errorf("a delivery came %s before the end of the pause", early)
-	}
-	stop()
-	<-ended
+	synctest.Test(t, func(t *testing.T) {
+		worker := newWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.enqueue("a")
+		r.pause = time.Now().Add(maxHorizon)
+		r.nudge()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.loop(ctx) }()
+		<-worker.began
+		if early := time.Until(r.pause); early > 0 {
+			t.Errorf("a delivery came %s before the end of the pause", early)
+		}
+		stop()
+		<-ended
+	})
 }
 
 // The reply of a claim gets lost, the clock steps back, and the same claim is
@@ -188,15 +202,17 @@ func TestReplayAfterAStepBackwards(t *testing.T) {
 	for _, back := range []time.Duration{5 * time.Second, time.Hour} {
 		t.Run(fmt.Sprint(back), func(t *testing.T) {
 			t.Parallel()
-			s := newStepped(t, newWaiting())
-			lost, r := s.drain(), s.drain()
-			s.claim(r, "before")
-			s.enqueue("a", "b")
-			s.claim(lost, "lost")
-			s.step(-back)
-			s.claim(r, "lost")
-			r.settler.Wait()
-			s.wantState(StateQueued, "a", "b")
+			synctest.Test(t, func(t *testing.T) {
+				s := newStepped(t, newWaiting())
+				lost, r := s.drain(), s.drain()
+				s.claim(r, "before")
+				s.enqueue("a", "b")
+				s.claim(lost, "lost")
+				s.step(-back)
+				s.claim(r, "lost")
+				r.settler.Wait()
+				s.wantState(StateQueued, "a", "b")
+			})
 		})
 	}
 }
