@@ -152,7 +152,20 @@ func (s *soak) operate(r *rand.Rand) {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
-	case n < 80:
+	case n < 77:
+		// Of what was set before, no more comes back than rate and the highest burst allow.
+		what = "set burst"
+		err = setBurst(pick(r, 1, 3), func(patch shaper.BucketPatch) error {
+			_, err := control.Set(ctx, bucket, patch)
+			return err
+		})
+	case n < 79:
+		what = "set burst of pool"
+		err = setBurst(pick(r, 1, 4), func(patch shaper.BucketPatch) error {
+			_, err := control.SetPool(ctx, soakPool, patch)
+			return err
+		})
+	case n < 83:
 		what = "set pool"
 		err = s.setRate(soakPool, pick(r, 80, 160, 240), func(patch shaper.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
@@ -219,11 +232,19 @@ func (s *soak) setRate(path string, rate int, set func(shaper.BucketPatch) error
 	return err
 }
 
-// setFlow gives a flow a rate of its own.
+func setBurst(burst int, set func(shaper.BucketPatch) error) error {
+	var patch shaper.BucketPatch
+	if err := patch.Put(shaper.SettingBurst, fmt.Sprint(burst)); err != nil {
+		return err
+	}
+	return set(patch)
+}
+
+// setFlow gives a flow a rate of its own, and a burst that is no higher than that of all.
 func (s *soak) setFlow(path string, r *rand.Rand, set func(shaper.FlowPatch) error) error {
 	var patch shaper.FlowPatch
 	rate := pick(r, 10, 30, 50)
-	if err := patch.Put(shaper.FlowRate, fmt.Sprintf("%d/s", rate)); err != nil {
+	if err := errors.Join(patch.Put(shaper.FlowRate, fmt.Sprintf("%d/s", rate)), patch.Put(shaper.FlowBurst, pick(r, "1", "2"))); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -93,13 +93,12 @@ func (p *pacer) allowed(from, to int64) float64 {
 
 // fastest is the highest rate that may hold at some instant between two, among which none changes.
 func (p *pacer) fastest(from, to int64) float64 {
-	fastest, rate, until := 0.0, p.rate, int64(math.MaxInt64)
+	fastest, rate := 0.0, p.rate
 	for i := 0; i <= len(p.changes); i++ {
-		begin := int64(math.MinInt64)
+		begin, until := int64(math.MinInt64), int64(math.MaxInt64)
 		if i > 0 {
 			begin, rate = p.changes[i-1].began, p.changes[i-1].rate
 		}
-		until = math.MaxInt64
 		if i < len(p.changes) {
 			until = p.changes[i].ended + soakHorizon.Microseconds()
 		}
