@@ -20,6 +20,10 @@ type FlowInfo struct {
 	Waiting  int64  // in its lists, and for their time
 	InFlight int64  // leased
 
+	// Known says that Redis holds something of it: jobs, settings, a pause, or what is
+	// left of its burst. Any name is that of a flow, also a mistyped one, which is not known.
+	Known bool
+
 	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
 	// or a claim has seen that it is paused or has as many in flight as it may. While its
 	// group is held back, no claim looks at it.
@@ -150,7 +154,7 @@ func (c *Control) flowInfos(ctx context.Context, t target, names []string) ([]Fl
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.waiting(), InFlight: f.inFlight, Turn: f.turn, Own: f.own}
+		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.waiting(), InFlight: f.inFlight, Known: f.known, Turn: f.turn, Own: f.own}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = splitPath(f.name); !ok {

@@ -13,6 +13,7 @@ type GroupInfo struct {
 	Group    string
 	Waiting  int64 // of all its flows: in their lists, and for their time
 	InFlight int64 // leased
+	Known    bool  // as of a [FlowInfo]
 
 	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
 	// or a claim has seen that it is paused or has as many in flight as it may.
@@ -120,7 +121,7 @@ func (c *Control) groupInfos(ctx context.Context, t target, names []string) ([]G
 	}
 	infos := make([]GroupInfo, 0, len(all))
 	for _, g := range all {
-		infos = append(infos, GroupInfo{Bucket: t.bucket, Group: g.name, Waiting: g.waiting(), InFlight: g.inFlight, Turn: g.turn, Own: g.own})
+		infos = append(infos, GroupInfo{Bucket: t.bucket, Group: g.name, Waiting: g.waiting(), InFlight: g.inFlight, Known: g.known, Turn: g.turn, Own: g.own})
 	}
 	return infos, nil
 }

@@ -248,9 +248,10 @@ func (c *Control) ofAll(ctx context.Context, t target) (rate admission.Rate, bur
 // seen is what is known of a flow or a group.
 type seen struct {
 	flowState
-	name string // in Redis
-	turn time.Time
-	own  OwnFlow
+	name  string // in Redis
+	known bool
+	turn  time.Time
+	own   OwnFlow
 }
 
 // lookAt reads what is known of targets of the same kind, in one round trip.
@@ -276,6 +277,7 @@ func (c *Control) lookAt(ctx context.Context, t target, names []string) ([]seen,
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
 		infos[i].name, infos[i].flowState = name, parseFlowState(text)
+		infos[i].known = states.Val()[i] != nil || own.Val()[i] != nil
 		text, _ = own.Val()[i].(string)
 		var err error
 		if infos[i].own, err = parseOwnFlow(text); err != nil {

@@ -36,21 +36,44 @@ func (p *parts) on(do func(ctx context.Context, c *shaper.Control, bucket, name 
 	}
 }
 
+// createFlag gives a command that changes one its --create.
+func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
+	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
+}
+
+// mustBeKnown fails for one that the bucket does not have now: most often its name is mistyped.
+func (p *parts) mustBeKnown(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	view, err := p.Show(c, ctx, bucket, name)
+	if err != nil || view.Known {
+		return err
+	}
+	return fail(exitNotFound, "bucket %q has no %s %q now: see `%s %s list %s`, or give --create if its first job is still to come",
+		bucket, p.Name, line(name, 200), p.program, p.Name, bucket)
+}
+
 func (p *parts) pauseCommand() *cobra.Command {
 	var reason string
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "pause BUCKET " + p.arg(),
 		Short: p.text("Stop departures of one $"),
 		Long: p.text(`Stop departures of one $, in all processes, at once and across restarts, until it
 is resumed. Its jobs are taken in until it is full, and no other $ is delayed. To
-pause a $ twice is harmless.`),
+pause a $ twice is harmless. A $ that has no jobs and no settings now takes --create,
+because its name may be mistyped.`),
 		Example: p.text(`  dispatcher $ pause webhooks acme --reason "their server is down"
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
 	cmd.RunE = p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+		if !create {
+			if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
+				return "", err
+			}
+		}
 		return "paused: " + quoted(name), p.Pause(c, ctx, bucket, name, reason)
 	})
+	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
 	return cmd
 }
@@ -97,12 +120,14 @@ Secrets are given in these forms only.`
 
 func (p *parts) setCommand() *cobra.Command {
 	var headers, signing []string
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
 		Short: p.text("Give a $ settings of its own"),
 		Long: p.text(`Give one $ settings of its own, over those of all $s of its bucket, in all
 processes, at once and across restarts, until it is reset. What is not named stays. A
-rate of 0 is refused: pause the $, so that all see why.`),
+rate of 0 is refused: pause the $, so that all see why. A $ that has no jobs and no
+settings now takes --create, because its name may be mistyped.`),
 		Example: p.text(`  dispatcher $ set webhooks acme --rate 5/s --max-in-flight 2
   dispatcher $ set webhooks acme --weight 10`),
 		Args: positional("BUCKET", p.arg()),
@@ -126,10 +151,16 @@ rate of 0 is refused: pause the $, so that all see why.`),
 			return err
 		}
 		return p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+			if !create {
+				if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
+					return "", err
+				}
+			}
 			_, err := p.Set(c, ctx, bucket, name, patch)
 			return "", err
 		})(cmd, args)
 	}
+	p.createFlag(cmd, &create)
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -89,7 +90,12 @@ func (p parts) on(w http.ResponseWriter, r *http.Request, do func(bucket, name s
 		invalid([]*shaper.FieldError{{Field: p.Name, Reason: "is missing: name the " + p.Name + " as ?" + p.Name + "="}}).write(w, r)
 		return false
 	}
-	if err := do(bucket, query.Get(p.Name)); err != nil {
+	err := do(bucket, query.Get(p.Name))
+	if errors.Is(err, errNotKnown) {
+		p.notKnown(bucket, query.Get(p.Name)).write(w, r)
+		return false
+	}
+	if err != nil {
 		p.controlFault(r, bucket, err).write(w, r)
 		return false
 	}
@@ -117,6 +123,35 @@ func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx contex
 	}
 }
 
+// changeKnown is change of one that the bucket has now, or of any name with ?create=true: a
+// mistyped one is no request to pause or change what does not exist.
+func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket, name string) error) {
+	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+		if r.URL.Query().Get("create") != "true" {
+			view, err := p.Show(c, ctx, bucket, name)
+			if err != nil {
+				return err
+			}
+			if !view.Known {
+				return errNotKnown
+			}
+		}
+		return do(ctx, c, bucket, name)
+	})
+}
+
+// errNotKnown says that a bucket does not have a flow or a group now.
+var errNotKnown = errors.New("not known")
+
+// notKnown is the fault of an errNotKnown.
+func (p parts) notKnown(bucket, name string) *fault {
+	code := codeUnknownFlow
+	if p.Name == "group" {
+		code = codeUnknownGroup
+	}
+	return newFault(code, "bucket %q has no %s %q now: correct the name, or add &create=true if its first job is still to come", bucket, p.Name, name)
+}
+
 // pause stops departures: POST /v1/buckets/{bucket}/flow/pause.
 func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 	reason, f := readReason(w, r)
@@ -124,7 +159,7 @@ func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	p.changeKnown(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
 		return p.Pause(c, ctx, bucket, name, reason)
 	})
 }
@@ -170,7 +205,11 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 		f.write(w, r)
 		return
 	}
-	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	change := p.changeKnown
+	if replace { // a PUT creates what is not there
+		change = p.change
+	}
+	change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
 		_, err := p.Set(c, ctx, bucket, name, patch)
 		return err
 	})

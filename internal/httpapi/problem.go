@@ -24,6 +24,8 @@ const (
 	codeUnknownJob       code = "unknown-job"
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
+	codeUnknownFlow      code = "unknown-flow"
+	codeUnknownGroup     code = "unknown-group"
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"
 	codeNoFlows          code = "no-flows"
@@ -60,6 +62,8 @@ var kinds = map[code]struct {
 	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
+	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
+	codeUnknownGroup:     {http.StatusNotFound, "There is no such group now"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},

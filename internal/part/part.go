@@ -68,6 +68,8 @@ type View struct {
 	Turn     *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
 	Pause    *Pause     `json:"pause,omitempty"` // only of one that is paused
 	Settings Settings   `json:"settings"`
+
+	Known bool `json:"-"` // Redis holds something of it
 }
 
 // Settings are what a flow or a group has of its own. Secrets are told by their number only.
@@ -107,7 +109,7 @@ func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 
 func viewOfFlow(info *shaper.FlowInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Flow = &info.Flow
+	view.Flow, view.Known = &info.Flow, info.Known
 	if info.Group != "" {
 		view.Group = &info.Group
 	}
@@ -116,7 +118,7 @@ func viewOfFlow(info *shaper.FlowInfo) View {
 
 func viewOfGroup(info *shaper.GroupInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Group = &info.Group
+	view.Group, view.Known = &info.Group, info.Known
 	return view
 }
 

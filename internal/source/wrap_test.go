@@ -1,4 +1,4 @@
-// Package source_test holds rules on the source itself that no linter has.
+// Package source_test holds rules on the source and on what is deployed that no linter has.
 package source_test
 
 import (

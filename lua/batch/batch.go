@@ -32,6 +32,10 @@ type Queue[T any] struct {
 	Weigh     func(T) int
 	Owner     func(T) any // whose items keep their order; nil: one send at a time
 
+	// Kind, if not nil, tells what an item touches, of which a send has MaxKinds at most.
+	Kind     func(T) [2]string
+	MaxKinds int
+
 	mu      sync.Mutex
 	pending []T
 	running int
@@ -102,9 +106,13 @@ func (c *Queue[T]) next(mine any, sent int) (batch []T, split any) {
 		return nil, nil
 	}
 	n, weight := 0, 0
+	var kinds kindSet
 	for n < len(c.pending) && n < c.Max {
 		weight += c.Weigh(c.pending[n])
 		if n > 0 && weight > c.MaxWeight {
+			break
+		}
+		if c.Kind != nil && kinds.with(c.Kind(c.pending[n])) > c.MaxKinds {
 			break
 		}
 		n++
@@ -117,4 +125,26 @@ func (c *Queue[T]) next(mine any, sent int) (batch []T, split any) {
 		c.split = c.Owner(batch[n-1])
 	}
 	return batch, c.split
+}
+
+// kindSet counts kinds. Of one, the usual case, it needs no memory.
+type kindSet struct {
+	first [2]string
+	all   map[[2]string]struct{} // once there are two
+	some  bool
+}
+
+// with adds a kind and returns how many there are.
+func (s *kindSet) with(kind [2]string) int {
+	if !s.some {
+		s.first, s.some = kind, true
+	}
+	if s.all == nil {
+		if kind == s.first {
+			return 1
+		}
+		s.all = map[[2]string]struct{}{s.first: {}}
+	}
+	s.all[kind] = struct{}{}
+	return len(s.all)
 }

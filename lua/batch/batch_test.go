@@ -3,6 +3,7 @@ package batch
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,20 @@ func TestQueueBatchesUnderLoad(t *testing.T) {
 		g.Add(60) // together too heavy
 		g.Add(500)
 		g.want(t, "[[1] [2 3 4] [5 60] [60] [500]]")
+	})
+}
+
+// A send touches a bounded number of kinds, however many items it may have.
+func TestQueueBoundsKinds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Max, g.MaxWeight, g.MaxKinds = 100, 1000, 2
+		g.Kind = func(n int) [2]string { return [2]string{"", strconv.Itoa(n / 10)} }
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2, 3, 11, 4, 12, 21, 22, 31, 23, 41)
+		g.want(t, "[[1] [2 3 11 4 12] [21 22 31 23] [41]]")
 	})
 }
 
