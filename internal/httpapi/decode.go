@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -116,7 +118,42 @@ func (d *jobDecoder) text(field string, value []byte) (text string, given bool) 
 		d.fail(field, "want a string")
 		return "", false
 	}
+	if strings.ContainsRune(text, utf8.RuneError) && hasLoneSurrogate(value) {
+		d.fail(field, "has half of a surrogate pair, such as \\ud800, which is no character")
+		return "", false
+	}
 	return text, true
+}
+
+// hasLoneSurrogate reports whether a string of JSON escapes one half of a pair only, of which
+// encoding/json makes another character.
+func hasLoneSurrogate(value []byte) bool {
+	escaped := func(at int) (r rune, ok bool) {
+		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(value[at+2:at+6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			continue
+		}
+		r, ok := escaped(i)
+		if !ok {
+			i++ // another escape, of one character
+			continue
+		}
+		if i += 5; !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, _ := escaped(i + 1)
+		if utf16.DecodeRune(r, low) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
 }
 
 // count reads a whole number of 1 or more; 0 stands for null and for a fault.
