@@ -73,6 +73,9 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 			job, f = p.decode(sender, bucket, item, "", nil)
 		}
 		if f == nil {
+			f = bound(r, bucket, &job)
+		}
+		if f == nil {
 			jobs, places = append(jobs, job), append(places, i)
 			continue
 		}
