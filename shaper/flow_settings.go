@@ -192,8 +192,8 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 		p.set(setting, strconv.FormatInt(n, 10))
 	case FlowURL:
 		u, err := url.Parse(value)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(value) > maxFlowText {
-			return fmt.Errorf("%s: want an absolute http or https URL of at most %d bytes", setting, maxFlowText)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(value) > maxFlowText || !utf8.ValidString(value) {
+			return fmt.Errorf("%s: want an absolute http or https URL of at most %d bytes of UTF-8", setting, maxFlowText)
 		}
 		p.set(setting, jsonLine(value))
 	default:
@@ -209,8 +209,8 @@ func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 		return fmt.Errorf("%s: %d: want at most %d", FlowHeaders, len(headers), maxFlowHeaders)
 	}
 	for name, value := range headers {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > maxFlowText {
-			return fmt.Errorf("%s: %q: want a valid name and value", FlowHeaders, name)
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > maxFlowText || !utf8.ValidString(value) {
+			return fmt.Errorf("%s: %q: want a valid name, and a value of at most %d bytes of UTF-8", FlowHeaders, name, maxFlowText)
 		}
 	}
 	p.set(FlowHeaders, jsonLine(headers))

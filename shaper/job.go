@@ -3,8 +3,10 @@ package shaper
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -112,6 +114,7 @@ func (j *Job) Validate(maxPayload int64) error {
 	if len(j.Group) > MaxFlowBytes || !utf8.ValidString(j.Group) {
 		fail("group", "want at most %d bytes of UTF-8", MaxFlowBytes)
 	}
+	j.checkText(fail)
 	if len(j.Payload) == 0 {
 		fail("payload", "is empty")
 	}
@@ -142,6 +145,22 @@ func (j *Job) Validate(maxPayload int64) error {
 		fail("max_attempts", "%d: want 1 to %d", j.MaxAttempts, MaxTries)
 	}
 	return errors.Join(errs...)
+}
+
+// checkText refuses what JSON would alter: bytes that are not UTF-8 would arrive as others.
+func (j *Job) checkText(fail func(field, format string, args ...any)) {
+	const reason = "is not UTF-8, and would be delivered altered: percent-encode or remove the bytes that are not"
+	if !utf8.ValidString(j.URL) {
+		fail("url", reason)
+	}
+	if !utf8.ValidString(j.Method) {
+		fail("method", reason)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
+		if !utf8.ValidString(name) || !utf8.ValidString(j.Headers[name]) {
+			fail("headers."+strings.ToValidUTF8(name, "?"), reason)
+		}
+	}
 }
 
 // State is where a job is, as the API shows it.

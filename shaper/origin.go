@@ -37,6 +37,7 @@ var hostProfile = idna.New(
 )
 
 var (
+	errScheme  = errors.New("is not absolute: want a URL that begins with a scheme, such as https://")
 	errNoHost  = errors.New("has no host")
 	errBadHost = errors.New("has a host that cannot be: want a name of the DNS, or an IP address")
 	errNumber  = errors.New("has a host that looks like an IP address and is none: write all four numbers, in decimal")
@@ -47,6 +48,9 @@ var (
 // hold secrets.
 func OriginOf(u *url.URL) (Origin, error) {
 	o := Origin{Scheme: strings.ToLower(u.Scheme)}
+	if o.Scheme == "" {
+		return Origin{}, errScheme
+	}
 	var err error
 	if o.Host, err = canonicalHost(u); err != nil {
 		return Origin{}, err

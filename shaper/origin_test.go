@@ -40,6 +40,7 @@ func TestOriginOf(t *testing.T) {
 func TestOriginOfBadHosts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
+		"//example.com":            errScheme,
 		"http://":                  errNoHost,
 		"http://:80/":              errNoHost,
 		"http:example.com":         errNoHost,

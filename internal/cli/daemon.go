@@ -146,7 +146,7 @@ func (a *app) logger(cfg *config.Config) *slog.Logger {
 // producerStage listens on producer.listen and returns what serves the
 // producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
-	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen")
+	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen", d.config.Producer.MaxConnections)
 	if err != nil {
 		return nil, "", err
 	}
@@ -155,6 +155,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: admission.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
 	})
 	d.followKeys(handler)

@@ -23,8 +23,12 @@ goes to stderr; with --json both are on stdout.
 
 Roles: enqueue puts jobs into the key's buckets, looks at one by its id and cancels
 it; check asks limits; read looks at everything, metrics too; admin may do all that
-and change limits. For the limits a key is the caller of its name.`,
+and change limits. For the limits a key is the caller of its name.
+
+To replace a secret, make a new one and put its sha256 beside the old one:
+sha256 = ["old", "new"]. Take the old one away when all clients send the new one.`,
 		Example: `  producer key new billing --role enqueue --bucket webhooks
+  producer key new acme --role enqueue --bucket webhooks --flow acme
   producer key new gateway --role check --tier pro
   producer key new prometheus --role read > prometheus.key
   producer key new root --role admin --bucket '*' --json`,
@@ -41,6 +45,8 @@ and change limits. For the limits a key is the caller of its name.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&roles, "role", nil, "what the key may do: enqueue, check, read or admin, a `role`; may be repeated")
 	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
+	f.StringArrayVar(&key.Flows, "flow", nil, "`name` of a flow that the key may enqueue into, and into no other; may be repeated (default: all)")
+	f.StringArrayVar(&key.Groups, "group", nil, "`name` of a group that the key may enqueue into, and into no other; may be repeated (default: all)")
 	f.StringVar(&key.Tier, "tier", "", "which of the limits' tiers applies, a `name`")
 	return cmd
 }
@@ -52,6 +58,8 @@ type keyView struct {
 	SHA256  string         `json:"sha256"`
 	Roles   []httpapi.Role `json:"roles"`
 	Buckets []string       `json:"buckets"`
+	Flows   []string       `json:"flows,omitempty"`
+	Groups  []string       `json:"groups,omitempty"`
 	Tier    string         `json:"tier,omitempty"`
 	TOML    string         `json:"toml"`
 }
@@ -60,16 +68,16 @@ func (a *app) newKey(cmd *cobra.Command, key httpapi.Key) error {
 	if err := config.CheckKey(key); err != nil {
 		return wrongUsage(cmd, "%s", indented(err))
 	}
-	var secret string
-	secret, key.SHA256 = httpapi.NewSecret()
+	secret, sum := httpapi.NewSecret()
+	key.SHA256 = [][32]byte{sum}
 	var table strings.Builder
 	if err := config.WriteKey(&table, key); err != nil {
 		return err
 	}
 	if a.json {
 		return writeJSON(a.out, keyView{
-			Name: key.Name, Secret: secret, SHA256: hex.EncodeToString(key.SHA256[:]), Roles: key.Roles,
-			Buckets: append([]string{}, key.Buckets...), Tier: key.Tier, TOML: table.String(),
+			Name: key.Name, Secret: secret, SHA256: hex.EncodeToString(sum[:]), Roles: key.Roles,
+			Buckets: append([]string{}, key.Buckets...), Flows: key.Flows, Groups: key.Groups, Tier: key.Tier, TOML: table.String(),
 		})
 	}
 	a.note("The secret, shown this once; send it as \"Authorization: Bearer …\", or give it to clients as TUNDISH_KEY:")

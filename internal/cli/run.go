@@ -90,7 +90,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	defer closeWorkers()
 	d.followBuckets(dispatcher.Reconfigure)
 
-	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen")
+	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen", httpapi.DefaultMaxConnections)
 	if err != nil {
 		return err
 	}

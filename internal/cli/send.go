@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -85,11 +87,25 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	if err := checkPriority(cmd, f.job.Priority); err != nil {
 		return err
 	}
+	if err := f.checkText(cmd); err != nil {
+		return err
+	}
 	if f.expires > 0 {
 		f.job.ExpiresIn = f.expires.String()
 	}
 	if f.delay > 0 {
 		f.job.Delay = f.delay.String()
+	}
+	return nil
+}
+
+// checkText refuses what would be altered on its way to the server, as JSON is UTF-8.
+func (f *sendFlags) checkText(cmd *cobra.Command) error {
+	texts := map[string][]string{"url": {f.job.URL}, "header": f.headers, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
+	for _, flag := range slices.Sorted(maps.Keys(texts)) {
+		if slices.ContainsFunc(texts[flag], func(text string) bool { return !utf8.ValidString(text) }) {
+			return wrongUsage(cmd, "--%s: is not UTF-8, and would be delivered altered", flag)
+		}
 	}
 	return nil
 }

@@ -55,6 +55,8 @@ type Producer struct {
 	ForwardedHeader  string        `mapstructure:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
 	IPv6Prefix       int           `mapstructure:"ipv6_prefix"`        // bits of an IPv6 address that are one client
 	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // by which clients are told of limits: both, standard, legacy
+	BodyMemory       size          `mapstructure:"body_memory"`        // bytes of the bodies of all requests together
+	MaxConnections   int           `mapstructure:"max_connections"`    // at a time
 }
 
 // Networks are networks and, as networks of one, addresses.

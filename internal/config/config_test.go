@@ -162,7 +162,7 @@ func TestLoad(t *testing.T) {
 		sum[i] = byte(i)
 	}
 	billing := httpapi.Key{
-		Name: "billing", SHA256: sum, Tier: "pro", Buckets: []string{"hooks", "second"},
+		Name: "billing", SHA256: [][32]byte{sum}, Tier: "pro", Buckets: []string{"hooks", "second"},
 		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
 	}
 	if len(c.Keys) != 2 || !reflect.DeepEqual(c.Keys[0], billing) {
@@ -257,7 +257,7 @@ func TestClientKey(t *testing.T) {
 func TestWriteKey(t *testing.T) {
 	t.Parallel()
 	key := httpapi.Key{
-		Name: "k", SHA256: [32]byte{1, 31: 255}, Buckets: []string{"*"},
+		Name: "k", SHA256: [][32]byte{{1, 31: 255}}, Buckets: []string{"*"},
 		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
 	}
 	if err := CheckKey(key); err != nil {

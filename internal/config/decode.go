@@ -130,7 +130,7 @@ func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
 	switch {
 	case isSecret(t):
 		shown = literal(Secret(mask))
-	case t == reflect.TypeFor[digest]():
+	case t == reflect.TypeFor[digests]():
 		shown = "" // it may be the secret itself, by mistake
 	}
 	if text, ok := raw.(string); ok {

@@ -4,9 +4,11 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // keys wants each key to be one that can be used, and to be there once.
@@ -19,7 +21,7 @@ func (l *loader) keys(s *settings) {
 	for i, key := range s.Keys {
 		p := at("keys").element(i, key.Name)
 		l.unique(p, key.Name, names)
-		l.keySum(p, key.SHA256, sums)
+		l.keySums(p, key.SHA256, sums)
 		l.key(p, key)
 		if !slices.Contains(key.Buckets, httpapi.AllBuckets) {
 			l.references(p.key("buckets"), key.Buckets, buckets, "buckets")
@@ -37,21 +39,36 @@ func (l *loader) key(p place, key keySettings) {
 	}
 	l.keyRoles(p.key("roles"), key.Roles)
 	l.keyBuckets(p.key("buckets"), key)
+	l.keyParts(p.key("flows"), key.Flows, key.Roles)
+	l.keyParts(p.key("groups"), key.Groups, key.Roles)
 	if key.Tier != "" && !admission.ValidName(key.Tier) {
 		l.fail(p.key("tier"), literal(key.Tier), "want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit")
 	}
 }
 
-func (l *loader) keySum(p place, sum digest, sums map[digest]place) {
-	if sum == "" {
-		l.fail(p.key("sha256"), "", "is missing: `producer key new` makes a secret and prints its hash")
-		return
+// maxKeySecrets is how many secrets a key has at a time: another one while clients change to it.
+const maxKeySecrets = 2
+
+func (l *loader) keySums(p place, list digests, sums map[digest]place) {
+	p = p.key("sha256")
+	switch {
+	case len(list) == 0:
+		l.fail(p, "", "is missing: `producer key new` makes a secret and prints its hash")
+	case len(list) > maxKeySecrets:
+		l.fail(p, "", "has %d secrets: want one, or two while clients change to the other", len(list))
 	}
-	if first, taken := sums[sum]; taken {
-		l.fail(p.key("sha256"), "", "%s has the same: two keys with one secret cannot be told apart", first.path)
-		return
+	for _, sum := range list {
+		first, taken := sums[sum]
+		switch {
+		case taken && first == p:
+			l.fail(p, "", "has one secret twice")
+			return
+		case taken:
+			l.fail(p, "", "%s has the same: two keys with one secret cannot be told apart", strings.TrimSuffix(first.path, ".sha256"))
+			return
+		}
+		sums[sum] = p
 	}
-	sums[sum] = p
 }
 
 func (l *loader) keyRoles(p place, roles []string) {
@@ -81,6 +98,24 @@ func (l *loader) keyBuckets(p place, key keySettings) {
 		l.fail(p, "", "is missing: name the [[buckets]] that the key is for, or say [%q] for all", httpapi.AllBuckets)
 	case len(key.Buckets) > 1 && slices.Contains(key.Buckets, httpapi.AllBuckets):
 		l.fail(p, literal(key.Buckets), "%q is all of them: leave the others out", httpapi.AllBuckets)
+	}
+}
+
+// keyParts wants names of flows or groups, which may be any text, for a key that they bind.
+func (l *loader) keyParts(p place, names, roles []string) {
+	for i, name := range names {
+		if name == "" || len(name) > shaper.MaxFlowBytes {
+			l.fail(p.element(i, ""), literal(name), "want a name of 1 to %d bytes", shaper.MaxFlowBytes)
+		} else if slices.Contains(names[:i], name) {
+			l.fail(p.element(i, ""), literal(name), "is in the list twice")
+		}
+	}
+	switch {
+	case len(names) == 0:
+	case slices.Contains(roles, string(httpapi.RoleAdmin)):
+		l.fail(p, literal(names), "would not bind the role %s, which may change every flow: leave one of them out", httpapi.RoleAdmin)
+	case !slices.Contains(roles, string(httpapi.RoleEnqueue)):
+		l.fail(p, literal(names), "binds the role %s only, which the key does not have", httpapi.RoleEnqueue)
 	}
 }
 
@@ -129,7 +164,10 @@ func WriteKey(w io.Writer, key httpapi.Key) error {
 }
 
 func settingsOf(key httpapi.Key) keySettings {
-	s := keySettings{Name: key.Name, SHA256: digest(key.SHA256[:]), Buckets: key.Buckets, Tier: key.Tier}
+	s := keySettings{Name: key.Name, Buckets: key.Buckets, Flows: key.Flows, Groups: key.Groups, Tier: key.Tier}
+	for _, sum := range key.SHA256 {
+		s.SHA256 = append(s.SHA256, digest(sum[:]))
+	}
 	for _, role := range key.Roles {
 		s.Roles = append(s.Roles, string(role))
 	}

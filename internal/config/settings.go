@@ -27,9 +27,11 @@ type settings struct {
 
 type keySettings struct {
 	Name    string   `mapstructure:"name"`
-	SHA256  digest   `mapstructure:"sha256"`
+	SHA256  digests  `mapstructure:"sha256"`
 	Roles   []string `mapstructure:"roles"`
 	Buckets []string `mapstructure:"buckets"`
+	Flows   []string `mapstructure:"flows"`
+	Groups  []string `mapstructure:"groups"`
 	Tier    string   `mapstructure:"tier"`
 }
 
@@ -122,6 +124,7 @@ func defaultSettings() settings {
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: admission.XForwardedFor, IPv6Prefix: admission.DefaultIPv6Prefix,
 			RateLimitHeaders: string(admission.BothHeaders),
+			BodyMemory: httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
 		},
 		Dispatcher: Dispatcher{
 			Listen: "127.0.0.1:8081", Concurrency: 256, Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
@@ -177,7 +180,11 @@ func defaultElement(t reflect.Type) reflect.Value {
 }
 
 func (s keySettings) key() httpapi.Key {
-	key := httpapi.Key{Name: s.Name, SHA256: s.SHA256.sum(), Buckets: s.Buckets, Tier: s.Tier}
+	key := httpapi.Key{Name: s.Name, Buckets: s.Buckets, Tier: s.Tier}
+	key.Flows, key.Groups = append(key.Flows, s.Flows...), append(key.Groups, s.Groups...) // nil for []
+	for _, sum := range s.SHA256 {
+		key.SHA256 = append(key.SHA256, sum.sum())
+	}
 	for _, role := range s.Roles {
 		key.Roles = append(key.Roles, httpapi.Role(role))
 	}

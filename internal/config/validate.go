@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -27,6 +28,8 @@ const (
 	minStoreTimeout    = 50 * time.Millisecond
 	maxStoreTimeout    = 10 * time.Second
 	minWebhookTimeout  = 100 * time.Millisecond
+	maxBodyMemory      = 64 << 30
+	maxConnections     = 1_000_000
 )
 
 // validate notes every value out of range and every relation that does not
@@ -43,6 +46,8 @@ func (l *loader) validate(s *settings) {
 	inRange(l, at("producer.shutdown_timeout"), s.Producer.ShutdownTimeout, 0, maxShutdownTimeout)
 	l.forwarding(s.Producer)
 	inRange(l, at("producer.store_timeout"), s.Producer.StoreTimeout, minStoreTimeout, maxStoreTimeout)
+	inRange(l, at("producer.body_memory"), s.Producer.BodyMemory, httpapi.MinBodyMemory, maxBodyMemory)
+	inRange(l, at("producer.max_connections"), s.Producer.MaxConnections, 1, maxConnections)
 	inRange(l, at("dispatcher.concurrency"), s.Dispatcher.Concurrency, 1, shaper.MaxConcurrency)
 	inRange(l, at("dispatcher.lease"), s.Dispatcher.Lease, minLease, maxLease)
 	inRange(l, at("dispatcher.shutdown_timeout"), s.Dispatcher.ShutdownTimeout, 0, maxShutdownTimeout)
@@ -81,15 +86,18 @@ func (l *loader) redisTLS(r Redis) {
 	}
 }
 
-func inRange[T int | int64 | time.Duration](l *loader, p place, value, low, high T) {
+func inRange[T int | int64 | size | time.Duration](l *loader, p place, value, low, high T) {
 	if value < low || value > high {
 		l.fail(p, literal(value), "want %s to %s", bound(low), bound(high))
 	}
 }
 
 func bound(v any) string {
-	if d, ok := v.(time.Duration); ok {
-		return brief(d)
+	switch v := v.(type) {
+	case time.Duration:
+		return brief(v)
+	case size:
+		return literal(v)
 	}
 	return fmt.Sprint(v)
 }

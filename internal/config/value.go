@@ -26,6 +26,9 @@ func (d digest) sum() (sum [sha256.Size]byte) {
 	return sum
 }
 
+// digests are those of a key's secrets: written as one digest, or as a list.
+type digests []digest
+
 // convert makes of a value of TOML one of type want, or says what it wants.
 func convert(want reflect.Type, v any) (any, error) {
 	text, isText := v.(string)
@@ -49,8 +52,8 @@ func convert(want reflect.Type, v any) (any, error) {
 			return size(number), nil
 		}
 		return parseSize(text)
-	case digest:
-		return parseDigest(text)
+	case digests:
+		return parseDigests(v)
 	case Networks:
 		return convertNetworks(v)
 	case []netip.Prefix:
@@ -143,6 +146,24 @@ func parseSize(text string) (size, error) {
 		}
 	}
 	return 0, errors.New(`want a whole number of bytes, or text such as "256KiB" or "1MiB"`)
+}
+
+// parseDigests takes one or a list, without a word of what is in it.
+func parseDigests(v any) (digests, error) {
+	list, isList := v.([]any)
+	if !isList {
+		list = []any{v}
+	}
+	var sums digests
+	for _, item := range list {
+		text, _ := item.(string)
+		sum, err := parseDigest(text)
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, sum)
+	}
+	return sums, nil
 }
 
 // parseDigest does not show what it was given: who mixes the two up gives the
@@ -242,6 +263,11 @@ func literal(v any) string {
 		return strconv.Quote(v.String())
 	case digest:
 		return strconv.Quote(hex.EncodeToString([]byte(v)))
+	case digests:
+		if len(v) == 1 {
+			return literal(v[0])
+		}
+		return literals(v)
 	case Networks:
 		return literals(v)
 	case []string:

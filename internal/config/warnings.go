@@ -20,6 +20,9 @@ var guarded = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
 }
 
+// loopback is where a proxy calls from that a server without keys serves.
+var loopback = guarded[:2]
+
 // Warnings lists what is allowed and yet probably not meant.
 func (c *Config) Warnings() []string {
 	var list []string
@@ -46,6 +49,7 @@ func (c *Config) Warnings() []string {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
 		warnOfFlows(warn, p, b)
+		c.warnOfUnbound(warn, p, b)
 		if !c.Redis.URL.Embedded() {
 			for _, network := range b.Webhook.AllowNetworks {
 				for _, inner := range guarded {
@@ -111,6 +115,46 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
 }
 
+// senderNames reports whether who enqueues a job says what the key of its flow or group is.
+func senderNames(key string) bool {
+	return key == shaper.FlowKeyJob || admission.HeaderOf(key) != ""
+}
+
+// warnOfUnbound tells which keys may enqueue into the flows of each other: whose secrets sign the
+// jobs of a flow, and whose headers go with them, is then for the sender to choose.
+func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
+	if b.Flow == nil {
+		return
+	}
+	what, key := "flow", b.Flow.Key
+	names := func(k httpapi.Key) []string { return k.Flows }
+	if b.Group != nil {
+		switch {
+		case b.Group.Key == shaper.FlowKeyCaller:
+			return // its flows are its own
+		case senderNames(b.Group.Key):
+			what, key = "group", b.Group.Key
+			names = func(k httpapi.Key) []string { return k.Groups }
+		}
+	}
+	if !senderNames(key) {
+		return
+	}
+	senders, unbound := 0, []string{}
+	for _, k := range c.Keys {
+		if !slices.Contains(k.Roles, httpapi.RoleEnqueue) || !slices.Contains(k.Buckets, b.Name) && !slices.Contains(k.Buckets, httpapi.AllBuckets) {
+			continue
+		}
+		if senders++; len(names(k)) == 0 {
+			unbound = append(unbound, strconv.Quote(k.Name))
+		}
+	}
+	if senders > 1 && len(unbound) > 0 {
+		warn("%s: %s.key is %q, and keys %s are bound to no %ss: each may have its jobs signed with the secrets, and sent with the headers, "+
+			"of any flow; give each key %ss = [\"...\"]", p.shown, what, key, strings.Join(unbound, ", "), what, what)
+	}
+}
+
 // warnOfLimit tells what of a limit has no effect where it is used. users are
 // the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
@@ -144,7 +188,15 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 				at("keys").element(i, key.Name).shown, httpapi.RoleAdmin)
 		}
 	}
+	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
+		warn("there are no [[keys]]: every program of this machine may do everything, and a reverse proxy on it that adds no " +
+			"forwarding header makes that everybody; make keys before a proxy is put in front")
+	}
 	for _, network := range c.Producer.TrustedProxies {
+		if here := slices.ContainsFunc(loopback, network.Overlaps); here && len(c.Keys) == 0 {
+			warn("producer.trusted_proxies has %s, and there are no [[keys]]: whoever the proxy lets through may do everything, "+
+				"change limits (PATCH) too; make keys", network)
+		}
 		if network.Bits() == 0 {
 			warn("producer.trusted_proxies has %s, everybody: any caller can then give itself any address", network)
 		}

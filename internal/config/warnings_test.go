@@ -39,6 +39,7 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
 		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
 		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
+		`there are no [[keys]]: every program of this machine may do everything, and a reverse proxy on it that adds no forwarding header makes that everybody; make keys before a proxy is put in front`,
 	}
 	if got := c.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -139,6 +140,67 @@ limits = ["open", "sync"]
 		},
 	} {
 		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+// Where senders name the flow, keys that are not bound may use the flows of each other.
+func TestWarningsOfUnboundKeys(t *testing.T) {
+	t.Parallel()
+	key := func(name, rest string) string {
+		return fmt.Sprintf("[[keys]]\nname = %q\nsha256 = \"%064x\"\nroles = [\"enqueue\"]\nbuckets = [\"*\"]\n%s\n", name, name, rest)
+	}
+	const flows, groups = `flows = ["x"]`, `groups = ["x"]`
+	warning := func(what, by, keys string) string {
+		return fmt.Sprintf(`buckets[0] "b": %s.key is %q, and keys %s are bound to no %[1]ss: each may have its jobs signed with the secrets, and sent with the headers, of any flow; give each key %[1]ss = ["..."]`, what, by, keys)
+	}
+	for name, test := range map[string]struct{ flow, group, keys, want string }{
+		"none is bound":       {"job", "", key("k", "") + key("l", ""), warning("flow", "job", `"k", "l"`)},
+		"one is not":          {"job", "", key("k", flows) + key("l", ""), warning("flow", "job", `"l"`)},
+		"a header":            {"header:x-tenant", "", key("k", flows) + key("l", groups), warning("flow", "header:x-tenant", `"l"`)},
+		"all are bound":       {"job", "", key("k", flows) + key("l", flows), ""},
+		"one sender":          {"job", "", key("k", ""), ""},
+		"another bucket's":    {"job", "", key("k", "") + strings.Replace(key("l", ""), `"*"`, `"other"`, 1), ""},
+		"who only reads":      {"job", "", key("k", "") + strings.Replace(key("l", ""), `"enqueue"`, `"read"`, 1), ""},
+		"by host":             {"host", "", key("k", "") + key("l", ""), ""},
+		"by caller":           {"caller", "", key("k", "") + key("l", ""), ""},
+		"in groups of theirs": {"job", "caller", key("k", "") + key("l", ""), ""},
+		"in groups they name": {"job", "job", key("k", flows) + key("l", groups), warning("group", "job", `"k"`)},
+		"bound to groups":     {"job", "job", key("k", groups) + key("l", groups), ""},
+		"in groups by host":   {"job", "host", key("k", groups) + key("l", flows), warning("flow", "job", `"k"`)},
+	} {
+		text := "[redis]\nurl = \"redis://db\"\n" + test.keys + "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nflow.key = \"" + test.flow + "\"\n"
+		if test.group != "" {
+			text += "group.key = \"" + test.group + "\"\n"
+		}
+		got := strings.Join(mustLoad(t, text+"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n").Warnings(), "\n")
+		if got != test.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
+// Without keys a proxy on this machine is a program of this machine.
+func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
+	t.Parallel()
+	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
+	const key = "[[keys]]\nname = \"k\"\nsha256 = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\nroles = [\"read\"]\n"
+	const proxy, redis = "[producer]\ntrusted_proxies = [\"%s\"]\n", "[redis]\nurl = \"redis://db\"\n"
+	const noKeys, patch = "there are no [[keys]]: every program", "producer.trusted_proxies has %s, and there are no [[keys]]: whoever the proxy lets through may do everything, change limits (PATCH) too"
+	for name, test := range map[string]struct {
+		text string
+		want []string // how the warnings begin
+	}{
+		"to try things out":          {bucket, nil},
+		"for jobs that matter":       {redis + bucket, []string{noKeys}},
+		"with keys":                  {redis + fmt.Sprintf(proxy, "127.0.0.1") + key + bucket, nil},
+		"a proxy here":               {fmt.Sprintf(proxy, "127.0.0.1") + bucket, []string{fmt.Sprintf(patch, "127.0.0.1/32")}},
+		"a proxy here, of IPv6":      {redis + fmt.Sprintf(proxy, "::1") + bucket, []string{noKeys, fmt.Sprintf(patch, "::1/128")}},
+		"a proxy on another machine": {fmt.Sprintf(proxy, "10.0.0.0/8") + bucket, nil},
+	} {
+		got := mustLoad(t, test.text).Warnings()
+		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // access decides who may do what.
@@ -125,6 +126,24 @@ func authorize(key *Key, needs rights, bucket string) *fault {
 		return nil
 	}
 	return newFault(codeForbidden, "key %q does not have what this needs: %s", key.Name, missing)
+}
+
+// bound answers 403 for a job that the caller's key may not put into its flow or its group. Names
+// that are not valid are for [producer.decode] to find.
+func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
+	key := keyOf(r)
+	if key == nil || !key.isBound() {
+		return nil
+	}
+	flow, err := bucket.Flow.NameOf(job)
+	group, groupErr := bucket.Group.NameOf(job)
+	if err != nil || groupErr != nil || key.mayEnqueue(bucket, group, flow) {
+		return nil
+	}
+	if bucket.Group != nil {
+		return newFault(codeForbidden, "key %q may not enqueue into flow %q of group %q: it is bound to others", key.Name, flow, group)
+	}
+	return newFault(codeForbidden, "key %q may not enqueue into flow %q: it is bound to others", key.Name, flow)
 }
 
 // identity is who asks: by its key, else by its address. The headers by which

@@ -20,7 +20,7 @@ import (
 
 // keyOf makes a key whose secret is its name.
 func keyOf(name string, buckets []string, roles ...httpapi.Role) httpapi.Key {
-	return httpapi.Key{Name: name, SHA256: sha256.Sum256([]byte(name)), Roles: roles, Buckets: buckets}
+	return httpapi.Key{Name: name, SHA256: [][32]byte{sha256.Sum256([]byte(name))}, Roles: roles, Buckets: buckets}
 }
 
 func keys() []httpapi.Key {

@@ -67,7 +67,14 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 	sender := p.sender(r, bucket.Name)
 	jobs, places := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items))
 	for i, item := range items {
-		job, f := p.decode(sender, bucket, item, "", nil)
+		var job shaper.Job
+		f := jobTooLarge(item, bucket)
+		if f == nil {
+			job, f = p.decode(sender, bucket, item, "", nil)
+		}
+		if f == nil {
+			f = bound(r, bucket, &job)
+		}
 		if f == nil {
 			jobs, places = append(jobs, job), append(places, i)
 			continue
@@ -97,6 +104,15 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 	}
 	p.headers.Set(w.Header(), decisions, time.Now())
 	answerBatch(w, r, results)
+}
+
+// jobTooLarge holds a job of a batch to the bytes that it might have alone.
+func jobTooLarge(item []byte, bucket *shaper.Bucket) *fault {
+	if int64(len(item)) <= bucket.MaxPayload+envelopeBytes {
+		return nil
+	}
+	return newFault(codeTooLarge, "the job has %d bytes: bucket %q takes payloads of at most %d bytes, and %d around them",
+		len(item), bucket.Name, bucket.MaxPayload, envelopeBytes)
 }
 
 // answerBatch chooses the status of the whole.
@@ -141,29 +157,34 @@ func sooner(a, b *fault) bool {
 	return a.RetryAfter < b.RetryAfter
 }
 
-// splitBatch cuts a batch into the JSON of its jobs. A line that is no JSON is
-// that job's fault; an array that is none is the fault of all.
+// splitBatch cuts a batch into the JSON of its jobs, and stops at the first job too many. A
+// line that is no JSON is that job's fault; an array that is none is the fault of all.
 func splitBatch(kind string, body []byte) ([]json.RawMessage, *fault) {
 	var items []json.RawMessage
+	add := func(item []byte) bool {
+		items = append(items, item)
+		return len(items) <= maxBatchJobs
+	}
 	if kind == typeNDJSON {
 		for line := range bytes.Lines(body) {
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				items = append(items, line)
+			if line = bytes.TrimSpace(line); len(line) > 0 && !add(line) {
+				break
 			}
 		}
 	} else {
 		if err := checkJSON(body); err != nil {
 			return nil, invalid(fieldErrors(err))
 		}
-		if err := json.Unmarshal(body, &items); err != nil {
+		if bytes.TrimSpace(body)[0] != '[' {
 			return nil, newFault(codeInvalid, "want a JSON array of jobs, or lines of them as %s", typeNDJSON)
 		}
+		pieces(body, add)
 	}
 	switch {
 	case len(items) == 0:
 		return nil, newFault(codeInvalid, "the batch has no jobs")
 	case len(items) > maxBatchJobs:
-		return nil, newFault(codeTooLarge, "the batch has %d jobs: at most %d are taken", len(items), maxBatchJobs)
+		return nil, newFault(codeTooLarge, "the batch has more than %d jobs: send it in parts", maxBatchJobs)
 	}
 	return items, nil
 }

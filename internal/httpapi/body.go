@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -44,7 +43,8 @@ func mediaType(r *http.Request, taken ...string) (string, *fault) {
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
 	body, err := []byte(nil), error(&http.MaxBytesError{Limit: limit})
 	if r.ContentLength <= limit {
-		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		share, _ := r.Context().Value(bodyShareKey{}).(*bodyShare)
+		body, err = share.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	}
 	if err == nil {
 		return body, nil
@@ -52,6 +52,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain strin
 	w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, newFault(codeTooLarge, "the body has more than %d bytes: %s", limit, explain)
+	}
+	if errors.Is(err, errBodyMemory) {
+		f := newFault(codeOverloaded, "%v: retry, or raise producer.body_memory", err)
+		f.RetryAfter = retryStore
+		return nil, f
 	}
 	return nil, newFault(codeInvalid, "the body ended early")
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // bodyField stands in a fault for the body as a whole.
@@ -115,7 +118,42 @@ func (d *jobDecoder) text(field string, value []byte) (text string, given bool) 
 		d.fail(field, "want a string")
 		return "", false
 	}
+	if strings.ContainsRune(text, utf8.RuneError) && hasLoneSurrogate(value) {
+		d.fail(field, "has half of a surrogate pair, such as \\ud800, which is no character")
+		return "", false
+	}
 	return text, true
+}
+
+// hasLoneSurrogate reports whether a string of JSON escapes one half of a pair only, of which
+// encoding/json makes another character.
+func hasLoneSurrogate(value []byte) bool {
+	escaped := func(at int) (r rune, ok bool) {
+		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(value[at+2:at+6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			continue
+		}
+		r, ok := escaped(i)
+		if !ok {
+			i++ // another escape, of one character
+			continue
+		}
+		if i += 5; !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, _ := escaped(i + 1)
+		if utf16.DecodeRune(r, low) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
 }
 
 // count reads a whole number of 1 or more; 0 stands for null and for a fault.
@@ -161,12 +199,18 @@ func (d *jobDecoder) notBefore(field string, value []byte) {
 	d.job.NotBefore = at
 }
 
+// headers stops at the first header too many: what counts them is the worker, after all are here.
 func (d *jobDecoder) headers(field string, value []byte) {
 	if isNull(value) {
 		return
 	}
 	headers := map[string]string{}
+	members := 0
 	isObject := eachMember(value, func(name string, value []byte, again bool) bool {
+		if members++; members > webhook.MaxHeaders {
+			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", webhook.MaxHeaders))
+			return false
+		}
 		if again {
 			d.fail(field+"."+name, "is given twice")
 		} else if text, given := d.text(field+"."+name, value); given {
@@ -192,39 +236,15 @@ func checkJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return bodyFault("is not UTF-8")
 	}
+	if json.Valid(data) {
+		return nil
+	}
 	var whole json.RawMessage
-	err := json.Unmarshal(data, &whole)
+	err := json.Unmarshal(data, &whole) // says what is wrong
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return bodyFault("is not JSON: %v, at byte %d", syntax, syntax.Offset)
 	}
-	if err != nil {
-		return bodyFault("is not JSON: %v", err)
-	}
-	return nil
-}
-
-// eachMember calls each with every member of an object of valid JSON until it
-// returns false; again tells of a name that came before. It returns false when
-// data is no object.
-func eachMember(data []byte, each func(name string, value []byte, again bool) bool) (isObject bool) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return false
-	}
-	seen := map[string]bool{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		name, ok := token.(string)
-		var value json.RawMessage
-		if err != nil || !ok || decoder.Decode(&value) != nil {
-			return false // not valid JSON
-		}
-		if !each(name, value, seen[name]) {
-			return true
-		}
-		seen[name] = true
-	}
-	return true
+	return bodyFault("is not JSON: %v", err)
 }
 
 func isNull(value []byte) bool { return string(value) == "null" }

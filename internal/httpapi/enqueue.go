@@ -64,6 +64,9 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	}
 	key, keyErr := idempotencyKey(r.Header)
 	job, f := p.decode(p.sender(r, bucket.Name), &bucket, body, key, keyErr)
+	if f == nil {
+		f = bound(r, &bucket, &job)
+	}
 	if f != nil {
 		f.write(w, r)
 		return

@@ -40,4 +40,6 @@ var (
 	DecodeJob   = decodeJob
 	DecodePatch = decodePatch
 	WriteJSON   = writeJSON
+	SplitBatch  = splitBatch
+	Pieces      = pieces
 )

@@ -35,13 +35,14 @@ type route struct {
 	needs        rights
 }
 
-// newHandler serves routes behind everything that all requests pass.
-func newHandler(routes []route, a *access, draining *atomic.Bool, log *slog.Logger) *Handler {
+// newHandler serves routes behind everything that all requests pass. bodyMemory is for the
+// bodies of all requests together; 0 means DefaultBodyMemory.
+func newHandler(routes []route, a *access, bodyMemory int64, draining *atomic.Bool, log *slog.Logger) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
 	}
-	return &Handler{Handler: observe(log, a.guard(cutOriginal(orProblem(mux)))), draining: draining, access: a}
+	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutOriginal(orProblem(mux))))), draining: draining, access: a}
 }
 
 // orProblem serves what mux has a route for, and makes problems of its 404

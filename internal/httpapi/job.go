@@ -63,6 +63,9 @@ func viewOf(info *shaper.JobInfo) *jobView {
 func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
 	p.withJob(w, r, func(bucket, id string) error {
 		info, err := p.jobs.Job(r.Context(), bucket, id)
+		if key := keyOf(r); err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.isOf(key, &info) {
+			err = shaper.ErrNotFound
+		}
 		if err == nil {
 			writeJSON(w, http.StatusOK, viewOf(&info))
 		}
@@ -73,6 +76,15 @@ func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
 // cancelJob cancels a job that waits: DELETE /v1/buckets/{bucket}/jobs/{id}.
 func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
 	p.withJob(w, r, func(bucket, id string) error {
+		if key := keyOf(r); key != nil && key.isBound() {
+			info, err := p.jobs.Job(r.Context(), bucket, id)
+			if err != nil {
+				return err
+			}
+			if !p.isOf(key, &info) {
+				return shaper.ErrNotFound
+			}
+		}
 		state, err := p.jobs.Cancel(context.WithoutCancel(r.Context()), bucket, id)
 		switch {
 		case err != nil:
@@ -86,6 +98,16 @@ func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	})
+}
+
+// isOf reports whether a job is in a flow and a group that the key is for. Of a settled job, of
+// which only the state is known, it is.
+func (p *producer) isOf(key *Key, info *shaper.JobInfo) bool {
+	if !key.isBound() || info.Enqueued.IsZero() {
+		return true
+	}
+	bucket, err := p.jobs.Bucket(info.Bucket)
+	return err == nil && key.mayEnqueue(&bucket, info.Group, info.Flow)
 }
 
 // withJob calls do with the bucket and the id of the path, and answers the

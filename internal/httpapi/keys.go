@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"slices"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Role is a kind of thing that a key may be used for.
@@ -27,9 +29,11 @@ const AllBuckets = "*"
 
 // Key is an API key. The secret itself is not kept anywhere.
 type Key struct {
-	Name   string   // the caller's name, for limits
-	SHA256 [32]byte // of the secret
-	Roles  []Role   // what it may do; empty: nothing but what is open to all
+	Name  string // the caller's name, for limits
+	Roles []Role // what it may do; empty: nothing but what is open to all
+
+	// SHA256 is that of the secret. While clients change to another secret there are two.
+	SHA256 [][sha256.Size]byte
 
 	// Buckets are those that it may do it to, or [AllBuckets]; empty: none.
 	// Limits, pools and metrics are of no bucket: everybody with the role sees all of
@@ -37,8 +41,21 @@ type Key struct {
 	// pool, which changes every bucket that names it, needs [AllBuckets].
 	Buckets []string
 
+	// Flows and Groups bind RoleEnqueue: the key puts jobs into these only, and looks at and
+	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
+	Flows, Groups []string
+
 	Tier string // which of the limits' tiers applies to the caller; "" none
 }
+
+// mayEnqueue reports whether the key is for the flow and the group that a bucket has a job in.
+func (k *Key) mayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
+	among := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
+}
+
+// isBound reports whether the key is for some flows or groups only.
+func (k *Key) isBound() bool { return len(k.Flows) > 0 || len(k.Groups) > 0 }
 
 // has reports whether the key has one of the roles.
 func (k *Key) has(roles []Role) bool {
@@ -72,7 +89,9 @@ func (ring keyring) find(secret string) *Key {
 	sum := sha256.Sum256([]byte(secret))
 	at := -1
 	for i := range ring {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], ring[i].SHA256[:]), i, at)
+		for _, known := range ring[i].SHA256 {
+			at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], known[:]), i, at)
+		}
 	}
 	if at < 0 {
 		return nil

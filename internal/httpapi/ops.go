@@ -58,7 +58,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
-	return newHandler(routes, o.access, draining, log)
+	return newHandler(routes, o.access, DefaultBodyMemory, draining, log)
 }
 
 func (o *ops) routes() []route {

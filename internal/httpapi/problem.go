@@ -45,6 +45,7 @@ const (
 	codeShed                  = code(shaper.ReasonShed)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
+	codeOverloaded       code = "overloaded"
 	codeStoreUnavailable code = "store-unavailable"
 )
 
@@ -82,6 +83,7 @@ var kinds = map[code]struct {
 	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows or groups"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
+	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be asked now"},
 }
 

@@ -50,6 +50,10 @@ type ProducerConfig struct {
 	// RateLimitHeaders are those that tell a client of limits; "" means both.
 	RateLimitHeaders admission.RateLimitHeaders
 
+	// BodyMemory is how many bytes the bodies of all requests may take together; above it the
+	// answer is 503. 0 means DefaultBodyMemory.
+	BodyMemory int64
+
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
 	Logger  *slog.Logger        // nil logs nothing
 }
@@ -80,7 +84,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	draining := new(atomic.Bool)
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
-	return newHandler(append(p.routes(), probes.routes()...), p.access, draining, log)
+	return newHandler(append(p.routes(), probes.routes()...), p.access, cfg.BodyMemory, draining, log)
 }
 
 func (p *producer) routes() []route {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // Bounds of a connection. A request takes at most the store's timeout, so that
@@ -19,12 +21,15 @@ const (
 	writeTimeout      = 40 * time.Second // counts from the end of the header
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
+
+	// DefaultMaxConnections is how many connections a server has at a time, unless it is told another number.
+	DefaultMaxConnections = 4096
 )
 
-// Listen listens on addr, a host and a port. key is the one of the
-// configuration that addr comes from, such as "producer.listen": the error
-// names it.
-func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
+// Listen listens on addr, a host and a port, for maxConnections at a time; further ones wait
+// until one of these is closed. key is the one of the configuration that addr comes from, such
+// as "producer.listen": the error names it.
+func Listen(ctx context.Context, addr, key string, maxConnections int) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	switch {
@@ -33,7 +38,7 @@ func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %q, check %s: %w", addr, key, err)
 	}
-	return listener, nil
+	return netutil.LimitListener(listener, maxConnections), nil
 }
 
 // Serve serves handler on listener until ctx ends. Then /readyz turns to 503,

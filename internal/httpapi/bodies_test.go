@@ -1,0 +1,205 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// allocated is how many bytes do takes from the heap, those given back included. Only where no
+// other test runs meanwhile.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A body costs no more than itself, however many jobs or headers it seems to have.
+func TestBodiesOfManyPieces(t *testing.T) { //nolint:paralleltest // measures the heap
+	var names []string
+	for i := range 700_000 {
+		names = append(names, fmt.Sprintf(`"h%07d":""`, i))
+	}
+	job := []byte(`{"payload":1,"headers":{` + strings.Join(names, ",") + `}}`)
+	lines, array := []byte(strings.Repeat("1\n", 4<<20)), []byte("["+strings.Repeat("1,", 4<<20)+"1]")
+	split := func(kind string, body []byte) error {
+		_, f := httpapi.SplitBatch(kind, body)
+		return errors.New(f.Detail)
+	}
+	for name, do := range map[string]func() error{
+		"lines":   func() error { return split("application/x-ndjson", lines) },
+		"array":   func() error { return split("application/json", array) },
+		"headers": func() error { _, err := httpapi.DecodeJob(job); return err },
+	} {
+		var err error
+		if took := allocated(func() { err = do() }); took > 1<<20 {
+			t.Errorf("%s: took %d bytes of the heap", name, took)
+		}
+		if err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBatchIsCutAtTheBound(t *testing.T) {
+	t.Parallel()
+	for kind, batch := range map[string]string{
+		"application/x-ndjson": strings.Repeat("1\n\n", 1000),
+		"application/json":     " [ " + strings.Repeat(`{"a":[1,{"b":"]},{\"\\"}]} , `, 999) + "[]\n] ",
+	} {
+		items, f := httpapi.SplitBatch(kind, []byte(batch))
+		if f != nil || len(items) != 1000 {
+			t.Errorf("%s: %d jobs, %v", kind, len(items), f)
+		}
+	}
+	none := func(context.Context) ([]shaper.Receipt, error) { return nil, nil }
+	api := serveFake(t, &fake{enqueue: none}, &logBuffer{})
+	for kind, batch := range map[string]string{
+		"application/x-ndjson": strings.Repeat("1\n", 1001),
+		"application/json":     "[" + strings.Repeat("1,", 1000) + "1]",
+	} {
+		a := api.do("POST", jobs+"/batch", batch, "Content-Type", kind).want(http.StatusRequestEntityTooLarge, "too-large")
+		a.has("detail", "the batch has more than 1000 jobs: send it in parts")
+	}
+	// A job of a batch may be as large as it might be alone.
+	large := `{"payload":1,"flow":"` + strings.Repeat("x", 65<<10) + `"}`
+	api.do("POST", jobs, large).want(http.StatusRequestEntityTooLarge, "too-large")
+	if got := api.do("POST", jobs+"/batch", "["+large+"]").want(http.StatusBadRequest, "invalid").statuses(); got != "413" {
+		t.Errorf("alone in a batch: %s", got)
+	}
+}
+
+func TestHeadersAreCountedWhileRead(t *testing.T) {
+	t.Parallel()
+	job := func(n int) []byte {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"h%d":"v"`, i)
+		}
+		return []byte(`{"payload":1,"headers":{` + strings.Join(names, ",") + `}}`)
+	}
+	if got, err := httpapi.DecodeJob(job(webhook.MaxHeaders)); err != nil || len(got.Headers) != webhook.MaxHeaders {
+		t.Errorf("%d headers, %v", len(got.Headers), err)
+	}
+	if _, err := httpapi.DecodeJob(job(webhook.MaxHeaders + 1)); err == nil || err.Error() != "headers: more than 64 of them: at most 64 are taken" {
+		t.Error(err)
+	}
+}
+
+// The bodies of all requests share one memory, until their requests are answered.
+func TestBodyMemory(t *testing.T) {
+	t.Parallel()
+	entered, proceed := make(chan struct{}), make(chan struct{})
+	f := &fake{bucket: buckets(t)[0]}
+	var calls atomic.Int64
+	f.enqueue = func(context.Context) ([]shaper.Receipt, error) {
+		if calls.Add(1) == 1 {
+			close(entered)
+			<-proceed
+		}
+		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
+	}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 30 << 10}))
+	release := sync.OnceFunc(func() { close(proceed) })
+	t.Cleanup(release)
+	body := strings.Repeat(" ", 20<<10) + job("")
+	first := make(chan *answer, 1)
+	go func() { first <- api.do("POST", jobs, body) }()
+	<-entered
+	api.do("POST", jobs, body).want(http.StatusServiceUnavailable, "overloaded").wantHeader("Retry-After", "1")
+	chunked, err := http.NewRequestWithContext(t.Context(), "POST", api.http.URL+jobs, struct{ io.Reader }{strings.NewReader(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunked.Header.Set("Content-Type", "application/json")
+	response, err := api.http.Client().Do(chunked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Body.Close(); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a body of unknown length: status %d", response.StatusCode)
+	}
+	api.do("POST", jobs, job("")).want(http.StatusAccepted, "") // a small one has room
+	release()
+	(<-first).want(http.StatusAccepted, "")
+	api.do("POST", jobs, body).want(http.StatusAccepted, "")
+}
+
+// A server has so many connections at a time, and serves the others afterwards.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	const most, callers = 2, 10
+	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen", most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var active, peak atomic.Int64
+	entered, proceed := make(chan struct{}, callers), make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		n := active.Add(1)
+		for was := peak.Load(); n > was && !peak.CompareAndSwap(was, n); was = peak.Load() {
+		}
+		entered <- struct{}{}
+		<-proceed
+		active.Add(-1)
+	})}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
+	answers := make(chan error)
+	for range callers {
+		go func() {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			response, err := client.Get("http://" + listener.Addr().String())
+			if err == nil {
+				err = response.Body.Close()
+			}
+			answers <- err
+		}()
+	}
+	for range callers {
+		<-entered
+		proceed <- struct{}{}
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	server.Close()
+	<-served
+	if peak.Load() > most {
+		t.Errorf("%d connections at a time, want at most %d", peak.Load(), most)
+	}
+}
+
+// FuzzPieces holds pieces to what encoding/json makes of the same array or object.
+func FuzzPieces(f *testing.F) {
+	for _, seed := range []string{`[]`, `{}`, ` [1, "a,]\"" ,[{"b":[]}]]`, `{"a" : {"b":[1,2]}, "\"":null}`, `["\\",2]`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var array []json.RawMessage
+		if json.Unmarshal(data, &array) != nil || array == nil {
+			return
+		}
+		var got []json.RawMessage
+		httpapi.Pieces(data, func(piece []byte) bool { got = append(got, piece); return true })
+		if !slices.EqualFunc(array, got, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+			t.Errorf("%q: %q, want %q", data, got, array)
+		}
+	})
+}
