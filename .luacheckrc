@@ -7,6 +7,7 @@ files["lua/dedupe.lua"] = { ignore = { "241/dedupe" } }
 files["lua/away.lua"] = { ignore = { "241/away" } }
 files["lua/usual.lua"] = { read_globals = { "limits" } }
 files["lua/group.lua"] = { read_globals = { "flow" }, ignore = { "241/group" } }
+files["lua/idle.lua"] = { read_globals = { "flow", "group" }, ignore = { "241/idle" } }
 files["lua/sender.lua"] = { read_globals = { "flow", "quota" }, ignore = { "241/sender" } }
 files["lua/pending.lua"] = { read_globals = { "flow" }, ignore = { "241/pending" } }
 files["lua/turns.lua"] = { read_globals = { "flow", "group", "quota", "sender" }, ignore = { "241/turns" } }
@@ -15,12 +16,12 @@ files["lua/pool.lua"] = { ignore = { "241/pool" } }
 files["lua/share.lua"] = { read_globals = { "pool", "quota", "sender" }, ignore = { "241/share" } }
 files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
-files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group" } }
+files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group", "idle" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "inspect_pool", "control", "reserve", "take_back",
   "flows_of", "control_flow" } do
-  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "flow", "group", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
+  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "flow", "group", "idle", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
 end
 local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
 files["lua/allow.lua"] = rule
 files["lua/ask.lua"] = rule
-files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "group", "places" } }
+files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "group", "idle", "places" } }

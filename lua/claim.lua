@@ -38,7 +38,8 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
--- KEYS[14...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[15...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -64,18 +65,19 @@
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
 --          has, 0 where nothing is handed out
--- Stores   lease and meta until the job is settled, the claim's answer until the next one
+-- Stores   lease and meta until the job is settled, the claim's answer until the next one; when a flow can be forgotten,
+--          until it is
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, count, departed_key, flows, flow_settings, due, sent_away =
-  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local dead, count, departed_key, flows, flow_settings, due, sent_away, idle_key =
+  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 15, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 15, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
@@ -332,12 +334,13 @@ end
 while step() do end
 
 -- Where each flow goes on the calendar, and what is kept of it.
-local calendar, states, idle = { placed = {}, taken_off = {} }, {}, {}
-local function keep(f, changed, gone)
+local calendar, states, idle_flows, idle_soon = { placed = {}, taken_off = {} }, {}, {}, {}
+local function keep(f, kind, changed, gone)
   if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
     if f.had_text then gone[#gone + 1] = f.name end
   elseif f.changed then
     changed[#changed + 1], changed[#changed + 2] = f.name, flow.write(f.state)
+    idle.note(idle_soon, kind, f)
   end
 end
 for _, f in ipairs(has_flows and named or {}) do
@@ -352,7 +355,7 @@ for _, f in ipairs(has_flows and named or {}) do
     if at then at = math.max(at, sender.ready(run, f)) end
   end
   turns.note(f.group or calendar, f.name, at and at + offset)
-  keep(f, states, idle)
+  keep(f, 'f', states, idle_flows)
 end
 local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
 local unfinished = reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED
@@ -380,7 +383,7 @@ in_chunks('ZADD', dead, deaths)
 flow.unschedule(count, unscheduled)
 quota.write(quotas)
 in_chunks('HSET', flows, states)
-in_chunks('HDEL', flows, idle)
+in_chunks('HDEL', flows, idle_flows)
 -- A group goes at its turn, also where that of its flows is later, unless these have to wait longer than the bucket.
 local group_states, idle_groups = {}, {}
 for _, g in ipairs(groups) do
@@ -392,10 +395,11 @@ for _, g in ipairs(groups) do
   local at = head and not flow.is_held(g) and g.at + offset
   if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
   turns.note(calendar, g.name, at)
-  keep(g, group_states, idle_groups)
+  keep(g, 'g', group_states, idle_groups)
 end
 in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
 in_chunks('HDEL', KEYS[FIRST_GROUP_KEY + 1], idle_groups)
+in_chunks('ZADD', idle_key, idle_soon)
 in_chunks('ZREM', due, calendar.taken_off)
 in_chunks('ZADD', due, calendar.placed)
 if taken > 0 then

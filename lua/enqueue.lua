@@ -16,7 +16,8 @@
 -- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:due:   zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
--- KEYS[11...]  first …:limit:<limit>:<key>, state of a limit for one key: zset (sliding_window_log) or string;
+-- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[12...]  first …:limit:<limit>:<key>, state of a limit for one key: zset (sliding_window_log) or string;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low:
 --          list  ids that wait; …:later:<flow>  zset  id -> due time, microseconds; then, where flows are in groups,
 --          what group.load wants
@@ -29,11 +30,11 @@
 --          were also made for this batch, which was not sent before (see usual.lua); else 0
 -- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[11...]: algorithm, a, b, full (see limits.lua);
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua);
 --          then for each limit: 1 in
 --          shadow mode, else 0; then if the jobs are alike what else stands with each job: their priority
 --          (1 critical, 2 high, 3 normal, 4 low), the number of their flow and for each limit that of its key among
---          KEYS[11...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
+--          KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
 --          after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller or
 --          generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue); and if they are not alike: priority,
@@ -57,8 +58,8 @@
 -- Needs    Redis 7.0
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local dead, seen, flows, calendar, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local FIRST_LIMIT_KEY = 10
+local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local FIRST_LIMIT_KEY = 11
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
@@ -119,7 +120,7 @@ local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
 end
-if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings) end
+if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
 
 local states, used = {}, {}
 local bodies = {}
@@ -162,6 +163,7 @@ local function write()
     end
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
+  places.forget(bucket, idle_key, flows)
   if has_flows then redis.call('HSET', flows, unpack(texts)) end
   if bucket.groups then earliest = places.write_groups(bucket, turns) end
   if earliest then
@@ -383,5 +385,10 @@ for j = 1, job_count do
   n = n + 4 + 4 * limit_count
 end
 
-if #bodies > 0 then write() else write_limits() end
+if #bodies > 0 then
+  write()
+else
+  write_limits()
+  places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further
+end
 return reply

@@ -21,12 +21,12 @@ type sharedText struct{ name, begin string }
 // shared are texts that go in front of other scripts and are none themselves: in this
 // order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
 var shared = []sharedText{
-	{"away", "away."}, {"dedupe", "dedupe."}, {"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"pending", "pending."}, {"places", "places."},
+	{"away", "away."}, {"dedupe", "dedupe."}, {"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"idle", "idle."}, {"pending", "pending."}, {"places", "places."},
 	{"pins", "pins."}, {"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
 }
 
 // needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
-var needs = map[string][]string{"turns": {"group"}, "share": {"pool", "quota", "sender"}}
+var needs = map[string][]string{"idle": {"group"}, "places": {"idle"}, "turns": {"group"}, "share": {"pool", "quota", "sender"}}
 
 // scriptText is a script as it is sent: with the text that it shares.
 func scriptText(t *testing.T, name string) string {

@@ -24,6 +24,9 @@ var flowText string
 //go:embed group.lua
 var groupText string
 
+//go:embed idle.lua
+var idleText string
+
 //go:embed sender.lua
 var senderText string
 
@@ -134,13 +137,13 @@ var inspectPoolText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+placesText+enqueueText)
-	Claim         = newScript("claim", awayText+flowText+groupText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
+	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+idleText+placesText+enqueueText)
+	Claim         = newScript("claim", awayText+flowText+groupText+idleText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
 	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
 	Settle        = newScript("settle", dedupeText+flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", flowText+groupText+poolText+sweepText)
+	Sweep         = newScript("sweep", flowText+groupText+idleText+poolText+sweepText)
 	TakeBack      = newScript("take_back", flowText+groupText+poolText+takeBackText)
 	OffCalendar   = newScript("off_calendar", offCalendarText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)

@@ -5,8 +5,8 @@
 --
 -- The functions are given the bucket, a table: now, offset (of the calendar's clock),
 -- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows; places.read
--- adds there (flows there are), max_flows, rivals (those whose turn it is), and, where there are some,
--- groups (see group.load; of each also known, ready, rivals and interval) and groups_there. Their keys begin
+-- adds there (flows there are, less those that are idle), idle (these), max_flows, rivals (those whose turn it is), and,
+-- where there are some, groups (see group.load; of each also known, ready, rivals and interval) and groups_there. Their keys begin
 -- behind group_keys.
 --
 -- A part is what the batch has to do with one flow: name; at, behind which its places begin in
@@ -18,6 +18,7 @@
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, -- codes of enqueue.lua
   CHUNK = 500,
+  LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
 
 local function read_groups(bucket, parts, conf)
@@ -31,8 +32,31 @@ local function read_groups(bucket, parts, conf)
   end
 end
 
--- Reads what is known of the flows.
-function places.read(bucket, parts, conf, flows, calendar, flow_settings)
+-- Finds flows and groups that are idle where there are new ones: these take their places, when places.forget is called.
+local function find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
+  local new, spared = 0, {}
+  for _, part in ipairs(parts) do
+    spared['f' .. part.name] = true
+    if not part.known then new = new + 1 end
+  end
+  for _, g in ipairs(bucket.groups or {}) do
+    spared['g' .. g.name] = true
+    if not g.known then new = new + 1 end
+  end
+  if new == 0 then return end
+  local found = idle.find(idle_key, bucket.now, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
+  if not found then return end
+  bucket.idle, bucket.there = found, bucket.there - #found.flows
+  if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
+end
+
+-- Forgets what was found idle.
+function places.forget(bucket, idle_key, flows)
+  if bucket.idle then idle.forget(bucket.idle, idle_key, flows, bucket.groups and bucket.groups.key) end
+end
+
+-- Reads what is known of the flows, and finds room for new ones.
+function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key)
   local names = {}
   for n, part in ipairs(parts) do names[n] = part.name end
   local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
@@ -49,6 +73,7 @@ function places.read(bucket, parts, conf, flows, calendar, flow_settings)
     end
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
+  find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
 end
 
 -- Whether nothing of the flow leaves, or of the group.

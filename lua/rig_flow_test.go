@@ -16,7 +16,7 @@ const expiredLast = `{"cause":"expired"}`
 
 // claimKeys are those of claim.lua for these flows.
 func (r *rig) claimKeys(flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top(), "sent_away")
+	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top(), "sent_away", "idle")
 	for _, flow := range flows {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}

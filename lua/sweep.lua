@@ -18,7 +18,8 @@
 -- KEYS[13] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:groups  hash  group -> its state (see group.lua)
 -- KEYS[15] …:group_settings  hash  group -> its own settings
--- KEYS[16...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[16] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[17...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -40,11 +41,12 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows, groups, group_settings = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
-local PURGED = 15 -- the keys before those of a purge
+local GROUPS = 13 -- the keys before those of groups
+local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -135,8 +137,8 @@ if not has_flows then
 end
 
 local none_leased, jobs = redis.call('ZCARD', leases) == 0, redis.call('HLEN', body) - redis.call('ZCARD', dead)
-local function forget(key, idle)
-  for from = 1, #idle, CHUNK do redis.call('HDEL', key, unpack(idle, from, math.min(from + CHUNK - 1, #idle))) end
+local function forget(key, gone)
+  for from = 1, #gone, CHUNK do redis.call('HDEL', key, unpack(gone, from, math.min(from + CHUNK - 1, #gone))) end
 end
 -- The names of a scan, a chunk at a time, with what is kept of them and their turns on the calendar.
 local function each(names, states, own, fields, look)
@@ -153,10 +155,10 @@ local function should_go(f) return f.state.unfinished + f.state.scheduled > f.st
 -- on the calendar or is held back; and without leases nothing of it is in flight. The calendar of a
 -- group is none of our keys.
 local function audit_flows(names)
-  local idle = {}
+  local gone = {}
   each(names, flows, flow_settings, flow.OF_ALL, function(f, turn)
     if is_idle(f) then
-      idle[#idle + 1] = f.name
+      gone[#gone + 1] = f.name
     elseif none_leased and f.state.in_flight > 0 then
       astray[#astray + 1] = f.name
     elseif not turn and should_go(f) and (unpurged == 0 or f.name ~= purge[2]) then
@@ -164,15 +166,15 @@ local function audit_flows(names)
       list[#list + 1] = f.name
     end
   end)
-  forget(flows, idle)
+  forget(flows, gone)
 end
 
--- The sums of the counters of all flows, by group if there are groups, where flows are so few that it costs little; else nil.
+-- The sums of the counters of all flows by group, where flows are so few that it costs little; else nil.
 local function sums_by_group()
   if redis.call('HLEN', flows) > CHUNK then return nil end
   local sums, all = {}, redis.call('HGETALL', flows)
   for i = 1, #all, 2 do
-    local name, state = in_groups and flow.group_of(all[i]) or '', flow.read(all[i + 1])
+    local name, state = flow.group_of(all[i]), flow.read(all[i + 1])
     sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }
     flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight)
   end
@@ -197,9 +199,10 @@ end
 -- with flows where the counters of these tell of as many jobs as there are.
 local function scheduled_bounds()
   if has_flows then
-    local unfinished, scheduled = 0, 0
-    for _, sum in pairs(sums_by_group() or {}) do
-      unfinished, scheduled = unfinished + sum.state.unfinished, scheduled + sum.state.scheduled
+    local unfinished, scheduled, all = 0, 0, redis.call('HLEN', flows) <= 2 * CHUNK and redis.call('HGETALL', flows) or {}
+    for i = 2, #all, 2 do
+      local plain, delayed = string.match(all[i], '(%d+) (%d+) %d+$')
+      unfinished, scheduled = unfinished + (plain or 0), scheduled + (delayed or 0)
     end
     if unfinished + scheduled == jobs then return scheduled, scheduled end
     return 0, jobs
@@ -225,7 +228,7 @@ end
 -- The same of groups. Where they can be summed up, their counters are what those of their flows say;
 -- where nothing is there, or nothing in flight, there is nothing to sum up.
 local function audit_groups(names)
-  local idle, listed, sums = {}, {}, sums_by_group()
+  local gone, listed, sums = {}, {}, sums_by_group()
   local none_unfinished = jobs == 0
   for _, name in ipairs(names) do listed[name] = true end
   for name in pairs(sums or {}) do
@@ -242,17 +245,21 @@ local function audit_groups(names)
       redis.call('HSET', groups, g.name, flow.write(state))
     end
     if is_idle(g) then
-      idle[#idle + 1] = g.name
+      gone[#gone + 1] = g.name
     elseif not turn and should_go(g) then
       astray[#astray + 1] = flow.path(g.name, '') -- for the group's sake; it may be that all its flows are held back
     end
   end)
-  forget(groups, idle)
+  forget(groups, gone)
 end
 
--- The flows come first, then the groups, whose cursor has a g in front.
+-- The flows come first, then the groups, whose cursor has a g in front, then what idle.lua has noted.
 local next_flow_cursor = ''
-if flow_cursor ~= '' then
+if flow_cursor == 'i' then
+  local found = idle.find(idle_key, now, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
+  if found then idle.forget(found, idle_key, flows, groups) end
+  next_flow_cursor = '0'
+elseif flow_cursor ~= '' then
   local of_groups = string.sub(flow_cursor, 1, 1) == 'g'
   local scan = redis.call('HSCAN', of_groups and groups or flows, of_groups and string.sub(flow_cursor, 2) or flow_cursor, 'COUNT', CHUNK)
   local names = {}
@@ -266,6 +273,7 @@ if flow_cursor ~= '' then
     if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
   end
 end
+if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(now)) > 0 then next_flow_cursor = 'i' end
 
 pool.note(member, KEYS, leases, now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end

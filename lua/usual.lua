@@ -11,7 +11,7 @@
 local body, conf, pace, count, dead, seen = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local channel, bucket_name, known_rev, limit_count, jobs = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0, ARGV[5] + 0
 local alike, flows_known = ARGV[6], ARGV[7]
-local HEAD, FIRST_LIMIT_KEY, LISTS, MOST = 9, 10, 5, 500 -- MOST: jobs that unpack takes
+local HEAD, FIRST_LIMIT_KEY, LISTS, MOST = 9, 11, 5, 500 -- MOST: jobs that unpack takes
 local SHED = { 'shed_high', 'shed_high', 'shed_normal', 'shed_low' } -- by priority; critical is never shed
 
 if alike == '2' and flows_known == '0' and jobs <= MOST then

@@ -104,6 +104,9 @@ func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 func (k keys) flows() string        { return k.prefix + "flows" }
 func (k keys) flowSettings() string { return k.prefix + "flow_settings" }
 
+// idle is when flows and groups can be forgotten: see lua/idle.lua.
+func (k keys) idle() string { return k.prefix + "idle" }
+
 func (k keys) groups() string        { return k.prefix + "groups" }
 func (k keys) groupSettings() string { return k.prefix + "group_settings" }
 
@@ -138,7 +141,7 @@ func (k keys) groupDeparted(group string) string { return k.prefix + "departed_g
 // fixed are the keys that do not depend on names of flows, groups or callers.
 func (k keys) fixed() []string {
 	return slices.Concat([]string{k.confAside(), k.body(), k.meta(), k.pace(), k.count(), k.leases(), k.claims(), k.dead(), k.seen(), k.seenUntil(),
-		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed()}, k.purged(), k.places(""))
+		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed(), k.idle()}, k.purged(), k.places(""))
 }
 
 // A bucket without flows has the flow "".
@@ -203,7 +206,7 @@ func (k keys) limit(limit admission.Limit, key string) string {
 
 // forEnqueue are the first ones: those of limits, the places of flows, and inGroups follow.
 func (k keys) forEnqueue() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.calendar(), k.flowSettings()}
+	return []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.dead(), k.seen(), k.flows(), k.calendar(), k.flowSettings(), k.idle()}
 }
 
 func (k keys) forReserve() []string {
@@ -221,9 +224,9 @@ func (k keys) forReserveFlows(groups []string) []string {
 
 // A bucket without flows has the flow "".
 func (k keys) forClaim(flows, groups []string) []string {
-	names := make([]string, 0, 19+6*len(flows)+2*len(groups))
+	names := make([]string, 0, 20+6*len(flows)+2*len(groups))
 	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
-		k.flows(), k.flowSettings(), k.calendar(), k.sentAway())
+		k.flows(), k.flowSettings(), k.calendar(), k.sentAway(), k.idle())
 	for _, flow := range flows {
 		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
 	}
@@ -245,7 +248,7 @@ func (k keys) forExtend() []string { return []string{k.meta(), k.leases(), k.cla
 
 func (k keys) forSweep() []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
-		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings()}
+		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings(), k.idle()}
 	return k.inPool(k.with(append(fixed, k.purged()...), ""))
 }
 

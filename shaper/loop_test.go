@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -241,6 +242,56 @@ func TestRecoveryIsInTime(t *testing.T) {
 				// Two scripts find and mend 200 leases, or one flow set; all else goes on every 2 s.
 				if most := 3 * (c.jobs/sweepAtMost + 20); l.scripts["sweep"]+l.scripts["take_back"]+l.scripts["flows_of"] > most {
 					l.t.Errorf("scripts %v, want at most %d that take back", l.scripts, most)
+				}
+			})
+		})
+	}
+}
+
+// At 800 new flows a second, of which none has jobs for long, none is refused: idle ones make room at once.
+// That costs no script more.
+func TestIdleFlowsMakeRoomForNewOnes(t *testing.T) {
+	t.Parallel()
+	for _, inGroups := range []bool{false, true} {
+		t.Run(fmt.Sprintf("groups_%t", inGroups), func(t *testing.T) {
+			t.Parallel()
+			const perRound, rounds, every = 40, 20, 50 * time.Millisecond
+			b := testBucket("b", 2000)
+			f, g := DefaultFlowSettings(), DefaultGroupSettings()
+			f.Key, f.MaxFlows, f.Rate = FlowKeyJob, 300, admission.Rate{Count: 10, Per: time.Second, Unit: admission.UnitRequests}
+			if b.Flow = &f; inGroups {
+				g.Key, g.Rate, b.Group = FlowKeyJob, f.Rate, &g
+			}
+			worker := WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) })
+			inBubble(t, worker, []Bucket{b}, func(l *loops) {
+				ctx, stop := context.WithCancel(l.t.Context())
+				var ended sync.WaitGroup
+				ended.Go(func() { _ = l.d.Run(ctx) })
+				refused := map[Reason]int{}
+				for round := range rounds {
+					jobs := make([]Job, perRound)
+					for i := range jobs {
+						name := fmt.Sprint(round, "-", i)
+						jobs[i] = Job{Bucket: "b", Flow: name, Group: name, Payload: []byte("x")}
+					}
+					receipts, err := l.client.Enqueue(ctx, jobs...)
+					if err != nil {
+						l.t.Fatal(err)
+					}
+					for _, r := range receipts {
+						if r.Refusal != nil {
+							refused[r.Refusal.Reason]++
+						}
+					}
+					time.Sleep(every)
+				}
+				stop()
+				ended.Wait()
+				if len(refused) > 0 {
+					l.t.Errorf("refused %v of %d jobs", refused, perRound*rounds)
+				}
+				if l.scripts["enqueue"] > 2*rounds {
+					l.t.Errorf("scripts %v", l.scripts)
 				}
 			})
 		})

@@ -1,0 +1,75 @@
+-- idle.lua: forgets flows, and groups of them, that have become idle; its text goes in front of scripts,
+-- behind that of flow.lua and group.lua.
+--
+-- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
+-- one. The zset idle has when that is over: "f" and the name of a flow, or "g" and that of a group -> that time,
+-- microseconds. claim.lua notes it when nothing of the flow waits any more. enqueue.lua looks at those whose time
+-- has come before it makes new flows, at more than it makes: so flows are forgotten as fast as they come, and idle
+-- ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped; claim.lua notes
+-- that flow anew when these have left. So there are not many more entries than flows. What was never noted, as its
+-- last jobs were cancelled, the audit of sweep.lua finds.
+
+local idle = {}
+
+-- Notes a flow or a group as claim.lua leaves it, if it has a rate and nothing of it waits. entries are arguments
+-- of ZADD.
+function idle.note(entries, kind, f)
+  local state, s = f.state, f.settings
+  if s.rate_count == 0 or state.unfinished + state.scheduled > state.in_flight then return end
+  entries[#entries + 1] = string.format('%.0f', math.ceil(state.slot + s.rate_per / s.rate_count))
+  entries[#entries + 1] = kind .. f.name
+end
+
+-- Looks at flows, or at groups, in one piece: this is done for each flow that there ever was.
+local function look(found, kind, names, states, own_settings, of_all, spared, now)
+  local gone, common = {}, flow.settings(false, of_all)
+  local texts, own = redis.call('HMGET', states, unpack(names)), redis.call('HMGET', own_settings, unpack(names))
+  for n, name in ipairs(names) do
+    local member = kind .. name
+    if not spared[member] then
+      local slot = string.match(texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0$') -- of one without jobs
+      local s = own[n] and flow.settings(own[n], of_all) or common
+      local ends = slot and s.rate_count > 0 and slot + s.rate_per / s.rate_count or 0
+      if ends > now then -- its rate is another now
+        found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%.0f', math.ceil(ends)), member
+      else
+        found.over[#found.over + 1] = member
+        if slot then gone[#gone + 1] = name end
+      end
+    end
+  end
+  return gone
+end
+
+-- Looks at so many entries whose time has come, 1000 at most, but not at those in spared (by entry). Behind keys[before]
+-- are groups and group_settings; before is nil without groups. Returns what idle.forget takes, or nil if there is
+-- nothing: flows and groups are the names of those that are idle.
+function idle.find(key, now, most, conf, flows, flow_settings, keys, before, spared)
+  local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
+  if #entries == 0 then return nil end
+  local names, found = { f = {}, g = {} }, { over = {}, again = {}, flows = {}, groups = {} }
+  for _, entry in ipairs(entries) do
+    local of_kind = names[string.sub(entry, 1, 1)]
+    of_kind[#of_kind + 1] = string.sub(entry, 2)
+  end
+  if #names.f > 0 then
+    found.flows = look(found, 'f', names.f, flows, flow_settings, redis.call('HMGET', conf, unpack(flow.OF_ALL)), spared, now)
+  end
+  if #names.g > 0 and before then
+    local of_all = redis.call('HMGET', conf, unpack(group.OF_ALL))
+    found.groups = look(found, 'g', names.g, keys[before + 1], keys[before + 2], of_all, spared, now)
+  end
+  return found
+end
+
+local function in_chunks(command, key, list)
+  for i = 1, #list, 500 do redis.call(command, key, unpack(list, i, math.min(i + 499, #list))) end
+end
+
+-- Forgets what idle.find has found.
+function idle.forget(found, key, flows, groups)
+  in_chunks('HDEL', flows, found.flows)
+  if groups then in_chunks('HDEL', groups, found.groups) end
+  in_chunks('ZREM', key, found.over)
+  in_chunks('ZADD', key, found.again)
+end
