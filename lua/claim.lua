@@ -27,7 +27,7 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  slot: the last one; frac: its fraction in 1/rate_count microseconds; rate: of that slot;
+-- KEYS[4]  …:pace    hash  slot: the last one; frac: its fraction in 1/rate_count microseconds; rate: of that slot, and its burst;
 --          lease: the longest; since: when the pace began; clock, offset: see reserve.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs: claim id, time, then id, slot, epoch of each
@@ -158,7 +158,7 @@ if shared then want = share.allows(shared, want) end
 local whole = math.floor(rate_per / rate_count)
 local part = rate_per - whole * rate_count
 local back = (burst - 1) * whole + math.floor((burst - 1) * part / rate_count)
-local rate = settings[1] .. '/' .. settings[2]
+local rate = sender.pace(rate_count, rate_per, burst)
 local kept = redis.call('HMGET', pace, 'slot', 'frac', 'lease', 'rate', 'since', 'offset')
 local slot, frac, since, offset = tonumber(kept[1]), tonumber(kept[2]), tonumber(kept[5] or 0), tonumber(kept[6] or 0)
 local pace_changed
@@ -167,7 +167,7 @@ local run = { now = now, since = since, latest = now + MAX_HORIZON }
 if not slot then
   slot, frac, since, pace_changed = now + back, 0, now, true
 else
-  slot, frac, pace_changed = sender.cut(run, slot, frac, kept[4] ~= rate, back)
+  slot, frac, pace_changed = sender.cut(run, slot, frac, kept[4], rate, back)
   if since > now then since = now end
 end
 run.since = since

@@ -10,7 +10,7 @@
 -- What is kept of a flow is a text in the hash flows, by its name:
 --   "slot frac rate turn unfinished scheduled in_flight"
 --   slot, frac  its last slot and the fraction of it, as in pace; 0 of one without a rate
---   rate        the rate of that slot, "count/per", or "-"
+--   rate        the rate and the burst of that slot (see sender.pace), or "-"
 --   turn        departures that it has had of the turn it is in (see weight)
 --   unfinished, scheduled, in_flight  how many jobs there are: those that came at once, those
 --               that came with a delay, and those of both that are leased

@@ -46,7 +46,7 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset')
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate')
 local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
 if now < clock then offset = offset + clock - now end
 redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
@@ -68,11 +68,14 @@ end
 
 -- No more flows than there are slots: each gets one at least.
 local interval = tonumber(settings[2]) / tonumber(settings[1])
-local latest, back = now + horizon, (tonumber(settings[3]) - 1) * interval
-local slot = math.min(tonumber(kept[1] or now + back), now + MAX_HORIZON + back) -- further ahead: the clock stepped back
+local latest, back = now + horizon, math.floor((tonumber(settings[3]) - 1) * interval)
+local rate = sender.pace(tonumber(settings[1]), tonumber(settings[2]), tonumber(settings[3]))
+local slot, frac, changed = tonumber(kept[1]), tonumber(kept[4] or 0), false
+if slot then slot, frac, changed = sender.cut({ now = now, latest = now + MAX_HORIZON }, slot, frac, kept[5], rate, back) end
+slot = slot or now + back
 -- A missing pace starts empty, as in claim.lua, which is not asked before there is a slot.
 if not kept[1] then
-  redis.call('HSET', pace, 'slot', text(slot), 'frac', 0, 'rate', settings[1] .. '/' .. settings[2], 'since', text(now))
+  redis.call('HSET', pace, 'slot', text(slot), 'frac', 0, 'rate', rate, 'since', text(now))
 end
 local next_slot = math.max(slot + interval - back, now)
 local slots = math.floor((latest - next_slot) / interval) + 1
@@ -105,6 +108,6 @@ if #found == 0 then
 end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
--- It would stay as far ahead of now for ever.
-if kept[1] and slot < tonumber(kept[1]) then redis.call('HSET', pace, 'slot', text(slot)) end
+-- It would stay as far ahead of now for ever, or be taken for one of the new settings.
+if changed then redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate) end
 return reply

@@ -9,15 +9,48 @@
 
 local sender = {}
 
--- The last slot of a bucket, a flow or a group as far as it can be true. Also stored if nothing
+-- What is kept beside a slot of the settings that it was handed out by: "count/per", and "/burst" where that is not 1.
+function sender.pace(count, per, burst)
+  local text = string.format('%.0f/%.0f', count, per)
+  return burst > 1 and text .. string.format('/%.0f', burst) or text
+end
+
+-- The interval in microseconds and the burst of such a text; nil if it is none.
+local function read_pace(text)
+  local count, per, burst = string.match(text or '', '^(%d+)/(%d+)/?(%d*)$')
+  if not count then return nil end
+  return tonumber(per) / tonumber(count), tonumber(burst) or 1
+end
+
+-- The last slot of other settings in those of now: as many departures may go at once as before, and one if none
+-- might. So no change of a rate or of a burst makes departures, however often it is made and taken back.
+local function converted(run, at, was, pace)
+  local interval, burst = read_pace(was)
+  if not interval then return nil end
+  local new_interval, new_burst = read_pace(pace)
+  local steady = at - math.floor((burst - 1) * interval) -- the last slot, as if there were no burst
+  if steady < run.now then
+    local at_once = math.floor(math.min((run.now - steady) / interval, burst))
+    steady = math.max(steady, run.now - math.min(math.max(at_once, 1), new_burst) * new_interval)
+  end
+  return math.ceil(steady + math.floor((new_burst - 1) * new_interval))
+end
+
+-- The last slot of a bucket, a flow or a group as far as it can be true; was: the settings that it was handed
+-- out by; pace: those of now; ahead: all but one of the burst, in microseconds. Also stored if nothing
 -- is taken, or it would stay as far ahead of now for ever.
-function sender.cut(run, at, fraction, other_rate, ahead)
-  local first_at = at
-  -- What is used of the burst counts in intervals of another rate: it counts as
-  -- all used, from the last slot on that can have been handed out.
-  if other_rate and at > run.now then at = math.max(at, math.min(at, run.latest) + ahead) end
+function sender.cut(run, at, fraction, was, pace, ahead)
+  local first_at, other = at, was ~= pace
+  if other then
+    local moved = converted(run, at, was, pace)
+    if moved then
+      at, fraction = moved, 0
+    elseif at > run.now then -- nothing is known of what was used of a burst: all of it was
+      at = math.max(at, math.min(at, run.latest) + ahead)
+    end
+  end
   if at > run.latest + ahead then at, fraction = run.latest + ahead, 0 end
-  return at, fraction, other_rate or at ~= first_at
+  return at, fraction, other or at ~= first_at
 end
 
 -- A sender by its settings and state; turn is what it has on the calendar, by the server's clock.
@@ -26,7 +59,7 @@ function sender.open(run, name, turn, settings, state_text, quotas, is_group)
   local s, state = settings, flow.read(state_text)
   local f = { name = name, at = turn, settings = s, state = state, had_text = state_text, quotas = quotas, is_group = is_group }
   if s.rate_count > 0 then
-    f.rate = string.format('%.0f/%.0f', s.rate_count, s.rate_per)
+    f.rate = sender.pace(s.rate_count, s.rate_per, s.burst)
     f.whole = math.floor(s.rate_per / s.rate_count)
     f.part = s.rate_per - f.whole * s.rate_count
     f.back = (s.burst - 1) * f.whole + math.floor((s.burst - 1) * f.part / s.rate_count)
@@ -34,7 +67,7 @@ function sender.open(run, name, turn, settings, state_text, quotas, is_group)
     if state.new then
       state.slot, state.rate = math.max(run.now - f.whole - 1, math.min(run.since + f.back, run.now + f.back)), f.rate
     end
-    state.slot, state.frac, f.changed = sender.cut(run, state.slot, state.frac, state.rate ~= f.rate, f.back)
+    state.slot, state.frac, f.changed = sender.cut(run, state.slot, state.frac, state.rate, f.rate, f.back)
     state.rate = f.rate
     if state.frac >= s.rate_count then state.frac = 0 end
   else

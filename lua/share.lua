@@ -31,7 +31,7 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
   local s = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
   if not s[1] then return nil end
   local rate_count, rate_per, burst = tonumber(s[1]), tonumber(s[2]), tonumber(s[3])
-  local p = { now = now, from = from, pace = pace, buckets = buckets, rate = s[1] .. '/' .. s[2], rate_count = rate_count,
+  local p = { now = now, from = from, pace = pace, buckets = buckets, rate = sender.pace(rate_count, rate_per, burst), rate_count = rate_count,
     interval = rate_per / rate_count, most = tonumber(s[4] or 0), own_horizon = horizon, horizon = horizon, busy = {} }
   p.whole = math.floor(rate_per / rate_count)
   p.part = rate_per - p.whole * rate_count
@@ -45,7 +45,7 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
   if not p.slot then
     p.slot, p.frac, p.changed = now + p.back, 0, true
   else
-    p.slot, p.frac, p.changed = sender.cut(p.run, p.slot, p.frac, kept[3] ~= p.rate, p.back)
+    p.slot, p.frac, p.changed = sender.cut(p.run, p.slot, p.frac, kept[3], p.rate, p.back)
   end
   if p.frac >= rate_count then p.frac = 0 end
 
