@@ -74,6 +74,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	}
 	receipt := &receipts[0]
 	admission.SetHeaders(w.Header(), receipt.Decisions, time.Now())
+	admission.SetShadowHeader(w.Header(), receipt.Decisions)
 	if receipt.Refusal != nil {
 		problem := refused(receipt.Refusal).problem(r)
 		problem.State = receipt.State
