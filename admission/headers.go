@@ -103,6 +103,26 @@ func (k RateLimitHeaders) Set(h http.Header, decisions []Decision, now time.Time
 	h.Set("X-RateLimit-Reset", strconv.FormatInt(ceilUnix(now.Add(time.Duration(untilMore(d))*time.Second)), 10))
 }
 
+// wouldRefuse is the header that names the limits in shadow mode that would have refused.
+const wouldRefuse = "X-Tundish-Would-Refuse"
+
+// SetShadowHeader names the limits in shadow mode that would have refused a request, or
+// one of several, so that a trial of a limit is seen by whoever sends:
+//
+//	X-Tundish-Would-Refuse  "per-ip", "per-caller"
+//
+// Nothing is written if there is none.
+func SetShadowHeader(h http.Header, decisions []Decision) {
+	list, seen := httpsfv.List{}, make(map[string]bool)
+	for i := range decisions {
+		if d := &decisions[i]; d.WouldRefuse && !seen[d.Limit] {
+			seen[d.Limit] = true
+			list = append(list, httpsfv.NewItem(d.Limit))
+		}
+	}
+	setField(h, wouldRefuse, list)
+}
+
 func setField(h http.Header, name string, list httpsfv.List) {
 	if len(list) == 0 {
 		return

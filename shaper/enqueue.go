@@ -48,6 +48,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 		for _, t := range tickets {
 			if err == nil {
 				c.store.metrics.countReceipt(t.receipt)
+				c.store.noteLimits(t.call.ctx, t)
 			}
 			t.finish(err)
 		}

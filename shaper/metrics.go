@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/admission"
 )
 
 // Metrics counts what clients and dispatchers do. A nil *Metrics counts
@@ -11,6 +13,7 @@ import (
 // constants; never an id, a URL or a tenant.
 type Metrics struct {
 	decisions  *prometheus.CounterVec
+	limits     *prometheus.CounterVec
 	departures *prometheus.CounterVec
 	lateness   *prometheus.HistogramVec
 	deliveries *prometheus.CounterVec
@@ -56,7 +59,9 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 	}
 	fine := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 	m := &Metrics{
-		decisions:  counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
+		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
+		limits: counter("admission_limit_refusals_total",
+			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
 		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
 		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
 		deliveries: counter("deliveries_total", "Deliveries that ended, by result.", "result"),
@@ -128,6 +133,38 @@ func (m *Metrics) countReceipt(r *Receipt) {
 		decision = decisionDuplicate
 	}
 	m.decisions.WithLabelValues(r.Bucket, decision).Inc()
+}
+
+// What a limit says of a job that it does not allow. The words are those of tundish_limit_decisions_total.
+const (
+	limitRefused       = "refused"
+	limitImpossible    = "impossible"
+	limitShadowRefused = "shadow_refused"
+)
+
+// addLimit makes the series of a limit of a bucket, at 0.
+func (m *Metrics) addLimit(bucket, limit string) {
+	if m == nil {
+		return
+	}
+	for _, outcome := range []string{limitRefused, limitImpossible, limitShadowRefused} {
+		m.limits.WithLabelValues(bucket, limit, outcome)
+	}
+}
+
+// countLimit counts a decision that does not allow a job, or would not.
+func (m *Metrics) countLimit(bucket string, d *admission.Decision) {
+	if m == nil {
+		return
+	}
+	outcome := limitRefused
+	switch {
+	case d.WouldRefuse:
+		outcome = limitShadowRefused
+	case d.Impossible:
+		outcome = limitImpossible
+	}
+	m.limits.WithLabelValues(bucket, d.Limit, outcome).Inc()
 }
 
 func (m *Metrics) countDeparture(bucket string, late time.Duration) {

@@ -35,6 +35,7 @@ type store struct {
 	metrics *Metrics
 	buckets map[string]*bucketState
 	order   []string
+	shadows shadowLog
 
 	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
@@ -77,6 +78,9 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		own := taggedKeys(b.tag(), b.Name).as(b.parted())
 		state := &bucketState{Name: b.Name, keys: own, enqueueKeys: own.forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
 		state.settings.Store(b)
+		for _, limit := range b.Limits {
+			m.addLimit(b.Name, limit.Name)
+		}
 		s.buckets[b.Name] = state
 		s.order = append(s.order, b.Name)
 	}

@@ -103,6 +103,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 		to.Status, to.jobAnswer = http.StatusAccepted, admitted(receipt)
 	}
 	p.headers.Set(w.Header(), decisions, time.Now())
+	admission.SetShadowHeader(w.Header(), decisions)
 	answerBatch(w, r, results)
 }
 

@@ -78,6 +78,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	}
 	receipt := &receipts[0]
 	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
+	admission.SetShadowHeader(w.Header(), receipt.Decisions)
 	if receipt.Refusal != nil {
 		problem := refused(receipt.Refusal).problem(r)
 		problem.State = receipt.State

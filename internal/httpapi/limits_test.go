@@ -8,6 +8,8 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // fakePins are the limits of buckets.
@@ -145,4 +147,29 @@ func FuzzDecodePatch(f *testing.F) {
 			t.Errorf("%q changes nothing", data)
 		}
 	})
+}
+
+// A header names the limits in shadow mode that would have refused, of one job and of a batch.
+func TestShadowLimitsAreNamed(t *testing.T) {
+	t.Parallel()
+	trial := buckets(t)[1]
+	for i := range trial.Limits {
+		trial.Limits[i].Mode = admission.Shadow
+	}
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
+	for i := range 5 {
+		want := ""
+		if i >= 3 {
+			want = `"per-caller"`
+		}
+		a := api.do("POST", "/v1/buckets/limited/jobs", job("")).want(202, "")
+		a.wantHeader("X-Tundish-Would-Refuse", want)
+		a.wantHeader("RateLimit", "")
+	}
+	api.do("POST", "/v1/buckets/limited/jobs/batch", "["+job("")+","+job(`"cost":101`)+"]").want(200, "").
+		wantHeader("X-Tundish-Would-Refuse", `"per-caller", "everybody"`)
 }
