@@ -131,6 +131,8 @@ type call struct {
 		queued [1]*ticket
 	}
 
+	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
+
 	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
 	left atomic.Int64
 	err  atomic.Pointer[error]
@@ -143,7 +145,7 @@ func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	if !ok {
 		shared = &call{done: make(chan struct{}, 1)}
 	}
-	shared.ctx, shared.receipts = ctx, make([]Receipt, jobs)
+	shared.ctx, shared.receipts, shared.mixed = ctx, make([]Receipt, jobs), false
 	shared.left.Store(int64(jobs))
 	if jobs == 1 {
 		shared.tickets, shared.queued = shared.one.ticket[:], shared.one.queued[:]
@@ -199,6 +201,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	for i := range jobs {
 		t := &tickets[i]
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
+		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
 		if err := c.prepare(t); err != nil {
 			c.release(shared)
 			return nil, &JobError{Index: i, Err: err}
