@@ -74,7 +74,7 @@ type Limit struct {
 	// once and give them out by itself for so long: fewer questions for Redis. In
 	// a window as long as the limit's, no more passes than the limit takes in one
 	// that is longer by this: measured with four instances and 200 ms, 101 to
-	// 108 % of a limit per second. 10 ms to 10 s. The enqueue script does not use
+	// 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use
 	// it.
 	SyncInterval time.Duration
 }

@@ -43,8 +43,12 @@ type round struct {
 	numbers []int64
 }
 
-// group is a line of the script: the same question, some times. One of no times
-// takes what is there, up to the cost.
+// takeIfAllowed is a number of times: take what is there, up to the cost, if the
+// question before it was allowed.
+const takeIfAllowed = -1
+
+// group is a line of the script: the same question, some times. One of no times,
+// or of takeIfAllowed, takes what is there, up to the cost.
 type group struct {
 	state     int
 	cost      int64
@@ -80,7 +84,7 @@ func (g *gate) newRound(batch []*question) *round {
 		line := &r.groups[r.latest[state]]
 		line.questions = append(line.questions, q)
 		if q.extra > 0 {
-			r.add(state, q.extra, 0, false)
+			r.add(state, q.extra, takeIfAllowed, false)
 			last := &r.groups[len(r.groups)-1]
 			last.questions = append(last.questions, q)
 		}
@@ -218,7 +222,7 @@ func (r *round) decode(err error) {
 	in := r.numbers[1:]
 	for i := range r.groups {
 		line := &r.groups[i]
-		if line.times == 0 {
+		if line.times <= 0 {
 			if !line.reports {
 				q := line.questions[0]
 				q.taken, q.remaining, q.reset = in[0], in[1], in[2]
@@ -236,9 +240,9 @@ func (r *round) decode(err error) {
 			continue
 		}
 		for _, q := range line.questions[passed:] {
-			q.verdict, q.remaining, q.wait, q.reset = in[0], remaining, in[1], reset
+			q.verdict, q.wait, q.remaining, q.reset = in[0], in[1], in[2], in[3]
 		}
-		in = in[2:]
+		in = in[4:]
 	}
 }
 
@@ -260,7 +264,7 @@ func (r *round) check() error {
 			}
 			n = 4
 			if in[0] < line.times {
-				n += 2
+				n += 4
 			}
 		}
 		if int64(len(in)) < n {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -128,4 +129,106 @@ func TestChunksAreTakenOnce(t *testing.T) {
 		}
 		t.Log(fmt.Sprint(total, " of 100 passed"))
 	})
+}
+
+// A question that is refused spends nothing, also where it wanted more than its
+// cost in advance.
+func TestARefusalWithSyncSpendsNothing(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range Algorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, client *bubbleRedis) {
+				limit := limitOfAll(algorithm, 10, 24*time.Hour)
+				limit.SyncInterval = time.Second
+				l, plain := newLimiter(t, client, limit), newLimiter(t, client)
+				ask := func(cost int64, allowed bool) {
+					t.Helper()
+					if d, err := l.Ask(t.Context(), "l", Identity{}, cost); err != nil || d.Allowed != allowed {
+						t.Fatalf("cost %d: %+v, %v; want allowed %t", cost, d, err, allowed)
+					}
+				}
+				ask(5, true)
+				ask(7, false)
+				<-time.After(1200 * time.Millisecond) // the refusal is asked about again, and 12 were asked for in the interval before
+				ask(7, false)
+				limit.SyncInterval = 0
+				if d, err := plain.Allow(t.Context(), limit, "all", 5); err != nil || !d.Allowed {
+					t.Errorf("5 of 10 are left after refusals: %+v, %v", d, err)
+				}
+			})
+		})
+	}
+}
+
+// What was taken in advance stays there for smaller costs when a larger one is
+// refused.
+func TestARefusalKeepsTheChunk(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, client *bubbleRedis) {
+		limit := limitOfAll(FixedWindow, 10, 24*time.Hour)
+		limit.SyncInterval = time.Second
+		l := newLimiter(t, client, limit)
+		ask := func(cost int64) Decision {
+			t.Helper()
+			d, err := l.Ask(t.Context(), "l", Identity{}, cost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		ask(2)
+		ask(9) // refused
+		<-time.After(1500 * time.Millisecond)
+		ask(4) // takes what is left in advance: 4
+		if d := ask(5); d.Allowed {
+			t.Fatalf("%+v: 4 are left, all of them here", d)
+		}
+		for i := range 4 {
+			if d := ask(1); !d.Allowed || d.Source != FromSync {
+				t.Errorf("%d: %+v: what was taken in advance is gone", i, d)
+			}
+		}
+	})
+}
+
+// Processes that obey Retry-After share what the limit has: nothing is lost to
+// refusals, and who is alone in coming when told is let in.
+func TestSyncWastesNothingOnRefusals(t *testing.T) {
+	t.Parallel()
+	for _, interval := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
+		t.Run(interval.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, client *bubbleRedis) {
+				const cost, lasts = 8, 20 * time.Second
+				limit := limitOfAll(TokenBucket, 10, time.Second)
+				limit.SyncInterval = interval
+				var passed, asked atomic.Int64
+				begin := time.Now()
+				var all sync.WaitGroup
+				for i := range 4 {
+					l := newLimiter(t, client, limit)
+					random := rand.New(rand.NewPCG(2, uint64(i)))
+					all.Go(func() {
+						for time.Since(begin) < lasts {
+							d, err := l.Ask(t.Context(), "l", Identity{}, cost)
+							if err != nil {
+								t.Error(err)
+							}
+							asked.Add(1)
+							if d.Allowed {
+								passed.Add(1)
+							}
+							<-time.After(d.RetryAfter + time.Duration(random.ExpFloat64()*float64(50*time.Millisecond)))
+						}
+					})
+				}
+				all.Wait()
+				t.Logf("%d of %d passed", passed.Load(), asked.Load())
+				if n := passed.Load(); n < 24 || n > (10+10*20)/cost {
+					t.Errorf("%d passed, want nearly %d: each comes up to some time late", n, (10+10*20)/cost)
+				}
+			})
+		})
+	}
 }

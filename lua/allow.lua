@@ -19,13 +19,15 @@
 --             each question:
 --               number of its state, from 1
 --               cost: requests, 1 or more
---               times: how many ask the same, 1 or more; 0 takes what is there, up to the cost
+--               times: how many ask the same, 1 or more; 0 takes what is there, up to the cost; -1 does so if all of
+--               the question before it about this state were allowed
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
 --            {allowed, remaining, reset, slack}: how many of the times were allowed; slack is what the rounding of
 --            reset added, of token_bucket in a-ths of a microsecond, else 0: allow.go makes the earlier resets of it;
---            and if not all were: {verdict, wait} of the others: verdict 1 refused, 2 impossible;
---          or for times 0 {taken, remaining, reset}. Remaining in requests, wait and reset in microseconds, after all
+--            and if not all were: {verdict, wait, remaining, reset} of the others: verdict 1 refused, 2 impossible; these
+--            are as they are after the last question of the batch, so that who waits that long and is alone is let in;
+--          or for times 0 and -1 {taken, remaining, reset}. Remaining in requests, wait and reset in microseconds
 -- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used
 -- Needs    Redis 7.0
 
@@ -59,11 +61,13 @@ for i = FIRST_STATE, #KEYS do
 end
 
 local reply, n = { status }, 1
+local all_passed, refused = {}, {}
 for q = at, #ARGV, 3 do
   local i, cost, times = tonumber(ARGV[q]) + 1, tonumber(ARGV[q + 1]), tonumber(ARGV[q + 2])
   local state = states[i]
-  if times == 0 then
-    local taken = math.min(cost, (answer(state)))
+  if times <= 0 then
+    local taken = 0
+    if times == 0 or all_passed[i] then taken = math.min(cost, (answer(state))) end
     if taken > 0 then take(state, taken) end
     if taken > 0 or state.stepped then spent[i] = true end
     local remaining, reset = answer(state)
@@ -79,11 +83,19 @@ for q = at, #ARGV, 3 do
     if allowed > 0 or state.stepped then spent[i] = true end
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = allowed, remaining, reset, slack or 0
     n = n + 4
+    all_passed[i] = allowed == times
     if allowed < times then
-      reply[n + 1], reply[n + 2] = check(state, cost)
-      n = n + 2
+      refused[#refused + 1] = { n, state, cost }
+      for k = 1, 4 do reply[n + k] = 0 end
+      n = n + 4
     end
   end
+end
+
+for _, r in ipairs(refused) do
+  local to, state = r[1], r[2]
+  reply[to + 1], reply[to + 2] = check(state, r[3])
+  reply[to + 3], reply[to + 4] = answer(state)
 end
 
 for i = FIRST_STATE, #KEYS do

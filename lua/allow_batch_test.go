@@ -12,7 +12,8 @@ import (
 )
 
 // A batch answers what its questions would be answered one by one, in order,
-// and leaves the same behind.
+// and leaves the same behind. What it refuses is told what it would be told after
+// all of them: a later question may have spent what an earlier one waits for.
 func TestBatchEqualsSingles(t *testing.T) {
 	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
@@ -46,6 +47,13 @@ func TestBatchEqualsSingles(t *testing.T) {
 					}
 					want = append(want, answers)
 				}
+				for i, q := range inquiries {
+					for n, answer := range want[i] {
+						if answer.verdict != allowed {
+							want[i][n] = r.allow(alone[q.of], q.cost, at)
+						}
+					}
+				}
 				got := r.allowAll(at, batched, inquiries...)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(said{})); diff != "" {
 					rt.Fatalf("step %d, %+v: (-alone +batched)\n%s", step, inquiries, diff)
@@ -67,6 +75,28 @@ func TestTakeWhatIsThere(t *testing.T) {
 			if s := got[i][0]; s.remaining != want.remaining || s.verdict != want.verdict || want.verdict == 0 && s.wait != want.wait {
 				t.Errorf("inquiry %d: %+v, want %+v", i, s, want)
 			}
+		}
+	})
+}
+
+// What is taken in advance is taken with a question that is allowed only.
+func TestTakeIfAllowed(t *testing.T) {
+	t.Parallel()
+	conform(t, func(t *testing.T, r *rig, a algorithm) {
+		l, other := a.window(10, 10*second), a.window(10, 10*second)
+		l.key, other.key = "k", "o"
+		got := r.allowAll(int64(epoch), []limit{l, other},
+			inquiry{cost: 5, times: 1}, inquiry{cost: 7, times: 1}, inquiry{cost: 3, times: -1}, // refused
+			inquiry{cost: 2, times: 3}, inquiry{cost: 3, times: -1}, // the last of them is refused
+			inquiry{cost: 1, times: 1}, inquiry{of: 1, cost: 11, times: 1}, inquiry{of: 1, cost: 1, times: -1}) // another state's
+		for i, taken := range map[int]int64{2: 0, 4: 0, 7: 0} {
+			if s := got[i][0]; s.wait != taken {
+				t.Errorf("inquiry %d: %+v, want %d taken", i, s, taken)
+			}
+		}
+		got = r.allowAll(int64(epoch), []limit{other}, inquiry{cost: 4, times: 2}, inquiry{cost: 3, times: -1})
+		if s := got[1][0]; s.wait != 2 || s.remaining != 0 {
+			t.Errorf("after an allowed one: %+v, want 2 taken", s)
 		}
 	})
 }

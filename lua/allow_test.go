@@ -32,7 +32,7 @@ type inquiry struct {
 }
 
 // allowAll asks allow.lua about limits that share a batch. Each inquiry has as
-// many answers as times; where times is 0, one, whose wait is what was taken.
+// many answers as times; where times is 0 or -1, one, whose wait is what was taken.
 func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 	r.t.Helper()
 	keys, args := []string{r.key("limits")}, []any{"", now, len(limits)}
@@ -53,7 +53,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 	in := r.reader(lua.AllowBy(rule), keys, args...)
 	answers := make([][]said, len(inquiries))
 	for i, q := range inquiries {
-		if q.times == 0 {
+		if q.times <= 0 {
 			taken := in.Int()
 			answers[i] = []said{{remaining: in.Int(), reset: in.Int(), wait: taken}}
 			continue
@@ -69,7 +69,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 		if passed == q.times {
 			continue
 		}
-		rest := said{verdict: in.Int(), remaining: remaining, wait: in.Int(), reset: reset}
+		rest := said{verdict: in.Int(), wait: in.Int(), remaining: in.Int(), reset: in.Int()}
 		for range q.times - passed {
 			answers[i] = append(answers[i], rest)
 		}

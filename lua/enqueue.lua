@@ -46,7 +46,7 @@
 --          and queued, in order; else
 --          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
 --          microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
---          asked), remaining, wait, reset}
+--          asked), remaining, wait, reset}; those of a job that limits refuse are as they are after the whole batch
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
 --          flows, 12 group full, 13 too many groups; position is that in the flow, behind all of its priority or
@@ -273,6 +273,8 @@ local function ask(at, cost, room)
   return worst, longest
 end
 
+local limited, admitted = {}, 0 -- jobs that limits refused: place in the reply, of their traits, cost, how many were in
+
 -- How long until there are fewer than `bound` jobs, if all that leave are done.
 local function wait_for_room(bound)
   if paused then return 0 end
@@ -302,6 +304,7 @@ end
 
 -- Notes a job that gets in.
 local function admit(j, part, priority, due_at)
+  admitted = admitted + 1
   local id, sealed = ids[j], ARGV[first_job + (j - 1) * width + 2]
   -- One that is due later has the number of the last one before it: a purge
   -- knows by the number what was there when it began.
@@ -376,6 +379,7 @@ for j = 1, job_count do
       answer(6, 0, 0, 0)
     elseif worst == 1 then
       answer(5, 0, 0, longest)
+      limited[#limited + 1] = { n, trait, cost, admitted }
     elseif full then
       refuse(full, part, bound)
     else
@@ -383,6 +387,14 @@ for j = 1, job_count do
     end
   end
   n = n + 4 + 4 * limit_count
+end
+
+-- A job that got in later may have spent what one that was refused waits for.
+for _, one in ipairs(limited) do
+  if one[4] < admitted then
+    n = one[1]
+    answer(5, 0, 0, select(2, ask(one[2] + 2, one[3], false)))
+  end
 end
 
 if #bodies > 0 then

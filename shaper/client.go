@@ -76,11 +76,11 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		}
 		c.queues[name] = &batch.Queue[*ticket]{
 			Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
-			Weigh: func(t *ticket) int { return len(t.sealed) },
-			Owner: func(t *ticket) any { return t.call },
-			Kind:  func(t *ticket) [2]string { return flowKind(b.parted(), &t.job) },
+			Weigh:    func(t *ticket) int { return len(t.sealed) },
+			Owner:    func(t *ticket) any { return t.call },
+			Kind:     func(t *ticket) [2]string { return flowKind(b.parted(), &t.job) },
 			MaxKinds: flowsOfScript(b.parted()),
-			Send:  func(tickets []*ticket) func() { return c.send(b, tickets) },
+			Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
 		}
 	}
 	return c, nil
@@ -154,6 +154,8 @@ type call struct {
 		queued [1]*ticket
 	}
 
+	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
+
 	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
 	left atomic.Int64
 	err  atomic.Pointer[error]
@@ -166,7 +168,7 @@ func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	if !ok {
 		shared = &call{done: make(chan struct{}, 1)}
 	}
-	shared.ctx, shared.receipts = ctx, make([]Receipt, jobs)
+	shared.ctx, shared.receipts, shared.mixed = ctx, make([]Receipt, jobs), false
 	shared.left.Store(int64(jobs))
 	if jobs == 1 {
 		shared.tickets, shared.queued = shared.one.ticket[:], shared.one.queued[:]
@@ -222,6 +224,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	for i := range jobs {
 		t := &tickets[i]
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
+		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
 		if err := c.prepare(t); err != nil {
 			c.release(shared)
 			return nil, &JobError{Index: i, Err: err}

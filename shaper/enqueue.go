@@ -124,7 +124,7 @@ type question struct {
 	again   bool // the batch may have been decided before, and its reply was lost
 	start   time.Time
 	tickets []*ticket // in the order of the answers
-	who     []string  // for each: under what keys it counts, and its cost
+	who     []string  // for each: under what keys it counts
 	traits  []traits  // for each
 	keys    []string
 	args    []any
@@ -160,18 +160,14 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 			*t.receipt = Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
 		}
-		who := k.who
-		if t.job.Cost > 1 {
-			who += fmt.Sprint(t.job.Cost)
-		}
-		if t.generated {
-			if receipt, ok := b.refusals.recall(set, who, &t.job, q.start); ok {
+		if t.generated && !t.call.mixed {
+			if receipt, ok := b.refusals.recall(set, k.who, &t.job, q.start); ok {
 				*t.receipt = receipt
 				continue
 			}
 		}
 		flow := pathOf(parted, t.job.Group, t.job.Flow)
-		q.tickets, q.who = append(q.tickets, t), append(q.who, who)
+		q.tickets, q.who = append(q.tickets, t), append(q.who, k.who)
 		q.traits = append(q.traits, traits{t.job.Priority.code(), flows.of(flow), own})
 	}
 	if len(q.tickets) == 0 {

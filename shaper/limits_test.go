@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -225,6 +226,56 @@ func TestMixedCallers(t *testing.T) {
 	}
 	if fmt.Sprint(in) != "map[ada:2 bob:4]" {
 		t.Errorf("admitted %v", in)
+	}
+}
+
+// Who is refused in a batch is told a time that holds after all of it: jobs behind
+// it that cost less may have spent what it waits for. A process that remembers a
+// refusal forgets it when the same caller gets in with less.
+func TestRetryAfterOfMixedCosts(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range admission.Algorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			t.Parallel()
+			b := testBucket("mixed", 1000)
+			b.Limits = []admission.Limit{
+				{Name: "l", Algorithm: algorithm, Per: []string{admission.PerCaller}, Limit: rate("20/24h")},
+				{Name: "all", Algorithm: admission.TokenBucket, Limit: rate("100/h"), Burst: 100_000},
+			}
+			both := clients(t, 2, b)
+			random := rand.New(rand.NewPCG(1, 2))
+			refused := 0
+			for batch := range 30 {
+				var jobs []Job
+				for range 2 + random.IntN(8) {
+					jobs = append(jobs, Job{
+						Bucket: "mixed", Payload: []byte("x"), Cost: 1 + random.Int64N(12),
+						Identity: admission.Identity{Caller: fmt.Sprint("c", batch/3)},
+					})
+				}
+				receipts, err := both[0].Enqueue(t.Context(), jobs...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, told := range receipts {
+					if told.Refusal == nil {
+						continue
+					}
+					refused++
+					// Another process knows of no refusals, and asks. A refusal spends nothing.
+					now, err := both[1].Enqueue(t.Context(), jobs[i])
+					if err != nil || now[0].Refusal == nil || now[0].Refusal.RetryAfter > told.Refusal.RetryAfter {
+						t.Errorf("batch %d, job %d of cost %d: told %+v, and then %+v, %v", batch, i, jobs[i].Cost, told.Refusal, now[0].Refusal, err)
+					}
+					for n, d := range told.Decisions {
+						if later := now[0].Decisions[n]; later.Remaining < d.Remaining {
+							t.Errorf("batch %d, job %d: %+v, and then %+v", batch, i, d, later)
+						}
+					}
+				}
+			}
+			t.Logf("%d refused", refused)
+		})
 	}
 }
 

@@ -54,10 +54,15 @@ func Reasons() []Reason {
 
 // Refusal says why a job did not get in, and when it may.
 type Refusal struct {
-	Reason     Reason
-	RetryAfter time.Duration // 0 where waiting does not help
-	Limits     []string      // the limits that refused
-	Detail     string        // a sentence for people
+	Reason Reason
+
+	// RetryAfter is how long to wait until the job would get in, if nobody else
+	// enqueues meanwhile; 0 where waiting does not help. What other jobs of the same
+	// call have spent counts, up to 256 jobs a call: in a larger one a job that is
+	// decided later may spend more, and this is a lower bound.
+	RetryAfter time.Duration
+	Limits     []string // the limits that refused
+	Detail     string   // a sentence for people
 }
 
 // Codes of enqueue.lua.
@@ -104,8 +109,12 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 			if t.receipt.Duplicate && !q.again {
 				refuseEnded(b, t.receipt)
 			}
-			if refusal := t.receipt.Refusal; refusal != nil && refusal.Reason == ReasonLimit && r.Err() == nil {
-				b.refusals.remember(q.set, q.who[i], q.start, t.receipt)
+			switch refusal := t.receipt.Refusal; {
+			case r.Err() != nil:
+			case refusal == nil:
+				b.refusals.forget(q.who[i])
+			case refusal.Reason == ReasonLimit:
+				b.refusals.remember(q.set, q.who[i], max(t.job.Cost, 1), q.start, t.receipt)
 			}
 		}
 		return r.Err()
@@ -121,6 +130,7 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 		return r.Err()
 	}
 	interval := float64(per) / float64(count)
+	b.refusals.forget(q.who[0]) // they are alike
 	for i, t := range batch {
 		*t.receipt = Receipt{
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: StateQueued, Position: first + int64(i), Decisions: decisions,

@@ -20,7 +20,8 @@ const (
 
 // refusals remembers who was refused by limits, so that Redis is not asked what
 // is known: until the time that the refused caller was told, a job of the same
-// cost that counts under the same keys would be refused again. It is asked for
+// cost that counts under the same keys would be refused again. A job under these
+// keys that gets in is the end of it: who waits for more now waits for longer. It is asked for
 // jobs whose id the client made only: another id may be that of a job that is
 // there, which is answered whatever the limits say.
 //
@@ -33,6 +34,7 @@ type refusals struct {
 
 type pastRefusal struct {
 	set     *limitSet
+	cost    int64
 	until   time.Time // the same answer is known to hold
 	told    time.Time // when the caller may come, at the latest
 	receipt Receipt
@@ -44,12 +46,19 @@ func newRefusals() *refusals {
 }
 
 // remember notes a refusal by limits. The call began at start.
-func (r *refusals) remember(set *limitSet, who string, start time.Time, receipt *Receipt) {
+func (r *refusals) remember(set *limitSet, who string, cost int64, start time.Time, receipt *Receipt) {
 	wait := receipt.Refusal.RetryAfter
 	r.of.Add(who, pastRefusal{
-		set: set, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
+		set: set, cost: cost, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
 	})
 	r.some.Store(true)
+}
+
+// forget is told that a job got in.
+func (r *refusals) forget(who string) {
+	if r.some.Load() && r.of.Contains(who) {
+		r.of.Remove(who)
+	}
 }
 
 // recall makes the receipt of a job of whom a refusal is known to hold. The
@@ -59,7 +68,7 @@ func (r *refusals) recall(set *limitSet, who string, job *Job, now time.Time) (R
 		return Receipt{}, false
 	}
 	past, ok := r.of.Get(who)
-	if !ok || past.set != set || !now.Before(past.until) {
+	if !ok || past.set != set || past.cost != max(job.Cost, 1) || !now.Before(past.until) {
 		return Receipt{}, false
 	}
 	receipt, refusal := past.receipt, *past.receipt.Refusal

@@ -35,7 +35,7 @@ type store struct {
 	metrics *Metrics
 	buckets map[string]*bucketState
 	order   []string
-	shadows shadowLog
+	shadows *shadowLog
 
 	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
@@ -66,7 +66,7 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 	if err := samePools(buckets); err != nil {
 		return nil, err
 	}
-	s := &store{redis: client, timeout: timeout, log: log, metrics: m, buckets: make(map[string]*bucketState, len(buckets))}
+	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{}, buckets: make(map[string]*bucketState, len(buckets))}
 	for i := range buckets {
 		b, err := completed(buckets[i])
 		if err != nil {

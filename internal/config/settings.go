@@ -124,7 +124,7 @@ func defaultSettings() settings {
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: admission.XForwardedFor, IPv6Prefix: admission.DefaultIPv6Prefix,
 			RateLimitHeaders: string(admission.BothHeaders),
-			BodyMemory: httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
+			BodyMemory:       httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
 		},
 		Dispatcher: Dispatcher{
 			Listen: "127.0.0.1:8081", Concurrency: 256, Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
