@@ -160,7 +160,7 @@ func TestChangedBurstOfAForgottenFlow(t *testing.T) {
 	t.Skip("a flow is forgotten as soon as its burst of now is whole, and is new with all of a larger burst that is set later: " +
 		"up to 200 departures in 18 s, where 118 may go. The one pacer of part 5 will mend it: it keeps the largest burst since a flow was whole")
 	t.Parallel()
-	onMini(t, func(t *testing.T, r *rig) {
+	onReal(t, func(t *testing.T, r *rig) {
 		r.configureFlows(wide, flowSettings{rateCount: 1, burst: 100})
 		r.claimFlows(ask{}, reserved{}) // begins the pace
 		r.pass(1000 * second)
