@@ -128,37 +128,37 @@ func (s *soak) operate(r *rand.Rand) {
 	control, flow, group := s.control, someFlow(r), someGroup(r)
 	what, err := "", error(nil)
 	switch n := r.IntN(100); {
-	case n < 35:
+	case n < 25:
 		what = "cancel"
 		err = s.cancel(ctx, r)
-	case n < 40:
+	case n < 29:
 		what = "purge"
 		_, err = control.Purge(ctx, bucket, shaper.PurgeOptions{KeepLater: r.IntN(2) == 0})
-	case n < 44:
+	case n < 33:
 		what = "purge flow"
 		_, err = control.PurgeFlow(ctx, flowsBucket, flow, shaper.PurgeOptions{})
-	case n < 47:
+	case n < 36:
 		what = "purge group"
 		_, err = control.PurgeGroup(ctx, groupsBucket, group, shaper.PurgeOptions{})
-	case n < 62:
+	case n < 48:
 		what = "redrive"
 		_, err = s.operator.RedriveAll(ctx, bucket, 1+r.IntN(20))
-	case n < 66:
+	case n < 52:
 		what = "drop dead"
 		err = s.dropDead(ctx, bucket)
-	case n < 74:
+	case n < 60:
 		what = "set bucket"
 		err = s.setRate(bucket, pick(r, 30, 60, 100), func(patch shaper.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
-	case n < 77:
+	case n < 72:
 		what = "set burst"
 		err = setBursts(r, 10, func(patch shaper.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
-	case n < 79:
+	case n < 78:
 		what = "set burst of pool"
 		err = setBursts(r, 12, func(patch shaper.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
