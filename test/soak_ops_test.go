@@ -33,7 +33,7 @@ func someGroup(r *rand.Rand) string { return fmt.Sprint("g", r.IntN(3)) }
 // newJob is one with everything that a job may say. Its id says where it belongs.
 func (s *soak) newJob(r *rand.Rand) shaper.Job {
 	job := shaper.Job{
-		Bucket: pick(r, plainBucket, flowsBucket, flowsBucket, groupsBucket, groupsBucket), Payload: []byte(`{"n":1}`),
+		Bucket: pick(r, plainBucket, flowsBucket, groupsBucket), Payload: []byte(`{"n":1}`),
 		Priority: pick(r, shaper.Priorities()...), Cost: 1 + r.Int64N(3),
 		Identity: admission.Identity{Caller: fmt.Sprint("c", r.IntN(soakCallers)), Tier: "many"},
 	}
@@ -128,46 +128,45 @@ func (s *soak) operate(r *rand.Rand) {
 	control, flow, group := s.control, someFlow(r), someGroup(r)
 	what, err := "", error(nil)
 	switch n := r.IntN(100); {
-	case n < 35:
+	case n < 25:
 		what = "cancel"
 		err = s.cancel(ctx, r)
-	case n < 40:
+	case n < 29:
 		what = "purge"
 		_, err = control.Purge(ctx, bucket, shaper.PurgeOptions{KeepLater: r.IntN(2) == 0})
-	case n < 44:
+	case n < 33:
 		what = "purge flow"
 		_, err = control.PurgeFlow(ctx, flowsBucket, flow, shaper.PurgeOptions{})
-	case n < 47:
+	case n < 36:
 		what = "purge group"
 		_, err = control.PurgeGroup(ctx, groupsBucket, group, shaper.PurgeOptions{})
-	case n < 62:
+	case n < 48:
 		what = "redrive"
 		_, err = s.operator.RedriveAll(ctx, bucket, 1+r.IntN(20))
-	case n < 66:
+	case n < 52:
 		what = "drop dead"
 		err = s.dropDead(ctx, bucket)
-	case n < 74:
+	case n < 60:
 		what = "set bucket"
-		err = s.setRate(bucket, pick(r, 60, 120, 200), func(patch shaper.BucketPatch) error {
+		err = s.setRate(bucket, pick(r, 30, 60, 100), func(patch shaper.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
-	case n < 77:
-		// Of what was set before, no more comes back than rate and the highest burst allow.
+	case n < 72:
 		what = "set burst"
-		err = setBurst(pick(r, 1, 3), func(patch shaper.BucketPatch) error {
+		err = setBursts(r, 10, func(patch shaper.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
-	case n < 79:
+	case n < 78:
 		what = "set burst of pool"
-		err = setBurst(pick(r, 1, 4), func(patch shaper.BucketPatch) error {
+		err = setBursts(r, 12, func(patch shaper.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
 			return err
 		})
 	case n < 83:
 		what = "set pool"
-		err = s.setRate(soakPool, pick(r, 80, 160, 240), func(patch shaper.BucketPatch) error {
+		err = s.setRate(soakPool, pick(r, 40, 80, 120), func(patch shaper.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
 			return err
 		})
@@ -232,19 +231,26 @@ func (s *soak) setRate(path string, rate int, set func(shaper.BucketPatch) error
 	return err
 }
 
-func setBurst(burst int, set func(shaper.BucketPatch) error) error {
-	var patch shaper.BucketPatch
-	if err := patch.Put(shaper.SettingBurst, fmt.Sprint(burst)); err != nil {
-		return err
+// setBursts takes a burst away and gives it back: that mints no departures.
+func setBursts(r *rand.Rand, burst int, set func(shaper.BucketPatch) error) error {
+	for _, n := range []int{1, burst, 1, burst} {
+		var patch shaper.BucketPatch
+		if err := patch.Put(shaper.SettingBurst, fmt.Sprint(n)); err != nil {
+			return err
+		}
+		if err := set(patch); err != nil {
+			return err
+		}
+		<-time.After(upTo(r, 60*time.Millisecond))
 	}
-	return set(patch)
+	return nil
 }
 
 // setFlow gives a flow a rate of its own, and a burst that is no higher than that of all.
 func (s *soak) setFlow(path string, r *rand.Rand, set func(shaper.FlowPatch) error) error {
 	var patch shaper.FlowPatch
-	rate := pick(r, 10, 30, 50)
-	if err := errors.Join(patch.Put(shaper.FlowRate, fmt.Sprintf("%d/s", rate)), patch.Put(shaper.FlowBurst, pick(r, "1", "2"))); err != nil {
+	rate := pick(r, 5, 15, 30)
+	if err := errors.Join(patch.Put(shaper.FlowRate, fmt.Sprintf("%d/s", rate)), patch.Put(shaper.FlowBurst, pick(r, "1", "4"))); err != nil {
 		return err
 	}
 	began := time.Now()

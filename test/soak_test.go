@@ -153,21 +153,22 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 		}
 		return rate
 	}
-	pool := &shaper.Pool{Name: soakPool, Rate: rate("160/s"), Burst: 4, Quotas: []admission.Rate{rate("300/2s")}, MaxInFlight: 30}
+	pool := &shaper.Pool{Name: soakPool, Rate: rate("80/s"), Burst: 12, Quotas: []admission.Rate{rate("175/2s")}, MaxInFlight: 24}
 	buckets := make([]shaper.Bucket, 3)
 	for i, name := range []string{plainBucket, flowsBucket, groupsBucket} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker, b.Rate, b.Burst = name, "soak", rate("120/s"), 3
-		b.Capacity, b.ScheduledCapacity, b.MaxInFlight = 300, 100, 25
-		b.Quotas = []admission.Rate{rate("220/2s")}
+		b.Name, b.Worker, b.Rate, b.Burst = name, "soak", rate("60/s"), 10
+		b.Capacity, b.ScheduledCapacity, b.MaxInFlight = 150, 50, 14
+		b.Quotas = []admission.Rate{rate("115/2s")}
 		b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: 50 * time.Millisecond, MaxBackoff: 400 * time.Millisecond}
 		flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
-		flow.Key, flow.Rate, flow.Burst, flow.Capacity, flow.MaxInFlight = shaper.FlowKeyJob, rate("30/s"), 2, 40, 4
-		flow.Quotas = []admission.Rate{rate("50/2s")}
-		group.Key, group.Rate, group.Burst, group.Capacity, group.MaxInFlight = shaper.FlowKeyJob, rate("50/s"), 2, 80, 9
-		group.Quotas = []admission.Rate{rate("90/2s")}
+		flow.Key, flow.Rate, flow.Burst, flow.Capacity, flow.MaxInFlight = shaper.FlowKeyJob, rate("15/s"), 4, 25, 3
+		flow.Quotas = []admission.Rate{rate("28/2s")}
+		group.Key, group.Rate, group.Burst, group.Capacity, group.MaxInFlight = shaper.FlowKeyJob, rate("25/s"), 2, 50, 6
+		group.Quotas = []admission.Rate{rate("47/2s")}
 		switch name {
-		case plainBucket:
+		case plainBucket: // here it is the rate that holds back, in the others the other bounds too
+			b.MaxInFlight, b.Quotas = 50, []admission.Rate{rate("150/2s")}
 			b.Limits = []admission.Limit{{
 				Name: "spends", Algorithm: admission.FixedWindow, Per: []string{"caller"},
 				Limit: rate(fmt.Sprintf("%d/744h", soakSpends)), Tiers: map[string]admission.Rate{"many": rate("1000000/744h")},
@@ -246,7 +247,7 @@ func (s *soak) deliver(p *soakProcess) func(context.Context, *shaper.Attempt) sh
 		s.history.Delivered(a.ID, a.Number, at)
 		outcome, panics := chooseOutcome(random)
 		s.book.delivered(a.ID, soakDelivery{process: p.number, number: a.Number, at: at, result: outcome.Result, panics: panics})
-		hold := time.Duration(random.IntN(60)) * time.Millisecond
+		hold := time.Duration(random.IntN(100)) * time.Millisecond
 		if random.IntN(30) == 0 {
 			hold = 400 * time.Millisecond
 		}
