@@ -15,8 +15,8 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// secretForms is what every help says of values that others must not read.
-const secretForms = `Other users of this machine can read a command line. So the value of a header may say
+// valueForms is what helps say of values that others must not read.
+const valueForms = `Other users of this machine can read a command line. So the value of a header may say
 where it is: "Name: env:VARIABLE", "Name: file:/path", or "Name: -" for standard input.`
 
 // maxSecret bounds what is read of standard input for one value.

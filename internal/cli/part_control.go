@@ -115,7 +115,7 @@ const ofDeliveries = `
 Its url is where jobs go that name none, before the bucket's. Its headers and secrets
 are used only towards the origin of that url or, without one, of the bucket's.
 
-` + secretForms + `
+` + valueForms + `
 Secrets are given in these forms only.`
 
 func (p *parts) setCommand() *cobra.Command {

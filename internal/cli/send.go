@@ -42,7 +42,7 @@ Every job has an id before it is sent, so a lost answer is no loss: what is sent
 again under the same id is the same job. With --wait a refused job is tried again
 when the server says so; without, the exit code is 3.
 
-A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. ` + secretForms + `
+A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. ` + valueForms + `
 So prefer the variables to a key that stands in --key itself.`,
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
   producer send webhooks '{"order":17}' --id order-17 --delay 10m
