@@ -48,6 +48,10 @@ const (
 	flowFieldSum = 9
 	flowUnset    = "-"
 
+	// RedactedPath stands for the path and the query of a flow's URL where the URL is shown. No
+	// flow is given a URL that ends in it.
+	RedactedPath = "/***"
+
 	maxFlowText    = 2048 // bytes of a URL, of the value of a header, of a secret
 	maxFlowHeaders = 32
 	maxFlowSecrets = 8
@@ -194,6 +198,9 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 		u, err := url.Parse(value)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(value) > maxFlowText || !utf8.ValidString(value) {
 			return fmt.Errorf("%s: want an absolute http or https URL of at most %d bytes of UTF-8", setting, maxFlowText)
+		}
+		if strings.HasSuffix(value, RedactedPath) {
+			return fmt.Errorf("%s: is redacted: give the whole URL, or leave it out to keep it", setting)
 		}
 		p.set(setting, jsonLine(value))
 	default:

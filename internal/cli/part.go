@@ -122,7 +122,7 @@ func settingRows(s *part.Settings) [][2]string {
 		add(shaper.FlowURL, line(s.URL, 200))
 	}
 	if len(s.Headers) > 0 {
-		add(shaper.FlowHeaders, fmt.Sprint(len(s.Headers)))
+		add(shaper.FlowHeaders, line(strings.Join(s.Headers, ", "), 200))
 	}
 	if s.Secrets > 0 {
 		add(shaper.FlowSecrets, fmt.Sprint(s.Secrets))

@@ -10,13 +10,16 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
+// hidden are the settings that nobody can read to send them again.
+var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.FlowSecrets}
+
 // readPatch reads settings of a flow or a group: those that are not named stay, or are
-// cleared where all are replaced.
+// cleared where all are replaced and they are not hidden.
 func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (shaper.FlowPatch, *fault) {
 	var patch shaper.FlowPatch
 	if replace {
 		for _, setting := range p.Settings {
-			if setting != shaper.FlowSecrets {
+			if !slices.Contains(hidden, setting) {
 				_ = patch.Clear(setting) // a name of the list
 			}
 		}

@@ -195,8 +195,8 @@ func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 // PATCH /v1/buckets/{bucket}/flow.
 func (p parts) patch(w http.ResponseWriter, r *http.Request) { p.set(w, r, false) }
 
-// putSettings replaces the settings of one, but for secrets that it does not
-// name: nobody can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
+// putSettings replaces the settings of one, but for a URL, headers and secrets that it does
+// not name: nobody can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
 func (p parts) putSettings(w http.ResponseWriter, r *http.Request) { p.set(w, r, true) }
 
 func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {

@@ -115,12 +115,12 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	if strings.Contains(a.text, "whsec") {
 		t.Errorf("a secret is told: %s", a.text)
 	}
-	is("burst:2 headers:map[X-A:b] rate:5/s secrets_count:2 url:https://example.com/ weight:3")
+	is("burst:2 headers:[X-A] rate:5/s secrets_count:2 url:https://example.com/ weight:3")
 	ops.do("PATCH", flow, `{"capacity":0,"burst":null,"headers":null}`).want(200, "")
 	is("capacity:0 rate:5/s secrets_count:2 url:https://example.com/ weight:3")
-	ops.do("PUT", path, `{"max_in_flight":4}`).want(200, "") // secrets stay: who can read them to send them again?
-	is("max_in_flight:4 secrets_count:2")
-	ops.do("PATCH", flow, `{"secrets":null}`).want(200, "")
+	ops.do("PUT", path, `{"max_in_flight":4}`).want(200, "") // what nobody can read to send it again stays
+	is("max_in_flight:4 secrets_count:2 url:https://example.com/")
+	ops.do("PATCH", flow, `{"secrets":null,"url":null}`).want(200, "")
 	is("max_in_flight:4")
 	for range 2 {
 		ops.do("DELETE", path, "").want(200, "")
@@ -136,4 +136,31 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	}
 	is("")
 	wantField(t, ops.do("PUT", "/v1/buckets/flowing/flow-settings", `{"weight":1}`), "flow")
+}
+
+// What a flow's deliveries carry is shown to nobody, whatever his role.
+func TestCredentialsOfAFlowAreNotShown(t *testing.T) {
+	t.Parallel()
+	ops := flowStation(t)
+	const path, flow = "/v1/buckets/flowing/flow-settings?flow=a+b", "/v1/buckets/flowing/flow?flow=a+b"
+	set := func(fields string) *answer { return ops.do("PUT", path, "{"+fields+"}").want(200, "") }
+	answers := []*answer{
+		set(`"url":"https://EXAMPLE.com:443/services/hunter2?token=hunter2","headers":{"X-B":"hunter2","Authorization":"Bearer hunter2"}`),
+		ops.do("GET", path, ""), ops.do("GET", flow, ""), ops.do("GET", "/v1/buckets/flowing/flows", ""), ops.do("PATCH", flow, `{"weight":2}`),
+	}
+	for _, a := range answers {
+		if a.want(200, ""); strings.Contains(a.text, "hunter2") || !strings.Contains(a.text, `"url":"https://example.com/***","headers":["Authorization","X-B"]`) {
+			t.Error(a.text)
+		}
+	}
+	// What was read cannot be sent back by mistake.
+	wantField(t, ops.do("PATCH", flow, `{"url":"https://example.com/***"}`), "url")
+	wantField(t, ops.do("PATCH", flow, `{"headers":["Authorization","X-B"]}`), "headers")
+	for url, shown := range map[string]string{
+		"https://example.com": "https://example.com", "http://example.com:8080/": "http://example.com:8080/",
+		"https://example.com/?hunter2": "https://example.com/***", "https://example.com/a": "https://example.com/***",
+	} {
+		set(`"url":"` + url + `"`)
+		ops.do("GET", path, "").want(200, "").has("url", shown)
+	}
 }

@@ -4,6 +4,9 @@ package part
 
 import (
 	"context"
+	"maps"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -72,16 +75,17 @@ type View struct {
 	Known bool `json:"-"` // Redis holds something of it
 }
 
-// Settings are what a flow or a group has of its own. Secrets are told by their number only.
+// Settings are what a flow or a group has of its own. Of a URL the origin is told, of headers the
+// names, and of secrets the number: all of them may hold credentials.
 type Settings struct {
-	Rate        string            `json:"rate,omitempty"`
-	Burst       *int64            `json:"burst,omitempty"`
-	Capacity    *int64            `json:"capacity,omitempty"`
-	MaxInFlight *int64            `json:"max_in_flight,omitempty"`
-	Weight      *int64            `json:"weight,omitempty"`
-	URL         string            `json:"url,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Secrets     int               `json:"secrets_count,omitempty"`
+	Rate        string   `json:"rate,omitempty"`
+	Burst       *int64   `json:"burst,omitempty"`
+	Capacity    *int64   `json:"capacity,omitempty"`
+	MaxInFlight *int64   `json:"max_in_flight,omitempty"`
+	Weight      *int64   `json:"weight,omitempty"`
+	URL         string   `json:"url,omitempty"`     // its origin: path and query may hold a token
+	Headers     []string `json:"headers,omitempty"` // their names: a value may be a credential
+	Secrets     int      `json:"secrets_count,omitempty"`
 }
 
 // Pause is that of a bucket, a group or a flow.
@@ -127,7 +131,7 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause),
 		Settings: Settings{
 			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
-			URL: own.URL, Headers: own.Headers, Secrets: len(own.Secrets),
+			URL: redactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
 		},
 	}
 	if !own.Rate.IsZero() {
@@ -135,4 +139,20 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 	}
 	view.Turn = instant(turn)
 	return view
+}
+
+// redactedURL is a URL as it is shown: its origin, and [shaper.RedactedPath] for the rest.
+func redactedURL(text string) string {
+	u, err := url.Parse(text)
+	if text == "" || err != nil {
+		return ""
+	}
+	origin, err := shaper.OriginOf(u)
+	switch {
+	case err != nil:
+		return u.Scheme + "://" + shaper.RedactedPath[1:]
+	case u.RawQuery == "" && (u.Path == "" || u.Path == "/"):
+		return origin.String() + u.Path
+	}
+	return origin.String() + shaper.RedactedPath
 }
