@@ -212,9 +212,9 @@ func TestRecoveryIsInTime(t *testing.T) {
 		jobs, flows int
 		rtt         time.Duration
 	}{
-		"here":       {3000, 0, 0},
-		"far away":   {3000, 0, 50 * time.Millisecond},
-		"many flows": {1000, 500, 20 * time.Millisecond},
+		"here":       {1500, 0, 0},
+		"far away":   {1500, 0, 50 * time.Millisecond},
+		"many flows": {900, 450, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
