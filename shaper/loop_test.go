@@ -120,7 +120,7 @@ func (l *loops) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (l *loops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		l.note(cmd)
-		time.Sleep(l.rtt)
+		sleep(ctx, l.rtt) // of the bubble
 		return next(ctx, cmd)
 	}
 }
@@ -128,7 +128,7 @@ func (l *loops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (l *loops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		l.note(cmds...)
-		time.Sleep(l.rtt)
+		sleep(ctx, l.rtt) // of the bubble
 		return next(ctx, cmds)
 	}
 }
@@ -212,9 +212,9 @@ func TestRecoveryIsInTime(t *testing.T) {
 		jobs, flows int
 		rtt         time.Duration
 	}{
-		"here":       {3000, 0, 0},
-		"far away":   {3000, 0, 50 * time.Millisecond},
-		"many flows": {1000, 500, 20 * time.Millisecond},
+		"here":       {1500, 0, 0},
+		"far away":   {1500, 0, 50 * time.Millisecond},
+		"many flows": {900, 450, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -283,7 +283,7 @@ func TestIdleFlowsMakeRoomForNewOnes(t *testing.T) {
 							refused[r.Refusal.Reason]++
 						}
 					}
-					time.Sleep(every)
+					sleep(ctx, every)
 				}
 				stop()
 				ended.Wait()
