@@ -3,11 +3,8 @@ package lua_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 // level is where a rate and a burst hold; set changes them.
@@ -64,7 +61,7 @@ func (r *rig) take(micros int64) (slots []int64) {
 	for range 3 {
 		c := r.claimOrDrain(ask{want: 500})
 		for _, job := range c.jobs {
-			slots = append(slots, job.slot+r.past)
+			slots = append(slots, job.slot)
 		}
 		if len(c.jobs) == 0 {
 			break
@@ -89,9 +86,6 @@ func TestChangedBurstMakesNoDepartures(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
-				if r.mini == nil && l.name == "pool" {
-					t.Skip("the rig moves no pool of a real server into the past")
-				}
 				l.begin(r)
 				l.set(r, 1, 100)
 				r.take(second)
@@ -124,12 +118,9 @@ func TestChangesMakeNoDepartures(t *testing.T) {
 		}
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
+			server := realRig(t)
 			rapid.Check(t, func(rt *rapid.T) {
-				mini := redistest.Miniredis(t)
-				mini.SetTime(time.UnixMicro(epoch))
-				client := redistest.ClientOf(t, mini)
-				defer func() { _ = client.Close(); mini.Close() }()
-				r := &rig{t: rt, ctx: t.Context(), c: client, mini: mini, name: "b"}
+				r := server.fresh(rt, fmt.Sprint("b", nextClaim()))
 				l.begin(r)
 				largest := settings{ratePer: second}
 				set := func() {
@@ -160,7 +151,7 @@ func TestChangedBurstOfAForgottenFlow(t *testing.T) {
 	t.Skip("a flow is forgotten as soon as its burst of now is whole, and is new with all of a larger burst that is set later: " +
 		"up to 200 departures in 18 s, where 118 may go. The one pacer of part 5 will mend it: it keeps the largest burst since a flow was whole")
 	t.Parallel()
-	onMini(t, func(t *testing.T, r *rig) {
+	onReal(t, func(t *testing.T, r *rig) {
 		r.configureFlows(wide, flowSettings{rateCount: 1, burst: 100})
 		r.claimFlows(ask{}, reserved{}) // begins the pace
 		r.pass(1000 * second)
@@ -169,7 +160,7 @@ func TestChangedBurstOfAForgottenFlow(t *testing.T) {
 			r.putIn("f", 3, 0, named(fmt.Sprint("j", nextClaim(), "-"), n)...)
 			for range 3 {
 				for _, job := range r.drain(ask{want: 500}).jobs {
-					slots = append(slots, job.slot+r.past)
+					slots = append(slots, job.slot)
 					r.settle(outcome{lease: job, result: done})
 				}
 				r.pass(3 * second)
