@@ -93,7 +93,7 @@ local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck')
 if not settings[1] then return { 1 } end
 local rate_count, rate_per = tonumber(settings[1]), tonumber(settings[2])
 local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
@@ -343,7 +343,9 @@ local function step()
 end
 while step() do end
 
--- Where each flow goes on the calendar, and what is kept of it.
+-- Where each flow goes on the calendar, and what is kept of it. Not to where reserve.lua looks at some again next.
+local recheck = tonumber(string.match(settings[15] or '', '^%d+') or '')
+local function behind(at) return at == recheck and at + 1 or at end
 local calendar, states, idle_flows, idle_soon = { placed = {}, taken_off = {} }, {}, {}, {}
 local function keep(f, kind, changed, gone)
   if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
@@ -364,7 +366,7 @@ for _, f in ipairs(has_flows and named or {}) do
     at = pending.due_next(f.places)
     if at then at = math.max(at, sender.ready(run, f)) end
   end
-  turns.note(f.group or calendar, f.name, at and at + offset)
+  turns.note(f.group or calendar, f.name, at and behind(at + offset))
   keep(f, 'f', states, idle_flows)
 end
 local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
@@ -404,7 +406,7 @@ for _, g in ipairs(groups) do
   if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
   local at = head and not flow.is_held(g) and g.at + offset
   if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
-  turns.note(calendar, g.name, at)
+  turns.note(calendar, g.name, at and behind(at))
   keep(g, 'g', group_states, idle_groups)
 end
 in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
@@ -425,6 +427,7 @@ if has_flows and reply[NEXT] ~= now then
   -- Of flows that are due, some may not have been reserved.
   more, own_next = head and head - offset <= latest, reply[NEXT]
 end
+if has_flows and settings[15] then reply[NEXT] = now end -- more flows are to be looked at again
 if head and 2 * taken >= WORKERS then away.wake(sent_away, dispatcher, head, now + offset, channel, bucket) end
 if head and taken < WORKERS and reply[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
 if shared then
