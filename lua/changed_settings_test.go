@@ -3,11 +3,8 @@ package lua_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 // level is where a rate and a burst hold; set changes them.
@@ -89,9 +86,6 @@ func TestChangedBurstMakesNoDepartures(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
-				if r.mini == nil && l.name == "pool" {
-					t.Skip("the rig moves no pool of a real server into the past")
-				}
 				l.begin(r)
 				l.set(r, 1, 100)
 				r.take(second)
@@ -124,12 +118,9 @@ func TestChangesMakeNoDepartures(t *testing.T) {
 		}
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
+			server := realRig(t)
 			rapid.Check(t, func(rt *rapid.T) {
-				mini := redistest.Miniredis(t)
-				mini.SetTime(time.UnixMicro(epoch))
-				client := redistest.ClientOf(t, mini)
-				defer func() { _ = client.Close(); mini.Close() }()
-				r := &rig{t: rt, ctx: t.Context(), c: client, mini: mini, name: "b"}
+				r := server.fresh(rt, fmt.Sprint("b", nextClaim()))
 				l.begin(r)
 				largest := settings{ratePer: second}
 				set := func() {

@@ -56,8 +56,10 @@
 -- ARGV[12] channel to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
--- ARGV[15] number of flows
--- ARGV[16...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards since its last claim, at
+--          most; 0 it has not
+-- ARGV[16] number of flows
+-- ARGV[17...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
 --          rate_per, free_slot, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
 --          flows the flow and what its settings say that is not for scripts}
@@ -76,8 +78,8 @@ local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
-local most_bytes, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 15, want
+local most_bytes, stepped, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 16, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local MAX_HORIZON = 200000
 local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
@@ -91,7 +93,7 @@ local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck')
 if not settings[1] then return { 1 } end
 local rate_count, rate_per = tonumber(settings[1]), tonumber(settings[2])
 local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
@@ -131,30 +133,9 @@ if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
   return reply
 end
 
-local free, shared, more, own_next = max_in_flight - in_flight, nil, false, 0
-if member ~= '' then
-  shared = share.open(member, KEYS, tonumber(settings[14] or 1), now, now + lead, horizon, in_flight)
-  if not shared then return { 1 } end
-  horizon = shared.horizon
-end
-if settings[5] or free <= 0 then
-  local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
-  for i = FIRST_GROUP + 1, #ARGV, 2 do
-    dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
-    redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i])
-  end
-  for i = FIRST_FLOW + 1, last, 2 do
-    redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
-  end
-  if not settings[5] then reply[NEXT] = -1 end
-  if shared then share.close(shared, false) end
-  return reply
-end
-want = math.min(want, free)
-if shared then want = share.allows(shared, want) end
-
 -- The last slot. A missing pace starts empty: the first slot is one interval
--- away. One that lies further ahead than it can means that the clock stepped back.
+-- away. One that lies further ahead than it can means that the clock stepped back. The time that a step
+-- forwards has skipped has not passed: no burst grew in it.
 local whole = math.floor(rate_per / rate_count)
 local part = rate_per - whole * rate_count
 local back = (burst - 1) * whole + math.floor((burst - 1) * part / rate_count)
@@ -170,7 +151,36 @@ else
   slot, frac, pace_changed = sender.cut(run, slot, frac, kept[4], rate, back)
   if since > now then since = now end
 end
+if stepped > 0 and slot < now + back then slot, frac, pace_changed = math.min(slot + stepped, now + back), 0, true end
 run.since = since
+local function write_pace()
+  redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate, 'since', text(since))
+end
+
+local free, shared, more, own_next = max_in_flight - in_flight, nil, false, 0
+if member ~= '' then
+  shared = share.open(member, KEYS, tonumber(settings[14] or 1), now, now + lead, horizon, in_flight)
+  if not shared then return { 1 } end
+  horizon = shared.horizon
+  if stepped > 0 then share.stepped(shared, stepped) end
+end
+if settings[5] or free <= 0 then
+  local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
+  for i = FIRST_GROUP + 1, #ARGV, 2 do
+    dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
+    redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i])
+  end
+  for i = FIRST_FLOW + 1, last, 2 do
+    redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
+  end
+  if not settings[5] then reply[NEXT] = -1 end
+  if stepped > 0 then write_pace() end
+  if shared then share.close(shared, false) end
+  return reply
+end
+want = math.min(want, free)
+if shared then want = share.allows(shared, want) end
+
 if frac >= rate_count then frac = 0 end
 local earliest, latest = now + lead, now + horizon
 local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
@@ -333,7 +343,9 @@ local function step()
 end
 while step() do end
 
--- Where each flow goes on the calendar, and what is kept of it.
+-- Where each flow goes on the calendar, and what is kept of it. Not to where reserve.lua looks at some again next.
+local recheck = tonumber(string.match(settings[15] or '', '^%d+') or '')
+local function behind(at) return at == recheck and at + 1 or at end
 local calendar, states, idle_flows, idle_soon = { placed = {}, taken_off = {} }, {}, {}, {}
 local function keep(f, kind, changed, gone)
   if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
@@ -354,7 +366,7 @@ for _, f in ipairs(has_flows and named or {}) do
     at = pending.due_next(f.places)
     if at then at = math.max(at, sender.ready(run, f)) end
   end
-  turns.note(f.group or calendar, f.name, at and at + offset)
+  turns.note(f.group or calendar, f.name, at and behind(at + offset))
   keep(f, 'f', states, idle_flows)
 end
 local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
@@ -394,7 +406,7 @@ for _, g in ipairs(groups) do
   if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
   local at = head and not flow.is_held(g) and g.at + offset
   if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
-  turns.note(calendar, g.name, at)
+  turns.note(calendar, g.name, at and behind(at))
   keep(g, 'g', group_states, idle_groups)
 end
 in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
@@ -406,7 +418,7 @@ if taken > 0 then
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', claim, now) .. table.concat(log))
 end
 if pace_changed then
-  redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate, 'since', text(since))
+  write_pace()
 end
 if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
 local head = has_flows and tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
@@ -415,6 +427,7 @@ if has_flows and reply[NEXT] ~= now then
   -- Of flows that are due, some may not have been reserved.
   more, own_next = head and head - offset <= latest, reply[NEXT]
 end
+if has_flows and settings[15] then reply[NEXT] = now end -- more flows are to be looked at again
 if head and 2 * taken >= WORKERS then away.wake(sent_away, dispatcher, head, now + offset, channel, bucket) end
 if head and taken < WORKERS and reply[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
 if shared then

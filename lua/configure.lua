@@ -16,13 +16,16 @@
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
 --          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
 --          jobs, and what the field is; 4 the bucket is on its way here or from here, or lives elsewhere}
--- Stores   the fields, those that are pinned as "own:" and their name; where the field "limits" changes, a higher "limits_rev" (see
+-- Stores   the fields, those that are pinned as "own:" and their name; where rate, burst or quotas of flows or groups change,
+--          recheck: those that wait for a turn are looked at again (see reserve.lua); where the field "limits" changes, a higher "limits_rev" (see
 --          admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
 local conf, body, dead, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
+local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
+  group_rate_per = true, group_burst = true, group_quotas = true } -- what says when flows and groups may go next
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -58,6 +61,10 @@ for i = FIRST_FIELD, #ARGV, 2 do
     local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, time[1] * 1000000 + time[2])
     redis.call('HSET', conf, 'limits_rev', string.format('%.0f', rev))
   end
+end
+-- Those that wait for a turn by the settings of before are looked at again.
+for i = FIRST_FIELD, stored[2] and #ARGV or 0, 2 do
+  if OF_TURNS[ARGV[i]] and (redis.call('HGET', conf, ARGV[i]) or '') ~= ARGV[i + 1] then redis.call('HSET', conf, 'recheck', '0') end
 end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
 -- Who sleeps until a slot of an older rate looks again.

@@ -5,6 +5,11 @@
 -- costs them that second. Sent twice it names others, or none. Who is sent away as all are
 -- reserved, or steps back as all slots are taken, is noted: claim.lua may wake it (see away.lua).
 --
+-- After a change of the settings of flows, those that wait for a later turn are named too, some at a time, as if it
+-- were their turn now: claim.lua finds out when it is, and puts them there. The field recheck of conf says from which
+-- turn on flows are named next, and up to which. claim.lua puts no flow at exactly that turn, but a microsecond
+-- behind it: so those that have the same turn are all named. Flows that go within a second are not named: they may be reserved.
+--
 -- The calendar's clock is the server's plus an offset, which grows by as much as the
 -- server's steps back: whoever waits for the clock would wait for as long.
 --
@@ -34,11 +39,12 @@ local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local foresees, steps_back = ARGV[5] == '1', ARGV[6] == '1'
 local MAX_HORIZON = 200000
+local MOST, LEAST = 128, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', sent_away, foresees and '' or dispatcher)
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight')
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck')
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -91,7 +97,24 @@ for i = 1, #found, 2 do
   reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
   moved[i], moved[i + 1] = text(now + offset + away.RESERVED), found[i]
 end
-if #found == 0 then
+local rechecked = 0
+if settings[7] then
+  local from, upto = string.match(settings[7], '^(%d+) ?(%d*)$')
+  if upto == '' then upto = text(tonumber(redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0)) end
+  from = text(math.max(tonumber(from), now + offset + away.RESERVED + 1))
+  local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
+  rechecked = #again / 2
+  for i = 1, #again, 2 do
+    reply[#reply + 1], reply[#reply + 2] = again[i], now + offset
+    moved[#moved + 1], moved[#moved + 2] = text(now + offset + away.RESERVED), again[i]
+  end
+  if rechecked > 0 then
+    redis.call('HSET', conf, 'recheck', text(tonumber(again[#again])) .. ' ' .. upto)
+  else
+    redis.call('HDEL', conf, 'recheck')
+  end
+end
+if #found == 0 and rechecked == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
     reply[3] = math.max(math.floor(head - offset), math.floor(next_slot))

@@ -73,7 +73,7 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
 	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, max(cmp.Or(a.want, 100), 0), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), len(of.flows)}, of.turns...)
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, len(of.flows)}, of.turns...)
 	keys := r.claimKeys(of.flows...)
 	if r.hasGroups {
 		keys, args = append(keys, r.keys("groups", "group_settings")...), append(args, of.groupTurns...)

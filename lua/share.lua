@@ -71,6 +71,11 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
   return p
 end
 
+-- The clock has stepped forwards by so many microseconds: no burst grew in that time, which has not passed.
+function share.stepped(p, micros)
+  if p.slot < p.now + p.back then p.slot, p.frac, p.changed = math.min(p.slot + micros, p.now + p.back), 0, true end
+end
+
 -- When the pool lets its next slot be, or the one that comes so many slots after it.
 function share.ready(p, ahead)
   local slot, frac = p.slot, p.frac

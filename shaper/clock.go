@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -77,15 +78,16 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 		c.low, c.high = max(low, c.low), min(high, c.high)
 		return 0
 	}
+	most := high - c.low
 	c.low, c.high = low, high
 	if step > 0 {
-		c.jump, c.jumped = c.jump+step, end
+		c.jump, c.jumped = c.jump+most, end
 	}
 	return step
 }
 
-// takeJump returns by how much the clock of Redis stepped forwards since it was
-// asked last, whoever's call saw that.
+// takeJump returns by how much at most the clock of Redis stepped forwards since
+// it was asked last, whoever's call saw that; 0 if it did not.
 func (c *clock) takeJump() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,4 +147,15 @@ func (c *clock) rtt() (shortest, longest time.Duration) {
 func horizon(interval, rtt time.Duration, questions int) time.Duration {
 	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
 	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
+}
+
+// pauseForStep has nothing claimed for one horizon, in which permits from before a
+// step forwards may still go out. It returns how long that is. The next claim
+// tells the step to the script: the burst that would have grown in that time
+// has not.
+func (d *drain) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
+	d.store.metrics.countStep()
+	d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
+	d.pause = time.Now().Add(maxHorizon)
+	return maxHorizon
 }

@@ -60,6 +60,7 @@ type drain struct {
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
+	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
 
 	link       slowLink  // the loop's own, as what follows
 	unanswered *turns    // what a claim was told whose answer is not there
@@ -195,6 +196,10 @@ func (d *drain) isSleeping() bool {
 // claim asks for up to want jobs, starts them, and returns how long to wait
 // until the next claim.
 func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
+	if step := d.clock.takeJump(); step > 0 { // a sweep has seen it, or a question before a claim that failed
+		d.stepped += step
+		return d.pauseForStep(ctx, step), nil
+	}
 	shortest, longest := d.clock.rtt()
 	whole := d.horizon()
 	ahead := d.standby.horizon(whole)
@@ -247,7 +252,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	d.permitTTL = d.obeyed().EffectivePermitTTL()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
-
+	d.stepped = step
 	var jobs, unusable []*leased
 	var spare *leased
 	var late time.Duration // of the first job when it arrived
@@ -284,12 +289,8 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	d.setUnanswered("") // the process knows the jobs now
 	d.link.answered(late, d.permitTTL)
 	if step > 0 {
-		d.store.metrics.countStep()
-		d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
-		d.pause = end.Add(maxHorizon)
-		return maxHorizon, nil
+		return d.pauseForStep(ctx, step), nil
 	}
-
 	taken := next > 0 && freeSlot > now+ahead.Microseconds()
 	if d.hasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
 		taken = false
@@ -311,7 +312,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }

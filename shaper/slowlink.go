@@ -76,7 +76,7 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call, foresees bool, wan
 
 // withTimeout returns the store with another timeout, for calls that touch this key.
 func (s *store) withTimeout(ctx context.Context, key string, timeout time.Duration) *store {
-	other := *s
+	other := &store{redis: s.redis, timeout: s.timeout, log: s.log, metrics: s.metrics, buckets: s.buckets, order: s.order, checkFlow: s.checkFlow}
 	switch client := s.redis.(type) {
 	case *redis.Client:
 		other.redis, other.timeout = client.WithTimeout(timeout), timeout
@@ -85,7 +85,7 @@ func (s *store) withTimeout(ctx context.Context, key string, timeout time.Durati
 			other.redis, other.timeout = node.WithTimeout(timeout), timeout
 		}
 	}
-	return &other
+	return other
 }
 
 // setUnanswered notes the claim whose answer has not arrived, "" if there is none.
