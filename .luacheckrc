@@ -3,9 +3,10 @@ std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson" }
 max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
+files["lua/dlq.lua"] = { ignore = { "241/dlq" } }
 files["lua/dedupe.lua"] = { ignore = { "241/dedupe" } }
 files["lua/away.lua"] = { ignore = { "241/away" } }
-files["lua/usual.lua"] = { read_globals = { "limits" } }
+files["lua/usual.lua"] = { read_globals = { "dlq", "limits" } }
 files["lua/group.lua"] = { read_globals = { "flow" }, ignore = { "241/group" } }
 files["lua/idle.lua"] = { read_globals = { "flow", "group" }, ignore = { "241/idle" } }
 files["lua/sender.lua"] = { read_globals = { "flow", "quota" }, ignore = { "241/sender" } }
@@ -18,10 +19,10 @@ files["lua/quota.lua"] = { ignore = { "241/quota" } }
 files["lua/flow.lua"] = { ignore = { "241/flow" } }
 files["lua/places.lua"] = { ignore = { "241/places" }, read_globals = { "flow", "group", "idle" } }
 for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge", "inspect_job", "inspect_bucket", "inspect_pool", "control", "reserve", "take_back",
-  "flows_of", "control_flow" } do
-  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "flow", "group", "idle", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
+  "flows_of", "control_flow", "trim_dead" } do
+  files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "dlq", "flow", "group", "idle", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
 end
 local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
 files["lua/allow.lua"] = rule
 files["lua/ask.lua"] = rule
-files["lua/enqueue.lua"] = { read_globals = { "limits", "flow", "group", "idle", "places" } }
+files["lua/enqueue.lua"] = { read_globals = { "dlq", "limits", "flow", "group", "idle", "places" } }

@@ -6,7 +6,7 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -78,10 +78,10 @@ local code = '7'
 if state == '5' then code = '8' end
 local fingerprint, kind, letter = string.match(job, '^%-?%d+ %d+ (...........)(.)(.)')
 local scheduled = kind and kind ~= string.lower(kind)
+dlq.remove(dead, body, meta, count, id)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('ZREM', later, id)
-redis.call('ZREM', dead, id)
 if state ~= '5' then
   flow.unschedule(count, scheduled and 1 or 0)
   if has_flows ~= '0' then

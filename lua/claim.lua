@@ -32,7 +32,7 @@
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs: claim id, time, then id, slot, epoch of each
 -- KEYS[7]  …:dead    zset  id -> time of death
--- KEYS[8]  …:count   hash  jobs that came as scheduled
+-- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
@@ -257,7 +257,7 @@ end
 local function expire(f, id, job, stored)
   local epoch, attempts, lost, crashes, owner = numbers(stored)
   set_meta(id, DEAD, epoch, attempts, lost, crashes, owner, expired_last)
-  deaths[#deaths + 1], deaths[#deaths + 2] = text(now), id
+  deaths[#deaths + 1] = id
   expired = expired + 1
   local _, delayed = pending.told(job)
   if delayed then unscheduled = unscheduled + 1 end
@@ -391,7 +391,7 @@ for _, f in ipairs(named) do
 end
 in_chunks('ZADD', leases, deadlines)
 in_chunks('HSET', meta, metas)
-in_chunks('ZADD', dead, deaths)
+dlq.add(dead, body, meta, count, now, deaths)
 flow.unschedule(count, unscheduled)
 quota.write(quotas)
 in_chunks('HSET', flows, states)

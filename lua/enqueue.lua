@@ -10,7 +10,7 @@
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
 -- KEYS[3]  …:conf   hash  what the bucket obeys
 -- KEYS[4]  …:pace   hash  last slot; offset of the calendar's clock
--- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled
+-- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
@@ -49,9 +49,10 @@
 --          asked), remaining, wait, reset}; those of a job that limits refuse are as they are after the whole batch
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
---          flows, 12 group full, 13 too many groups; position is that in the flow, behind all of its priority or
---          above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 13 position is how many there are, eta
---          how many there may be, and wait 0 while it is paused
+--          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them; position
+--          is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow
+--          is paused; with 7 to 15 position is how many there are, eta how many there may be, and wait 0 while it is
+--          paused; with 14 and 15 wait is negative where it is a guess
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
 --          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
 --          flow's counts, and its turn; limit states expire by themselves
@@ -66,7 +67,8 @@ local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
 local FIRST_ARG = 8
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
-  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows')
+  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop')
 if not settings[1] then return { 1 } end
 if (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= flows_known then return { 3 } end
@@ -108,14 +110,20 @@ for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
 local known = redis.call('HMGET', body, unpack(ids))
 local settled = redis.call('HMGET', seen, unpack(ids))
 
-local counters = redis.call('HMGET', count, 'seq', 'scheduled')
+local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
 local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
 local last = redis.call('HMGET', pace, 'slot', 'offset')
+
+-- Jobs that are in may always become dead letters; so it is here that they are bounded.
+local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
+if settings[14] ~= '1' then
+  dead_full, dead_there, dead_most = dlq.full(dead_count, tonumber(counters[3] or 0), dlq.bounds(capacity, settings[11], settings[12]))
+end
 
 -- See places.lua.
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.max(tonumber(last[1] or now) + interval, now),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
-  unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled }
+  unfinished = redis.call('HLEN', body) - dead_count - scheduled }
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
@@ -179,7 +187,7 @@ end
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
-  if not alike or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if not alike or dead_full or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
   if has_flows and places.refusal(bucket, parts[1], job_count) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
@@ -297,6 +305,8 @@ local function refuse(full, part, bound)
     local wait = interval
     if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
     answer(full, scheduled, scheduled_capacity, paused and 0 or wait)
+  elseif full == dead_full then
+    answer(full, dead_there, dead_most, dlq.wait(dead, full, dead_there, dead_most, tonumber(settings[13] or 0), now))
   else
     answer(full, bucket.unfinished, bound, wait_for_room(bound))
   end
@@ -374,6 +384,7 @@ for j = 1, job_count do
     elseif bucket.unfinished >= bound then
       full = bucket.unfinished < capacity and 9 or 7
     end
+    full = dead_full or full
     local worst, longest = ask(trait + 2, cost, not full)
     if worst == 2 then
       answer(6, 0, 0, 0)

@@ -3,7 +3,7 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:conf    hash  what the bucket obeys
 -- KEYS[3]  …:pace    hash  last slot
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -22,7 +22,9 @@
 --          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, how many flows
 --          there are, how many are on the calendar, how many groups there are, how many are on theirs; of
 --          its pool, 0 without: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
---          the bucket's weight; who paused it, why; and for each field that is pinned: field, value of the configuration, value
+--          the bucket's weight; bytes of dead letters, how many dead letters and bytes there may be (0 no bound), how many
+--          were dropped as their retention had ended, and as there were too many; who paused it, why; and for each field
+--          that is pinned: field, value of the configuration, value
 --          in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
@@ -39,10 +41,10 @@ local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_cap
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
-  'scheduled_capacity', 'max_in_flight', 'flows')
+  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes')
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
-local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged')
+local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full')
 local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 
@@ -86,6 +88,12 @@ if member ~= '' then
   of_pool = { p[1], p[2], p[3], p[4], in_all, redis.call('HGET', KEYS[#KEYS - 2], 'slot'), redis.call('HGET', conf, 'weight') }
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
+local most, most_bytes = 0, 0
+if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
+for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
+  tonumber(counters[5] or 0), tonumber(counters[6] or 0) }) do
+  reply[#reply + 1] = n
+end
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 pins.add(reply, conf, PINNABLE)

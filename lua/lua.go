@@ -12,6 +12,9 @@ import (
 //go:embed dedupe.lua
 var dedupeText string
 
+//go:embed dlq.lua
+var dlqText string
+
 //go:embed limits.lua
 var limitsText string
 
@@ -84,6 +87,9 @@ var sweepText string
 //go:embed take_back.lua
 var takeBackText string
 
+//go:embed trim_dead.lua
+var trimDeadText string
+
 //go:embed off_calendar.lua
 var offCalendarText string
 
@@ -137,18 +143,19 @@ var inspectPoolText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", limitsText+usualText+flowText+groupText+idleText+placesText+enqueueText)
-	Claim         = newScript("claim", awayText+flowText+groupText+idleText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
+	Enqueue       = newScript("enqueue", dlqText+limitsText+usualText+flowText+groupText+idleText+placesText+enqueueText)
+	Claim         = newScript("claim", awayText+dlqText+flowText+groupText+idleText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
 	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
-	Settle        = newScript("settle", dedupeText+flowText+groupText+poolText+settleText)
+	Settle        = newScript("settle", dedupeText+dlqText+flowText+groupText+poolText+settleText)
 	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", flowText+groupText+idleText+poolText+sweepText)
-	TakeBack      = newScript("take_back", flowText+groupText+poolText+takeBackText)
+	Sweep         = newScript("sweep", dlqText+flowText+groupText+idleText+poolText+sweepText)
+	TakeBack      = newScript("take_back", dlqText+flowText+groupText+poolText+takeBackText)
+	TrimDead      = newScript("trim_dead", dedupeText+dlqText+trimDeadText)
 	OffCalendar   = newScript("off_calendar", offCalendarText)
 	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
-	Cancel        = newScript("cancel", dedupeText+flowText+groupText+cancelText)
-	Redrive       = newScript("redrive", flowText+groupText+redriveText)
+	Cancel        = newScript("cancel", dedupeText+dlqText+flowText+groupText+cancelText)
+	Redrive       = newScript("redrive", dlqText+flowText+groupText+redriveText)
 	Configure     = newScript("configure", configureText)
 	Control       = newScript("control", controlText)
 	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
@@ -159,7 +166,7 @@ var (
 	MoveWrite     = newScript("move_write", moveWriteText)
 	MoveDrop      = newScript("move_drop", moveDropText)
 	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
-	InspectBucket = newScript("inspect_bucket", flowText+pinsText+poolText+inspectBucketText)
+	InspectBucket = newScript("inspect_bucket", dlqText+flowText+pinsText+poolText+inspectBucketText)
 	InspectPool   = newScript("inspect_pool", pinsText+poolText+inspectPoolText)
 	Instances     = newScript("instances", instancesText)
 )
@@ -169,7 +176,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack,
+		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }
 

@@ -232,6 +232,7 @@ func (m *model) operate(t *rapid.T) {
 
 // check compares all places with the model.
 func (m *model) check(t *rapid.T) {
+	m.wantBytesOfDead()
 	b := m.inspect()
 	if b.unfinished != m.unfinished() || b.scheduled != m.scheduled() || b.dead != int64(len(m.in(isDead))) ||
 		b.inFlight != int64(len(m.in(isInFlight))) || b.later != int64(len(m.in(isScheduled, isRetrying))) {

@@ -5,7 +5,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
--- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled
+-- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
@@ -98,7 +98,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   end
   if code == 1 then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
-    redis.call('ZREM', dead, id)
+    dlq.remove(dead, body, meta, count, id)
     redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.

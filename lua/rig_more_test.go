@@ -69,6 +69,8 @@ type bucket struct {
 
 	ofPool [7]int64 // rate_count, rate_per, burst, max_in_flight, in flight, last slot, weight
 
+	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
+
 	by, reason string
 	pins       string // "field configured>in force by who", joined by ", "
 }
@@ -86,6 +88,7 @@ func (r *rig) inspect() bucket {
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
+		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull,
 	} {
 		*to = in.Int()
 	}

@@ -6,7 +6,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
--- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early
+-- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -112,7 +112,6 @@ for i = 1, outcome_count do
         part.earliest = math.min(part.earliest or due, due)
       elseif result == DEAD then
         code, attempts, crashes = '5', tonumber(attempts) + 1, '0'
-        deaths[#deaths + 1] = string.format('%.0f', now)
         deaths[#deaths + 1] = id
       else
         part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
@@ -162,7 +161,7 @@ in_chunks('ZREM', leases, unleased)
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
-in_chunks('ZADD', dead, deaths)
+dlq.add(dead, body, meta, count, now, deaths)
 local idle, states = {}, {}
 for _, part in ipairs(touched) do
   in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries)

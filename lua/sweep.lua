@@ -7,7 +7,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds
--- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge
+-- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -110,11 +110,12 @@ if cursor ~= '' then
     elseif state == '4' then
       retries[#retries + 1] = id
     elseif state == '5' and not redis.call('ZSCORE', dead, id) then
-      redis.call('ZADD', dead, text(now), id)
+      dlq.add(dead, body, meta, count, now, { id })
       repaired = repaired + 1
     end
     if state ~= '5' then claimed[#claimed + 1] = id end
   end
+  dlq.audit(dead, body, meta, count)
   local answers = redis.call('HGETALL', claims)
   for i = 1, #answers, 2 do
     local made = tonumber(string.match(answers[i + 1], '^%S+ (%d+) '))

@@ -8,7 +8,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
--- KEYS[5]  …:count   hash  jobs that came as scheduled
+-- KEYS[5]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
@@ -103,7 +103,7 @@ for _, lost_job in ipairs(lost_jobs) do
 end
 
 -- Everything is decided. From here on there are only writes, and a look at what waits now.
-local handled, soonest = {}, {}
+local handled, soonest, poisoned = {}, {}, {}
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
   if not handled[id] then
@@ -118,7 +118,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if crashes >= poison_at then
       code, last = '5', poison_last
       poison = poison + 1
-      redis.call('ZADD', dead, text(now), id)
+      poisoned[poison] = id
       flow.unschedule(count, scheduled and 1 or 0)
       if f then flow.count(f, scheduled and 0 or -1, scheduled and -1 or 0, 0) end
     else
@@ -130,6 +130,7 @@ for _, lost_job in ipairs(lost_jobs) do
       string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last)
   end
 end
+dlq.add(dead, body, meta, count, now, poisoned)
 for _, job in ipairs(unplaced) do
   redis.call('ZADD', KEYS[before(job.n) + flow.PLACES], text(job.due), job.id)
   soonest[job.n] = math.min(soonest[job.n] or job.due, job.due)

@@ -18,7 +18,8 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
   local before = #ARGV - 2 * jobs -- the jobs' arguments follow; before them: priority, flow, a key for each limit
   local priority, first_id, queue = ARGV[before - 1 - limit_count] + 0, ARGV[before + 1], #KEYS - LISTS
 
-  local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused', SHED[priority])
+  local obeys = redis.call('HMGET', conf, 'capacity', 'limits_rev', 'flows', 'rate_count', 'rate_per', 'paused', SHED[priority],
+    'dead_capacity', 'dead_max_bytes', 'dead_drop')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local usual = obeys[1] and (obeys[2] or '') == known_rev and (obeys[3] or '0') == '0'
@@ -31,6 +32,12 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
     local full = held + jobs - bound
     if full > 0 then full = full - redis.call('ZCARD', dead) - math.max(redis.call('HGET', count, 'scheduled') or 0, 0) end
     usual = full <= 0 and redis.call('HEXISTS', body, first_id) == 0 and redis.call('HEXISTS', seen, first_id) == 0
+  end
+  if usual and obeys[8] and obeys[10] ~= '1' then
+    local most, most_bytes = dlq.bounds(obeys[1], obeys[8], obeys[9])
+    local bytes = most_bytes < math.huge and redis.call('HGET', count, 'dead_bytes') or 0
+    -- There are no more dead letters than jobs.
+    usual = bytes + 0 < most_bytes and (held < most or redis.call('ZCARD', dead) < most)
   end
   local rules, states = {}, {}
   for i = 1, limit_count do

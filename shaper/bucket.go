@@ -35,6 +35,17 @@ type Bucket struct {
 	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
 	MaxInFlight       int64 // leases at a time, over all dispatchers
 
+	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
+	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
+	// Capacity, a DeadBytes of 0 is no bound. Jobs that are in may always become dead
+	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then.
+	DeadCapacity int64
+	DeadBytes    int64
+	WhenDeadFull WhenDeadFull
+
+	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 is for ever.
+	DeadRetention time.Duration
+
 	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
 	// Count slots, retries and those that were given back included, lie in any window of
 	// length Per, by the clock of Redis. Count is at most MaxQuotaCount, Per at most
@@ -90,6 +101,18 @@ type Shed struct{ Low, Normal, High int64 }
 // NoShedding lets jobs of every priority fill the bucket.
 var NoShedding = Shed{Low: 100, Normal: 100, High: 100}
 
+// WhenDeadFull says what happens while a bucket has as many dead letters as it may.
+type WhenDeadFull string
+
+// What may happen then.
+const (
+	RefuseJobs     WhenDeadFull = "refuse"      // new jobs are refused ([ReasonDeadFull])
+	DropOldestDead WhenDeadFull = "drop_oldest" // the oldest dead letters are dropped, within seconds, and counted
+)
+
+// MaxDeadBytes bounds DeadBytes.
+const MaxDeadBytes = 1 << 40
+
 // DefaultBucket returns the defaults. Name, Rate and Worker have none.
 func DefaultBucket() Bucket {
 	return Bucket{
@@ -98,6 +121,8 @@ func DefaultBucket() Bucket {
 		Capacity:          10_000,
 		ScheduledCapacity: 10_000,
 		MaxInFlight:       256,
+		DeadBytes:         256 << 20,
+		WhenDeadFull:      RefuseJobs,
 		Shed:              Shed{Low: 70, Normal: 80, High: 90},
 		PriorityAging:     time.Minute,
 		DedupeWindow:      time.Hour,
@@ -152,6 +177,14 @@ func (b Bucket) Validate() error {
 		fail("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
 	}
 	inRange("max_in_flight", b.MaxInFlight, 1, MaxCapacity)
+	inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
+	inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
+	if b.DeadRetention < 0 || b.DeadRetention > MaxDelay {
+		fail("dead_retention", "%s: want 0s (for ever) to %s", b.DeadRetention, MaxDelay)
+	}
+	if w := b.WhenDeadFull; w != "" && w != RefuseJobs && w != DropOldestDead {
+		fail("when_dead_full", "%q: want %s or %s", w, RefuseJobs, DropOldestDead)
+	}
 	errs = append(errs, validateQuotas("quotas", b.Quotas)...)
 	if b.PriorityAging < 0 || b.PriorityAging > MaxDelay {
 		fail("priority_aging", "%s: want 0s to %s", b.PriorityAging, MaxDelay)

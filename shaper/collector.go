@@ -74,6 +74,9 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time.", func(b *BucketInfo) float64 { return float64(b.Later) }),
 	gauge("bucket_in_flight_jobs", "Jobs leased to dispatchers.", func(b *BucketInfo) float64 { return float64(b.InFlight) }),
 	gauge("bucket_dead_letters", "Dead letters kept.", func(b *BucketInfo) float64 { return float64(b.Dead) }),
+	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
+	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
+	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return float64(boolArg(b.Pause != nil)) }),
 	gauge("bucket_pinned_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Pins)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
@@ -102,6 +105,10 @@ var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the 
 // purgedTotal is kept in Redis, as purges are made by any process.
 var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
 
+// deadDroppedTotal is kept in Redis, as any dispatcher drops them.
+var deadDroppedTotal = prometheus.NewDesc("tundish_dead_letters_dropped_total",
+	"Dead letters that dispatchers have dropped: as dead_retention had ended (retention), or as there were too many (full).", []string{"bucket", "reason"}, nil)
+
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range bucketGauges {
@@ -111,6 +118,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- g.desc
 	}
 	ch <- purgedTotal
+	ch <- deadDroppedTotal
 	ch <- poolWeight
 }
 
@@ -122,6 +130,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			g.collect(ch, &info, info.Name)
 		}
 		ch <- prometheus.MustNewConstMetric(purgedTotal, prometheus.CounterValue, float64(info.Purged), info.Name)
+		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedOld), info.Name, "retention")
+		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedExtra), info.Name, "full")
 		if info.Pool != nil && info.Pool.Weight > 0 {
 			ch <- prometheus.MustNewConstMetric(poolWeight, prometheus.GaugeValue, float64(info.Pool.Weight), info.Pool.Name, info.Name)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,6 +76,7 @@ type drain struct {
 	starved    bool               // the loop waits for a worker
 	sleeping   bool               // the loop waits for a wake-up only
 	full       bool               // as many were in flight as may be when it looked last
+	died       atomic.Bool        // jobs became dead letters since they were last trimmed
 	outage     *outage            // shared by all drains, unless Redis is a cluster
 	lone       *lone              // shared by all drains: the process is one
 }
@@ -245,7 +247,9 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	d.unanswered = nil
 	now, next := r.Int(), r.Int()
 	_ = r.Int() // in flight; the collector reports it
-	d.store.metrics.countExpired(d.Name, r.Int())
+	expired := r.Int()
+	d.store.metrics.countExpired(d.Name, expired)
+	d.someDied(expired)
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()

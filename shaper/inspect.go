@@ -246,6 +246,12 @@ type BucketInfo struct {
 	Purged     int64 // jobs that purges have dropped, ever
 	Purging    int64 // entries that a purge has moved aside and not removed yet
 
+	DeadBytes        int64 // of dead letters
+	DeadCapacity     int64 // how many dead letters there may be before new jobs are refused, or the oldest dropped
+	DeadMaxBytes     int64 // how many bytes of them; 0 no bound
+	DeadDroppedOld   int64 // dead letters that were dropped as their retention had ended, ever
+	DeadDroppedExtra int64 // dead letters that were dropped as there were too many, ever
+
 	HasFlows  bool
 	Flows     int64 // that have jobs, or had some so lately that their pace still counts
 	FlowsWait int64 // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
@@ -326,6 +332,8 @@ func readBucketInfo(name string, k keys, reply any) (BucketInfo, error) {
 	if pool := readPoolInfo(r); k.pool != "" {
 		pool.Name, info.Pool = k.pool, pool
 	}
+	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
+	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
 	info.Pause = readPause(since, r.Text(), r.Text())
 	info.Pins = readPins(r)
 	return info, r.Err()

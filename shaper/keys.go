@@ -257,6 +257,10 @@ func (k keys) forTakeBack(flows ...string) []string {
 	return k.inPool(k.inGroups(k.with(append(fixed, k.purged()...), flows...), flows...))
 }
 
+func (k keys) forTrimDead() []string {
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.dead(), k.seen(), k.seenUntil()}
+}
+
 // forOffCalendar are those on which each of some flows stands.
 func (k keys) forOffCalendar(flows []string) []string {
 	calendars := make([]string, len(flows))

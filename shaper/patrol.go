@@ -62,6 +62,9 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 				drain.nudge()
 			}
 			more = drain.tend(ctx, &watches[i], sights[i]) || more
+			if drain.died.Swap(false) || round%watchEvery == 0 {
+				drain.trimDead(ctx, &watches[i])
+			}
 		}
 		if round%watchEvery == 0 {
 			d.watch(ctx, inForce)
@@ -144,6 +147,7 @@ type sweepWatch struct {
 	spare     time.Time // until then no lease is taken back
 	pardon    time.Time // until then a lost lease is no crash
 	missing   int64     // jobs without a place, as last seen
+	deadFull  int       // how full of dead letters the bucket is, as last logged
 }
 
 // tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases

@@ -38,6 +38,7 @@ const (
 	ReasonFlowFull      Reason = "flow-full"
 	ReasonGroupFull     Reason = "group-full"
 	ReasonTooManyFlows  Reason = "too-many-flows"   // so many, or so many groups, have jobs that no new one is let in
+	ReasonDeadFull      Reason = "dead-full"        // the bucket has as many dead letters as it may
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
@@ -48,7 +49,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
-		ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDEnded,
+		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDEnded,
 	}
 }
 
@@ -80,6 +81,8 @@ const (
 	codeTooManyFlows
 	codeGroupFull
 	codeTooManyGroups
+	codeDeadFull
+	codeDeadTooLarge
 )
 
 // fullUntilDeparture are those of refusals that end when enough jobs have left.
@@ -244,7 +247,7 @@ func missing(err error) *Refusal {
 // has and bound how many it may have for one more of this kind, and of a bucket with too many flows
 // the same of those; where no job leaves, because it is paused, there is no wait.
 func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
-	refusal := &Refusal{RetryAfter: wait}
+	refusal := &Refusal{RetryAfter: max(wait, -wait)}
 	var by []admission.Decision
 	for _, d := range decisions {
 		if !d.Allowed && (d.Impossible || code == codeLimited) {
@@ -283,6 +286,9 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 	case codeGroupFull:
 		refusal.Reason = ReasonGroupFull
 		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)
+	case codeDeadFull, codeDeadTooLarge:
+		refusal.Reason = ReasonDeadFull
+		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)
 	case codeTooManyGroups:
 		refusal.Reason = ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
@@ -293,6 +299,21 @@ func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions
 			b.Name, held, bound, t.job.Flow, next)
 	}
 	return refusal
+}
+
+// deadFullDetail explains a refusal by too many dead letters, or by too many bytes of them. A
+// negative wait is a guess.
+func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound int64) string {
+	of, setting := "dead letters", "dead_capacity"
+	if code == codeDeadTooLarge {
+		of, setting = "bytes of dead letters", "dead_bytes"
+	}
+	next := "retry in " + roundUp(wait).String() + ", when dead_retention has ended for enough of them"
+	if wait < 0 {
+		next = "it is not known when there is room, so retry in " + roundUp(-wait).String() + " to see"
+	}
+	return fmt.Sprintf("bucket %q takes no jobs, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
+		bucket, of, held, bound, setting, next)
 }
 
 // roundUp makes whole seconds, 1 or more, for people and for Retry-After.

@@ -65,7 +65,10 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 
 func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
 	lost := 0
-	for range batch {
+	for _, s := range batch {
+		if s.result == ResultDead {
+			d.someDied(1)
+		}
 		if r.Int() == 0 && !resent {
 			lost++
 		}

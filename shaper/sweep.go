@@ -72,6 +72,7 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 	if err == nil {
 		err = d.takeBack(ctx, how, waiting, append(astray, suspects...), &sum)
 	}
+	d.someDied(sum.poisoned)
 	d.store.metrics.countSweep(d.Name, sum.takenBack, sum.poisoned, sum.repaired)
 	if sum.takenBack+sum.poisoned+sum.repaired > 0 {
 		d.log.WarnContext(ctx, "swept", "taken_back", sum.takenBack, "poison", sum.poisoned, "repaired", sum.repaired)

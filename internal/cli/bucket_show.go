@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) bucketShowCommand() *cobra.Command {
@@ -59,7 +61,7 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		case v.info.HasFlows:
 			row("flows", "%d, of which %d have something to send", v.info.Flows, v.info.FlowsWait)
 		}
-		row("dead", "%d", v.Dead)
+		row("dead", "%s", deadOf(v.info))
 		row("remembered", "%s, %d forgotten early", count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, v.info.Now))
@@ -72,6 +74,22 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// deadOf says how many dead letters a bucket has, and how many there may be.
+func deadOf(info shaper.BucketInfo) string {
+	text := fmt.Sprint(info.Dead)
+	if info.DeadCapacity > 0 {
+		text += fmt.Sprintf(" of %d", info.DeadCapacity)
+	}
+	text += fmt.Sprintf(", %d bytes", info.DeadBytes)
+	if info.DeadMaxBytes > 0 {
+		text += fmt.Sprintf(" of %d", info.DeadMaxBytes)
+	}
+	if dropped := info.DeadDroppedOld + info.DeadDroppedExtra; dropped > 0 {
+		text += fmt.Sprintf(", %d dropped", dropped)
+	}
+	return text
 }
 
 // drainTime says how long the list takes to leave at the bucket's rate.

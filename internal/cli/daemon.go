@@ -110,6 +110,7 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 var bucketPaths = []string{
 	"revision", "limits", "pools", "buckets.weight",
 	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
+	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.retry", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
 }

@@ -64,6 +64,10 @@ type bucketSettings struct {
 	Capacity          int64            `mapstructure:"capacity"`
 	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
 	MaxInFlight       int64            `mapstructure:"max_in_flight"`
+	DeadCapacity      int64            `mapstructure:"dead_capacity"`
+	DeadBytes         size             `mapstructure:"dead_bytes"`
+	DeadRetention     time.Duration    `mapstructure:"dead_retention"`
+	WhenDeadFull      string           `mapstructure:"when_dead_full"`
 	Limits            []string         `mapstructure:"limits"`
 	Worker            string           `mapstructure:"worker"`
 	DedupeWindow      time.Duration    `mapstructure:"dedupe_window"`
@@ -146,6 +150,7 @@ func defaultBucket() bucketSettings {
 	b := shaper.DefaultBucket()
 	return bucketSettings{
 		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity, MaxInFlight: b.MaxInFlight,
+		DeadCapacity: b.DeadCapacity, DeadBytes: size(b.DeadBytes), DeadRetention: b.DeadRetention, WhenDeadFull: string(b.WhenDeadFull),
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
 		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging, Weight: b.Weight,
 		Shed:    shedSettings(b.Shed),
@@ -212,6 +217,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry),
 		Weight: s.Weight, Revision: revision,
+		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{

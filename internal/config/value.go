@@ -138,7 +138,7 @@ func parseSize(text string) (size, error) {
 	for _, unit := range []struct {
 		suffix string
 		bytes  int64
-	}{{"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if digits, ok := strings.CutSuffix(text, unit.suffix); ok {
 			if n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 32); err == nil {
 				return size(n * unit.bytes), nil

@@ -86,6 +86,10 @@ type bucketView struct {
 	InFlight          int64      `json:"in_flight"`
 	MaxInFlight       int64      `json:"max_in_flight,omitempty"`
 	Dead              int64      `json:"dead"`
+	DeadBytes         int64      `json:"dead_bytes"`
+	DeadCapacity      int64      `json:"dead_capacity,omitempty"`
+	DeadCapacityBytes int64      `json:"dead_capacity_bytes,omitempty"`
+	DeadDropped       int64      `json:"dead_dropped"` // as their retention had ended, or as there were too many, ever
 	RememberedIDs     int64      `json:"remembered_ids"`
 	ForgottenIDs      int64      `json:"forgotten_ids"`
 	OldestAge         float64    `json:"oldest_age_seconds"`
@@ -125,6 +129,8 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
 		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: part.PinsOf(info.Pins), Purged: info.Purged, Purging: info.Purging,
 	}
+	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
+	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
 	view.Elsewhere = info.Elsewhere
 	if m := info.Moving; m != nil {
 		view.Moving = &movingView{Since: instant(m.Since), By: m.By}

@@ -42,6 +42,7 @@ const (
 	codeFlowFull              = code(shaper.ReasonFlowFull)
 	codeGroupFull             = code(shaper.ReasonGroupFull)
 	codeTooManyFlows          = code(shaper.ReasonTooManyFlows)
+	codeDeadFull              = code(shaper.ReasonDeadFull)
 	codeShed                  = code(shaper.ReasonShed)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
@@ -81,6 +82,7 @@ var kinds = map[code]struct {
 	codeFlowFull:         {http.StatusTooManyRequests, "The flow is full"},
 	codeGroupFull:        {http.StatusTooManyRequests, "The group is full"},
 	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows or groups"},
+	codeDeadFull:         {http.StatusTooManyRequests, "The bucket has too many dead letters"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},

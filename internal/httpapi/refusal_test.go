@@ -26,6 +26,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonFlowFull:      {429, "2"},
 		shaper.ReasonGroupFull:     {429, "2"},
 		shaper.ReasonTooManyFlows:  {429, "2"},
+		shaper.ReasonDeadFull:      {429, "2"},
 		shaper.ReasonShed:          {429, "2"},
 		shaper.ReasonIdentity:      {400, ""},
 		shaper.ReasonIDReused:      {422, ""},

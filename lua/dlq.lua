@@ -1,0 +1,102 @@
+-- dlq.lua: the dead letters of a bucket, and how many bytes they hold; its text goes in front of
+-- every script that adds one, takes one away, or asks whether there is room for more.
+--
+-- A dead letter counts with the lengths of its id, body and meta. Their sum is dead_bytes of …:count.
+-- As a counter may be lost, or be of a time before it was kept, dlq.audit sums up all dead letters
+-- again, a chunk at a time in the order of their deaths. dead_walk of …:count says how far it came,
+-- "time bytes", and add and remove change that sum too, so that it is exact at the end.
+
+local dlq = {
+  CHUNK = 500,
+  PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
+  GUESS = 60000000, -- microseconds to wait where nobody knows when there is room
+  FULL = 14, TOO_LARGE = 15, -- codes of enqueue.lua
+}
+
+local function size(body, meta, id)
+  return #id + redis.call('HSTRLEN', body, id) + redis.call('HSTRLEN', meta, id)
+end
+
+local function read_walk(count)
+  local upto, sum = string.match(redis.call('HGET', count, 'dead_walk') or '', '^(%d+) (%-?%d+)$')
+  return tonumber(upto), tonumber(sum)
+end
+local function write_walk(count, upto, sum)
+  redis.call('HSET', count, 'dead_walk', string.format('%.0f %.0f', upto, sum))
+end
+
+-- Counts bytes of dead letters of one time.
+local function change(count, time, bytes)
+  redis.call('HINCRBY', count, 'dead_bytes', string.format('%.0f', bytes))
+  local upto, sum = read_walk(count)
+  if upto and time <= upto then write_walk(count, upto, sum + bytes) end
+end
+
+-- Adds jobs. Their metas are written already, and what they hold does not change any more.
+function dlq.add(dead, body, meta, count, now, ids)
+  if #ids == 0 then return end
+  local bytes, scores = 0, {}
+  for i, id in ipairs(ids) do
+    bytes = bytes + size(body, meta, id)
+    scores[2 * i - 1], scores[2 * i] = string.format('%.0f', now), id
+  end
+  for i = 1, #scores, dlq.CHUNK do redis.call('ZADD', dead, unpack(scores, i, math.min(i + dlq.CHUNK - 1, #scores))) end
+  change(count, now, bytes)
+end
+
+-- Takes one away, before its body and its meta change or go.
+function dlq.remove(dead, body, meta, count, id)
+  local time = redis.call('ZSCORE', dead, id)
+  if not time then return end
+  redis.call('ZREM', dead, id)
+  change(count, tonumber(time), -size(body, meta, id))
+end
+
+-- What the bucket obeys: how many dead letters it may have, and how many bytes; math.huge without a
+-- bound, as in a conf of before there were some.
+function dlq.bounds(capacity, most, bytes)
+  most, bytes = tonumber(most), tonumber(bytes)
+  if most == 0 then most = 10 * capacity end
+  if bytes == 0 then bytes = nil end
+  return most or math.huge, bytes or math.huge
+end
+
+-- Why no job is let in, which may become a dead letter: a code with how many there are and may be, or nil.
+function dlq.full(there, bytes, most, most_bytes)
+  if there >= most then return dlq.FULL, there, most end
+  if bytes >= most_bytes then return dlq.TOO_LARGE, bytes, most_bytes end
+end
+
+-- How long until there is room, in microseconds; negative where that is a guess. More than one may have to go.
+function dlq.wait(dead, code, there, most, retention, now)
+  if retention == 0 then return -dlq.GUESS end
+  local rank = code == dlq.FULL and there - most or 0
+  local last = redis.call('ZRANGE', dead, rank, rank, 'WITHSCORES')
+  local wait = math.max(tonumber(last[2] or now) + retention - now, 0) + dlq.PATROL
+  return code == dlq.FULL and wait or -wait
+end
+
+-- Goes on to sum up the dead letters.
+function dlq.audit(dead, body, meta, count)
+  local upto, sum = read_walk(count)
+  sum = sum or 0
+  local from = upto and string.format('(%.0f', upto) or '-inf'
+  local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.CHUNK)
+  local ended, n = #some < 2 * dlq.CHUNK, #some
+  -- Only whole groups of those that died at the same time: the sum is of all up to a time.
+  if not ended and some[2] ~= some[n] then
+    local last = some[n]
+    while some[n] == last do n = n - 2 end
+  elseif not ended then
+    some = redis.call('ZRANGEBYSCORE', dead, some[2], some[2], 'WITHSCORES')
+    n = #some
+  end
+  for i = 1, n, 2 do sum = sum + size(body, meta, some[i]) end
+  if ended then
+    redis.call('HSET', count, 'dead_bytes', string.format('%.0f', sum))
+    redis.call('HDEL', count, 'dead_walk')
+  else
+    write_walk(count, tonumber(some[n]), sum)
+  end
+end
+

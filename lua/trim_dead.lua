@@ -1,0 +1,62 @@
+-- trim_dead.lua: drops dead letters, the oldest first: those whose retention has ended, and, where
+-- the bucket is told to drop rather than to refuse new jobs, those above its bounds. A chunk at a time.
+-- May be sent twice.
+--
+-- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
+-- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped
+-- KEYS[5]  …:dead    zset  id -> time of death
+-- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[7]  …:seen_until  zset  settled id -> end of its dedupe window
+-- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
+-- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
+-- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
+--          letters left, their bytes, how many there may be, how many bytes (0 no bound), 1 if it drops rather than
+--          refuses}; all 0 of a bucket that is not configured
+-- Stores   the ids, as dropped, until their dedupe window ends
+-- Needs    Redis 7.0
+
+local body, meta, conf, count, dead, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
+local DROPPED = '8'
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', dead, '')
+
+local settings = redis.call('HMGET', conf, 'capacity', 'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop',
+  'dedupe_window', 'dedupe_max')
+if not settings[1] then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local most, bytes_bound = dlq.bounds(tonumber(settings[1]), settings[2], settings[3])
+local retention, drops = tonumber(settings[4] or 0), settings[5] == '1'
+local memory = dedupe.open(tonumber(settings[6]), tonumber(settings[7]), now)
+
+local there = redis.call('ZCARD', dead)
+local function held() return tonumber(redis.call('HGET', count, 'dead_bytes') or 0) end
+local bytes = held()
+local some = redis.call('ZRANGE', dead, 0, at_most - 1, 'WITHSCORES')
+local old, full, read, more, i = 0, 0, 0, 0, 1
+while some[i] do
+  local id, ended = some[i], retention > 0 and tonumber(some[i + 1]) + retention <= now
+  if not ended and not (drops and (there > most or bytes > bytes_bound)) then break end
+  local length = redis.call('HSTRLEN', body, id)
+  if i > 1 and read + length > most_bytes then
+    more = 1
+    break
+  end
+  read = read + length
+  local mark = string.match(redis.call('HGET', body, id) or '', '^%-?%d+ %d+ (............)')
+  dlq.remove(dead, body, meta, count, id)
+  redis.call('HDEL', body, id)
+  redis.call('HDEL', meta, id)
+  if mark then dedupe.add(memory, id, mark, DROPPED) end
+  if ended then old = old + 1 else full = full + 1 end
+  there, bytes, i = there - 1, held(), i + 2
+end
+if i > 2 * at_most then more = 1 end
+if old > 0 then redis.call('HINCRBY', count, 'dead_dropped_old', old) end
+if full > 0 then redis.call('HINCRBY', count, 'dead_dropped_full', full) end
+if old + full > 0 then dedupe.write(memory, seen, seen_until, count) end
+return { old, full, more, there, bytes, most < math.huge and most or 0, bytes_bound < math.huge and bytes_bound or 0, drops and 1 or 0 }
