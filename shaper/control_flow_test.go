@@ -167,7 +167,7 @@ func TestJobsOfFlows(t *testing.T) {
 	if sum, err := s.client.RedriveAll(ctx, "b", 100); err != nil || sum != (Redriven{Moved: 2, FlowFull: 2}) {
 		t.Errorf("redriven %+v, %v", sum, err)
 	}
-	if state, err := s.client.Cancel(ctx, "b", "a0"); err != nil || state != StateCancelled {
+	if state, err := s.client.Cancel(ctx, "b", "a2"); err != nil || state != StateCancelled {
 		t.Errorf("cancelled: %v, %v", state, err)
 	}
 	if state, err := s.client.DropDead(ctx, "b", "d3"); err != nil || state != StateDropped {
