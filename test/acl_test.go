@@ -133,7 +133,7 @@ func TestACLUser(t *testing.T) {
 		}
 	}
 	limits(t, url)
-	if long {
+	if redistest.Soak {
 		s.operate("pause", bucketName) // an empty bucket would be moved back by those with the other configuration
 		s.post("moves", 3)
 		moved := s.rewritten("moved.toml", "[[buckets]]", "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n[[buckets]]", "capacity =", "pool = \"vendor\"\ncapacity =")

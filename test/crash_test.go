@@ -17,7 +17,7 @@ func TestRedisDies(t *testing.T) {
 	t.Parallel()
 	const rate = 200
 	kills := 2
-	if long {
+	if redistest.Soak {
 		kills = 5
 	}
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")

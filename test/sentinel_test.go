@@ -19,7 +19,7 @@ func TestSentinelFailover(t *testing.T) {
 		s.post("first", 3*rate)
 		load := s.load("s", rate)
 		kills := []int{-1}
-		if long {
+		if redistest.Soak {
 			kills = []int{-1, 0} // 0: which one a client asks is not known, but it lists them in this order
 		}
 		for _, hangs := range kills {
@@ -41,7 +41,7 @@ func TestSentinelFailover(t *testing.T) {
 				trio.Sentinels[hangs].Cont()
 				continue
 			}
-			if long {
+			if redistest.Soak {
 				trio.AwaitReady(t) // with one replica left
 			}
 		}

@@ -55,7 +55,7 @@ func TestRandomOperations(t *testing.T) {
 		}
 	}
 	length := 8 * time.Second
-	if long {
+	if redistest.Soak {
 		length = 40 * time.Second
 	}
 	if text := os.Getenv(soakLength); text != "" {

@@ -1,6 +1,0 @@
-//go:build soak
-
-package test
-
-// long says that the long measurements are asked for.
-const long = true
