@@ -44,7 +44,7 @@ lint: $(GOLANGCI) ## gofmt, golangci-lint with go vet, luacheck, go.mod tidy
 
 $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION) into .tools (about a minute, once)"
-	@GOBIN=$(CURDIR)/.tools scripts/retry go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 redis:
 	@scripts/need redis-server redis-server
