@@ -205,9 +205,10 @@ if has_flows then
     local base = FIRST_PLACE + (i - 1) * (flow.PLACES + 1)
     local f = sender.open(run, name, tonumber(ARGV[FIRST_FLOW + 2 * i]) - offset, own[i] and flow.settings(own[i], of_all) or common,
       states[i], quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
-    f.places = pending.open(base, at_once_each, name)
+    local from = sender.ready(run, f)
+    f.places = pending.open(base, from > latest and 0 or at_once_each, name) -- of one that may not go, no job is read
     named[i], f.own = f, own[i]
-    sender.waits(f, sender.ready(run, f))
+    sender.waits(f, from)
     if not flow.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = turns.groups(run, conf, FIRST_GROUP, FIRST_GROUP_KEY, offset, named) end

@@ -35,7 +35,9 @@ function pending.open(base, at_once, name)
   -- Most flows have jobs of one priority and none in later: that is two commands.
   local rest = redis.call('EXISTS', critical, high, low, later)
   if at_once == 0 then
-    if redis.call('EXISTS', critical, high, normal, low) > 0 then lists[1] = { ids = {}, at = 1, popped = 0, entries = {} } end
+    if redis.call('EXISTS', critical, high, normal, low) > 0 then
+      lists[1] = { ids = {}, at = 1, at_once = 1, popped = 0, entries = {} }
+    end
     at_once = 1
   elseif rest > 0 then
     lists[1], lists[2], lists[3], lists[4] = open_list(critical, 1, at_once), open_list(high, 2, at_once),

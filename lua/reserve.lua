@@ -39,7 +39,7 @@ local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local foresees, steps_back = ARGV[5] == '1', ARGV[6] == '1'
 local MAX_HORIZON = 200000
-local MOST, LEAST = 128, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
+local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', sent_away, foresees and '' or dispatcher)
