@@ -73,11 +73,18 @@ func TestBatchesEqualSingles(t *testing.T) {
 				jobs[i].id = fmt.Sprint("j", nextClaim())
 			}
 			answers := r.enqueue([]limit{batched}, jobs...)
+			alone := make([]answer, len(jobs))
 			for i := range jobs {
 				jobs[i].id = fmt.Sprint("j", nextClaim())
-				one := r.enqueue([]limit{single}, jobs[i])[0]
-				if got := answers[i]; got.code != one.code || got.limits[0][1] != one.limits[0][1] {
-					rt.Fatalf("job %d, cost %d: %+v, alone %+v", i, jobs[i].cost, got, one)
+				alone[i] = r.enqueue([]limit{single}, jobs[i])[0]
+			}
+			for i, got := range answers {
+				left := alone[i].limits[0][1]
+				if got.code == 5 { // a refused job is told what is left after its batch
+					left = alone[len(alone)-1].limits[0][1]
+				}
+				if got.code != alone[i].code || got.limits[0][1] != left {
+					rt.Fatalf("job %d, cost %d: %+v, alone %+v, after all of them %d are left", i, jobs[i].cost, got, alone[i], left)
 				}
 			}
 		})
