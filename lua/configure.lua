@@ -18,7 +18,8 @@
 --          jobs, and what the field is; 4 the bucket is on its way here or from here, or lives elsewhere}
 -- Stores   the fields, those that are pinned as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          recheck: those that wait for a turn are looked at again (see
---          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go); no expiry: they are obeyed for as long as there is something to obey
+--          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
+--          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
 local conf, body, dead, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

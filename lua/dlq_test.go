@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func (r *rig) bytesOfDead() (sum, counted int64) {
 		}
 	}
 	counted, err = r.c.HGet(r.ctx, r.key("count"), "dead_bytes").Int64()
-	if err != redis.Nil {
+	if !errors.Is(err, redis.Nil) {
 		r.ok(err)
 	}
 	return sum, counted
@@ -133,7 +134,7 @@ func TestBytesOfDeadLettersAreMended(t *testing.T) {
 		rounds := 0
 		for cursor := "0"; ; rounds++ {
 			cursor = r.sweep(sweep{none: true, cursor: cursor}).cursor
-			if r.c.HGet(r.ctx, r.key("count"), "dead_walk").Err() == redis.Nil {
+			if errors.Is(r.c.HGet(r.ctx, r.key("count"), "dead_walk").Err(), redis.Nil) {
 				break
 			}
 			// One that was summed up already, one that was not, and a new one.

@@ -32,7 +32,8 @@ function share.open(name, keys, weight, now, from, horizon, in_flight)
   if not s[1] then return nil end
   local rate_count, rate_per, burst = tonumber(s[1]), tonumber(s[2]), tonumber(s[3])
   local p = { now = now, from = from, pace = pace, buckets = buckets, rate = sender.pace(rate_count, rate_per, burst),
-    rate_count = rate_count, interval = rate_per / rate_count, most = tonumber(s[4] or 0), own_horizon = horizon, horizon = horizon, busy = {} }
+    rate_count = rate_count, interval = rate_per / rate_count, most = tonumber(s[4] or 0), own_horizon = horizon,
+    horizon = horizon, busy = {} }
   p.whole = math.floor(rate_per / rate_count)
   p.part = rate_per - p.whole * rate_count
   p.back = (burst - 1) * p.whole + math.floor((burst - 1) * p.part / rate_count)

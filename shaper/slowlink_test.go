@@ -34,7 +34,7 @@ func (l *pipeline) pass(bytes int) {
 	l.free = l.free.Add(time.Duration(int64(bytes) * int64(time.Second) / l.perSecond))
 	wait := l.free.Sub(now)
 	l.mu.Unlock()
-	time.Sleep(wait)
+	<-time.After(wait)
 }
 
 // slowConn is a connection whose replies pass a link. What the server has

@@ -107,7 +107,7 @@ func throughSteps(t *testing.T, b Bucket, dispatchers, jobs int) []time.Time {
 		mu.Lock()
 		departures = append(departures, time.Now())
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		return Done(200)
 	})
 	for range dispatchers {
@@ -123,7 +123,7 @@ func throughSteps(t *testing.T, b Bucket, dispatchers, jobs int) []time.Time {
 			}
 		})
 	}
-	time.Sleep(2 * time.Minute) // the burst is whole
+	<-time.After(2 * time.Minute) // the burst is whole
 	for i := range jobs {
 		job := Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("{}")}
 		if b.Flow != nil {
@@ -134,10 +134,10 @@ func throughSteps(t *testing.T, b Bucket, dispatchers, jobs int) []time.Time {
 		}
 	}
 	for _, by := range []time.Duration{time.Hour, 30 * time.Second, time.Hour, 10 * time.Second, 24 * time.Hour} {
-		time.Sleep(4 * time.Second)
+		<-time.After(4 * time.Second)
 		clock.step(by)
 	}
-	time.Sleep(20 * time.Second)
+	<-time.After(20 * time.Second)
 	stop()
 	running.Wait()
 	mu.Lock()

@@ -66,7 +66,7 @@ func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
 // warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when neither holds any more.
 func (d *drain) warnOfDead(ctx context.Context, w *sweepWatch, there, bytes, most, mostBytes int64, drops bool) {
 	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), w.deadFull
-	if is == before || is < before && !(isRoomy(there, most) && isRoomy(bytes, mostBytes)) {
+	if is == before || is < before && (!isRoomy(there, most) || !isRoomy(bytes, mostBytes)) {
 		return
 	}
 	w.deadFull = is

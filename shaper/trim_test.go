@@ -142,7 +142,7 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 					}
 				}
 				after := func(wait time.Duration) BucketInfo {
-					time.Sleep(wait) // of the bubble
+					<-time.After(wait) // of the bubble
 					infos, err := client.BucketInfos(t.Context())
 					if err != nil {
 						t.Fatal(err)
