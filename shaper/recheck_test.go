@@ -124,7 +124,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				time.Sleep(2 * time.Minute)
+				<-time.After(2 * time.Minute)
 				for i := range max(c.flows, 1) {
 					for range 10 {
 						job := Job{Bucket: "b", Payload: []byte("{}")}
@@ -139,7 +139,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 						}
 					}
 				}
-				time.Sleep(5 * time.Second)
+				<-time.After(5 * time.Second)
 				least := func() (flows, least int) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -152,7 +152,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 				}
 				flows, before := least()
 				c.change(t, d, client.Control("anna"), b)
-				time.Sleep(1500 * time.Millisecond)
+				<-time.After(1500 * time.Millisecond)
 				_, after := least()
 				t.Logf("%d flows: each sent %d jobs before the change, %d until 1.5 s after it", flows, before, after)
 				if flows != max(c.flows, 1) || before != 1 {
