@@ -12,6 +12,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
+
+	"github.com/tundish-io/tundish/lua/batch"
 )
 
 // DefaultLimiterTimeout bounds a question where no other time is given: so
@@ -21,6 +23,9 @@ const DefaultLimiterTimeout = 250 * time.Millisecond
 
 // MaxCost is the highest cost of a question.
 const MaxCost = 1_000_000
+
+// ErrClosed says that the limiter was closed before the call.
+var ErrClosed = errors.New("admission: the limiter is closed")
 
 // givenLimits is how many limits that are given by value a limiter keeps ready.
 const givenLimits = 1000
@@ -71,6 +76,7 @@ type Limiter struct {
 
 	questions sync.Pool
 	bounded   atomic.Pointer[bounded]
+	calls     *batch.Calls
 	beside    sync.WaitGroup // what runs beside the callers
 }
 
@@ -103,9 +109,19 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		redis: cfg.Redis, timeout: cfg.Timeout, breaker: cfg.Breaker, metrics: cfg.Metrics, log: cfg.Logger,
 		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		calls:   batch.NewCalls(),
 	}
 	l.gates.Store(&gates{})
 	return l, l.setLimits(cfg.Limits, cfg.Revision)
+}
+
+// Close waits until the calls under way are answered and nothing runs beside them,
+// which takes up to LimiterConfig.Timeout. Every call after it is [ErrClosed]. It may
+// be called several times, also beside other calls. The Redis client stays open: it
+// belongs to the caller.
+func (l *Limiter) Close() {
+	l.calls.Close()
+	l.beside.Wait()
 }
 
 // setLimits replaces the configured limits. Those that stay keep what is under
@@ -174,6 +190,10 @@ func (l *Limiter) byValue(name string) *gate {
 // limit is [Closed]: whether something was spent is not known. Any other error
 // stays: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
+	if !l.calls.Enter() {
+		return Decision{}, ErrClosed
+	}
+	defer l.calls.Leave()
 	start := time.Now()
 	limit = limit.WithDefaults()
 	g := l.byValue(limit.Name)

@@ -34,6 +34,7 @@ func clients(t *testing.T, n int, b Bucket) []*Client {
 		if all[i], err = NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(all[i].Close)
 	}
 	return all
 }

@@ -36,6 +36,7 @@ type store struct {
 	buckets map[string]*bucketState
 	order   []string
 	shadows *shadowLog
+	closed  atomic.Bool // of a client: no call goes to Redis any more
 
 	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
@@ -103,6 +104,9 @@ func completed(b Bucket) (*Bucket, error) {
 // reconfigure replaces the settings of the buckets that there are, and has
 // them written at the next use. It changes nothing if one is not valid.
 func (s *store) reconfigure(buckets []Bucket) error {
+	if err := s.ifClosed(); err != nil {
+		return err
+	}
 	if err := samePools(buckets); err != nil {
 		return err
 	}
@@ -131,15 +135,29 @@ func (s *store) reconfigure(buckets []Bucket) error {
 }
 
 func (s *store) bucket(name string) (*bucketState, error) {
+	if err := s.ifClosed(); err != nil {
+		return nil, err
+	}
 	if b, ok := s.buckets[name]; ok {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownBucket, name)
 }
 
+// ifClosed returns ErrClosed, or nil.
+func (s *store) ifClosed() error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
 // run runs a script once, within the deadline of ctx or else the store's
 // timeout.
 func (s *store) run(ctx context.Context, script *lua.Script, keys []string, args ...any) (any, error) {
+	if err := s.ifClosed(); err != nil {
+		return nil, err
+	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
