@@ -73,6 +73,7 @@ type Limiter struct {
 	chunks   chunks
 	presence presence
 	awayLog  rate.Sometimes
+	fullLog  rate.Sometimes
 
 	questions sync.Pool
 	bounded   atomic.Pointer[bounded]
@@ -109,6 +110,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		redis: cfg.Redis, timeout: cfg.Timeout, breaker: cfg.Breaker, metrics: cfg.Metrics, log: cfg.Logger,
 		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		calls:   batch.NewCalls(),
 	}
 	l.gates.Store(&gates{})
@@ -244,6 +246,12 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *form, key string, n in
 		return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)
 	}
 	d := f.decide(q.verdict, q.remaining, q.wait, q.reset)
+	if q.shared {
+		d.Overflow = true
+		l.fullLog.Do(func() {
+			l.log.WarnContext(ctx, "a limit has as many keys as it may: callers above them share one", "limit", f.Name, "max_keys", f.MaxKeys)
+		})
+	}
 	switch q.verdict {
 	case verdictRefused:
 		l.refusals.remember(f, key, n, start, d)
@@ -265,15 +273,18 @@ const (
 	verdictRefused
 	verdictImpossible
 	verdictNotAsked
+	verdictShared // is added where the shared key was asked
 )
 
 // Asked reports whether a verdict of the scripts is one.
 func Asked(verdict int64) bool { return verdict != verdictNotAsked }
 
-// Decide makes a decision of the four numbers in which the scripts answer:
+// Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
 // verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
 	f := form{Limit: l}
 	f.quota, f.window = l.Policy()
-	return f.decide(verdict, remaining, wait, reset)
+	d := f.decide(verdict%verdictShared, remaining, wait, reset)
+	d.Overflow = verdict >= verdictShared
+	return d
 }

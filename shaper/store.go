@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -36,7 +37,8 @@ type store struct {
 	buckets map[string]*bucketState
 	order   []string
 	shadows *shadowLog
-	closed  atomic.Bool // of a client: no call goes to Redis any more
+	closed  atomic.Bool         // of a client: no call goes to Redis any more
+	fullLog sometimes.Sometimes // of limits with as many keys as they may have
 
 	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
@@ -67,7 +69,9 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 	if err := samePools(buckets); err != nil {
 		return nil, err
 	}
-	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{}, buckets: make(map[string]*bucketState, len(buckets))}
+	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{},
+		fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, buckets: make(map[string]*bucketState, len(buckets))}
+
 	for i := range buckets {
 		b, err := completed(buckets[i])
 		if err != nil {
