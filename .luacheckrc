@@ -5,6 +5,7 @@ max_line_length = 140
 files["lua/limits.lua"] = { ignore = { "241/limits" } }
 files["lua/dlq.lua"] = { ignore = { "241/dlq" } }
 files["lua/dedupe.lua"] = { ignore = { "241/dedupe" } }
+files["lua/limit_keys.lua"] = { ignore = { "241/limit_keys" } }
 files["lua/away.lua"] = { ignore = { "241/away" } }
 files["lua/usual.lua"] = { read_globals = { "dlq", "limits" } }
 files["lua/group.lua"] = { read_globals = { "flow" }, ignore = { "241/group" } }
@@ -22,7 +23,7 @@ for _, name in ipairs { "claim", "settle", "sweep", "cancel", "redrive", "purge"
   "flows_of", "control_flow", "trim_dead" } do
   files["lua/" .. name .. ".lua"] = { read_globals = { "away", "dedupe", "dlq", "flow", "group", "idle", "pending", "pins", "pool", "quota", "sender", "share", "turns" } }
 end
-local rule = { read_globals = { "read", "check", "take", "answer", "write", "MICRO", "TTL_SLOT", "EXACT" } }
+local rule = { read_globals = { "read", "check", "take", "answer", "write", "limit_keys", "MICRO", "TTL_SLOT", "EXACT" } }
 files["lua/allow.lua"] = rule
 files["lua/ask.lua"] = rule
-files["lua/enqueue.lua"] = { read_globals = { "dlq", "limits", "flow", "group", "idle", "places" } }
+files["lua/enqueue.lua"] = { read_globals = { "dlq", "limits", "limit_keys", "flow", "group", "idle", "places" } }

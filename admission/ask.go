@@ -55,6 +55,10 @@ func (c *caller) keyIn(limit *Limit) (string, error) {
 }
 
 func (l *Limiter) askAs(ctx context.Context, name string, who *caller, n int64) (Decision, error) {
+	if !l.calls.Enter() {
+		return Decision{}, ErrClosed
+	}
+	defer l.calls.Leave()
 	start := time.Now()
 	g, err := l.configured(name)
 	if err != nil {

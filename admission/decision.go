@@ -23,6 +23,10 @@ type Decision struct {
 	// Source says who decided, if it was not the limit's state in Redis.
 	Source Source
 
+	// Overflow says that the limit has a state for MaxKeys callers already, so that
+	// this one counts together with all others above that number.
+	Overflow bool
+
 	// Impossible says that the cost is above what the limit can ever hold:
 	// waiting does not help. RetryAfter is then 0.
 	Impossible bool

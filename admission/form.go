@@ -18,10 +18,11 @@ type form struct {
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
 	params Params
-	args   [3]any // a, b and full of the rule, of params
+	args   [5]any // a, b and full of the rule, of params; how many keys there may be, and how long they live
 	allow  *lua.Script
 	ask    *lua.Script
-	prefix string // of the keys of its states
+	prefix string    // of the keys of its states
+	keys   [2]string // beside them: the count of the keys, and the state that is shared above MaxKeys
 	quota  int64
 	window time.Duration
 }
@@ -29,7 +30,9 @@ type form struct {
 func newForm(limit Limit, tier, rev string) *form {
 	f := &form{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
 	p := f.Params()
-	f.params, f.args = p, [3]any{p.A, p.B, p.Full}
+	life := limit.StateLife().Microseconds()
+	f.params, f.args = p, [5]any{p.A, p.B, p.Full, limit.MaxKeys, life}
+	f.keys = [2]string{fmt.Sprint(f.prefix, countedKeys, life), f.prefix + overflowKey + tier}
 	f.allow, f.ask = lua.AllowBy(string(p.Algorithm)), lua.AskBy(string(p.Algorithm))
 	f.quota, f.window = f.Policy()
 	return f
@@ -73,10 +76,16 @@ func (f *form) exempt() Decision { return f.unasked(FromExemption) }
 
 // same reports whether a limit is the one that this form was made of.
 func (f *form) same(l *Limit) bool {
-	return f.Limit.Limit == l.Limit && f.Burst == l.Burst && f.Precision == l.Precision && f.Algorithm == l.Algorithm &&
+	return f.Limit.Limit == l.Limit && f.Burst == l.Burst && f.Precision == l.Precision && f.MaxKeys == l.MaxKeys && f.Algorithm == l.Algorithm &&
 		f.Mode == l.Mode && f.OnStoreFailure == l.OnStoreFailure && f.OnMissing == l.OnMissing && f.SyncInterval == l.SyncInterval &&
 		slices.Equal(f.Per, l.Per) && maps.Equal(f.Tiers, l.Tiers)
 }
+
+// What no key of a caller begins with: they have no colon.
+const (
+	countedKeys = "keys:"
+	overflowKey = "overflow:"
+)
 
 // maxForms is how many limits of one name, given by value, are kept ready: its
 // tiers, usually.

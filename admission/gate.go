@@ -58,6 +58,7 @@ type question struct {
 	taken  int64 // of extra
 
 	verdict, remaining, wait, reset int64
+	shared                          bool // the key that callers above MaxKeys share was asked
 	err                             error
 
 	wake   chan struct{}

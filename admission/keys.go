@@ -136,7 +136,7 @@ func limitOf(key string) (string, bool) {
 		return "", false
 	}
 	if name, own := strings.CutPrefix(tag, "l:"); own {
-		return name, rest != "conf"
+		return name, rest != "conf" && !strings.HasPrefix(rest, countedKeys)
 	}
 	parts := strings.SplitN(rest, ":", 5)
 	if len(parts) != 5 || parts[0] != "b" || parts[2] != "limit" {

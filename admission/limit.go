@@ -53,6 +53,12 @@ const (
 	MaxSyncInterval = 10 * time.Second
 )
 
+// Bounds of [Limit.MaxKeys].
+const (
+	DefaultMaxKeys = 100_000
+	MaxMaxKeys     = 10_000_000
+)
+
 // Limit is an admission rule. It holds no state; its maps and slices are not
 // changed after it is made.
 type Limit struct {
@@ -65,6 +71,13 @@ type Limit struct {
 
 	// Tiers replace Limit for callers of a tier. Burst is scaled alike.
 	Tiers map[string]Rate
+
+	// MaxKeys bounds the keys for which the limit has a state, on its own and in each
+	// bucket: 1 to 10,000,000; 0 means DefaultMaxKeys. A caller above it counts
+	// together with all others above it, under one key for each tier
+	// ([Decision.Overflow]). Of a key that expired the place may be free only after as
+	// long again as a state can live, [Limit.StateLife].
+	MaxKeys int64
 
 	Mode           Mode           // "" means Enforce
 	OnStoreFailure OnStoreFailure // "" means Closed
@@ -90,6 +103,9 @@ func (l Limit) WithDefaults() Limit {
 	if l.Precision == 0 {
 		l.Precision = 1
 	}
+	if l.MaxKeys == 0 {
+		l.MaxKeys = DefaultMaxKeys
+	}
 	if l.Mode == "" {
 		l.Mode = Enforce
 	}
@@ -110,6 +126,26 @@ func (l Limit) For(tier string) Limit {
 		return l
 	}
 	return l.at(rate)
+}
+
+// StateLife bounds the time from the last write of a state of the limit, for
+// callers of any tier, until it expires.
+func (l Limit) StateLife() time.Duration {
+	longest := l.stateLife()
+	for _, rate := range l.Tiers {
+		longest = max(longest, l.at(rate).stateLife())
+	}
+	return longest
+}
+
+func (l Limit) stateLife() time.Duration {
+	const slack = 4 * time.Second // a clock that jitters, the second more that scripts give, and rounding
+	rule, _ := l.Algorithm.rule()
+	_, window := rule.policy(l)
+	if l.Algorithm == SlidingWindowCounter {
+		window += window / time.Duration(max(l.Precision, 1)) // the piece that fades
+	}
+	return window.Truncate(time.Second) + slack
 }
 
 // at returns the limit with another rate, and its burst scaled alike.
@@ -148,6 +184,9 @@ func (l Limit) Validate() error {
 		fail("algorithm", "%q: want one of %s", l.Algorithm, join(Algorithms()))
 	}
 	l.validatePer(fail)
+	if l.MaxKeys < 1 || l.MaxKeys > MaxMaxKeys {
+		fail("max_keys", "%d: want 1 to %d", l.MaxKeys, MaxMaxKeys)
+	}
 	oneOf(fail, "mode", l.Mode, Enforce, Shadow)
 	oneOf(fail, "on_store_failure", l.OnStoreFailure, Closed, Open, Local)
 	oneOf(fail, "on_missing", l.OnMissing, Refuse, Share, Exempt)

@@ -12,6 +12,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
+
+	"github.com/tundish-io/tundish/lua/batch"
 )
 
 // DefaultLimiterTimeout bounds a question where no other time is given: so
@@ -21,6 +23,9 @@ const DefaultLimiterTimeout = 250 * time.Millisecond
 
 // MaxCost is the highest cost of a question.
 const MaxCost = 1_000_000
+
+// ErrClosed says that the limiter was closed before the call.
+var ErrClosed = errors.New("admission: the limiter is closed")
 
 // givenLimits is how many limits that are given by value a limiter keeps ready.
 const givenLimits = 1000
@@ -68,9 +73,11 @@ type Limiter struct {
 	chunks   chunks
 	presence presence
 	awayLog  rate.Sometimes
+	fullLog  rate.Sometimes
 
 	questions sync.Pool
 	bounded   atomic.Pointer[bounded]
+	calls     *batch.Calls
 	beside    sync.WaitGroup // what runs beside the callers
 }
 
@@ -103,9 +110,20 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		redis: cfg.Redis, timeout: cfg.Timeout, breaker: cfg.Breaker, metrics: cfg.Metrics, log: cfg.Logger,
 		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		calls:   batch.NewCalls(),
 	}
 	l.gates.Store(&gates{})
 	return l, l.setLimits(cfg.Limits, cfg.Revision)
+}
+
+// Close waits until the calls under way are answered and nothing runs beside them,
+// which takes up to LimiterConfig.Timeout. Every call after it is [ErrClosed]. It may
+// be called several times, also beside other calls. The Redis client stays open: it
+// belongs to the caller.
+func (l *Limiter) Close() {
+	l.calls.Close()
+	l.beside.Wait()
 }
 
 // setLimits replaces the configured limits. Those that stay keep what is under
@@ -174,6 +192,10 @@ func (l *Limiter) byValue(name string) *gate {
 // limit is [Closed]: whether something was spent is not known. Any other error
 // stays: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
+	if !l.calls.Enter() {
+		return Decision{}, ErrClosed
+	}
+	defer l.calls.Leave()
 	start := time.Now()
 	limit = limit.WithDefaults()
 	g := l.byValue(limit.Name)
@@ -224,6 +246,12 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *form, key string, n in
 		return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)
 	}
 	d := f.decide(q.verdict, q.remaining, q.wait, q.reset)
+	if q.shared {
+		d.Overflow = true
+		l.fullLog.Do(func() {
+			l.log.WarnContext(ctx, "a limit has as many keys as it may: callers above them share one", "limit", f.Name, "max_keys", f.MaxKeys)
+		})
+	}
 	switch q.verdict {
 	case verdictRefused:
 		l.refusals.remember(f, key, n, start, d)
@@ -245,15 +273,18 @@ const (
 	verdictRefused
 	verdictImpossible
 	verdictNotAsked
+	verdictShared // is added where the shared key was asked
 )
 
 // Asked reports whether a verdict of the scripts is one.
 func Asked(verdict int64) bool { return verdict != verdictNotAsked }
 
-// Decide makes a decision of the four numbers in which the scripts answer:
+// Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
 // verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
 	f := form{Limit: l}
 	f.quota, f.window = l.Policy()
-	return f.decide(verdict, remaining, wait, reset)
+	d := f.decide(verdict%verdictShared, remaining, wait, reset)
+	d.Overflow = verdict >= verdictShared
+	return d
 }

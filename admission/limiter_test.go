@@ -24,7 +24,7 @@ func newLimiter(t testing.TB, client redis.UniversalClient, limits ...Limit) *Li
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.beside.Wait)
+	t.Cleanup(l.Close)
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 type Metrics struct {
 	decisions *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
+	overflow  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 	breaker   prometheus.Gauge
 	limits    map[string]*limitMetrics
@@ -23,6 +24,7 @@ type Metrics struct {
 type limitMetrics struct {
 	outcomes map[outcome]prometheus.Counter
 	refusals prometheus.Counter
+	overflow prometheus.Counter
 	duration prometheus.Observer
 }
 
@@ -58,6 +60,9 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_limit_local_refusals_total", Help: "Refusals that did not ask Redis, because the caller had been told when to come back.",
 		}, []string{"limit"}),
+		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, who share one key.",
+		}, []string{"limit"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_limit_decision_duration_seconds", Help: "Time that a decision took.",
 			Buckets: []float64{.00001, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5},
@@ -67,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 		}),
 		limits: make(map[string]*limitMetrics, len(limits)),
 	}
-	reg.MustRegister(m.decisions, m.refusals, m.duration, m.breaker)
+	reg.MustRegister(m.decisions, m.refusals, m.overflow, m.duration, m.breaker)
 	for _, name := range limits {
 		m.limits[name] = m.of(name)
 	}
@@ -79,6 +84,7 @@ func (m *Metrics) of(name string) *limitMetrics {
 	l := &limitMetrics{
 		outcomes: make(map[outcome]prometheus.Counter, len(outcomes)),
 		refusals: m.refusals.WithLabelValues(name),
+		overflow: m.overflow.WithLabelValues(name),
 		duration: m.duration.WithLabelValues(name),
 	}
 	for _, o := range outcomes {
@@ -99,6 +105,9 @@ func (m *Metrics) observe(limit string, d *Decision, err error, start time.Time)
 	l.outcomes[outcomeOf(d, err)].Inc()
 	if d.Source == FromMemory {
 		l.refusals.Inc()
+	}
+	if d.Overflow {
+		l.overflow.Inc()
 	}
 	l.duration.Observe(time.Since(start).Seconds())
 }

@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.beside.Wait)
+	t.Cleanup(l.Close)
 	ada := Identity{Caller: "ada"}
 	ask := func(name string, id Identity, n int64, times int) {
 		for range times {

@@ -24,6 +24,10 @@ type LimitInfo struct {
 // Limits returns the configured limits in their order, as they are in force.
 // It costs a round trip a limit.
 func (l *Limiter) Limits(ctx context.Context) ([]LimitInfo, error) {
+	if !l.calls.Enter() {
+		return nil, ErrClosed
+	}
+	defer l.calls.Leave()
 	gates := l.gates.Load()
 	infos := make([]LimitInfo, len(gates.order))
 	for i, g := range gates.order {
@@ -84,6 +88,10 @@ func (l *Limiter) Unpin(ctx context.Context, name string) (Limit, error) {
 }
 
 func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch) Patch) (Limit, error) {
+	if !l.calls.Enter() {
+		return Limit{}, ErrClosed
+	}
+	defer l.calls.Leave()
 	g, err := l.configured(name)
 	if err != nil {
 		return Limit{}, err
@@ -137,6 +145,10 @@ func (l *Limiter) writePin(ctx context.Context, g *gate, name, text, rev string)
 // nothing. Redis need not be there: what could not be written, which is an
 // error, is written with the next question.
 func (l *Limiter) Reconfigure(ctx context.Context, limits []Limit, revision int64) error {
+	if !l.calls.Enter() {
+		return ErrClosed
+	}
+	defer l.calls.Leave()
 	if err := l.setLimits(limits, revision); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +18,7 @@ const (
 )
 
 // aloneNumbers is how many lua/ask.lua answers, if it is not two or none.
-const aloneNumbers = 5
+const aloneNumbers = 6
 
 // errStale says that the limit was changed since its conf was read.
 var errStale = errors.New("admission: the limit was changed")
@@ -157,7 +158,7 @@ func (r *round) exchange(ctx context.Context) error {
 		status = r.numbers[0]
 	case len(r.numbers) == 0:
 		status = statusStale
-	case len(r.numbers) == aloneNumbers && r.numbers[aloneNumbers-1] == 1:
+	case len(r.numbers) == aloneNumbers && r.numbers[aloneNumbers-2] == 1:
 		status = statusUnconfigured
 	}
 	switch status {
@@ -174,12 +175,14 @@ func (r *round) run(ctx context.Context) (err error) {
 	var keys []string
 	if q := r.alone; q != nil {
 		script = q.ask
-		keys, r.args = append(keys, q.key), append(append(r.args[:0], q.args[:]...), q.cost)
-		if q.rev != "" || limiter.now != "" {
-			keys, r.args = append(keys, r.gate.conf), append(r.args, q.rev, limiter.now)
-		}
+		keys = append(make([]string, 0, 2+len(q.keys)), q.key, r.gate.conf)
+		keys = append(keys, q.keys[:]...)
+		r.args = append(append(r.args[:0], q.args[:3]...), q.cost, q.rev, limiter.now, q.args[3], q.args[4])
 	} else {
-		keys = append(append(make([]string, 0, 1+len(r.keys)), r.gate.conf), r.keys...)
+		keys = append(append(make([]string, 0, 1+len(r.keys)+2*len(r.forms)), r.gate.conf), r.keys...)
+		for _, f := range r.forms {
+			keys = append(keys, f.keys[:]...)
+		}
 		r.args = r.lines(append(r.args[:0], r.batch[0].rev, limiter.now, len(r.forms)))
 	}
 	r.numbers, err = script.Numbers(ctx, limiter.redis, keys, r.args...)
@@ -215,7 +218,7 @@ func (r *round) decode(err error) {
 	if q := r.alone; q != nil {
 		q.remaining, q.reset = r.numbers[0], r.numbers[1]
 		if len(r.numbers) == aloneNumbers {
-			q.verdict, q.wait = r.numbers[2], r.numbers[3]
+			q.verdict, q.wait, q.shared = r.numbers[2], r.numbers[3], r.numbers[aloneNumbers-1] == 1
 		}
 		return
 	}
@@ -243,6 +246,15 @@ func (r *round) decode(err error) {
 			q.verdict, q.wait, q.remaining, q.reset = in[0], in[1], in[2], in[3]
 		}
 		in = in[4:]
+	}
+	for _, state := range in {
+		for i := range r.groups {
+			if int64(r.groups[i].state) == state-1 {
+				for _, q := range r.groups[i].questions {
+					q.shared = true
+				}
+			}
+		}
 	}
 }
 
@@ -272,7 +284,7 @@ func (r *round) check() error {
 		}
 		in = in[n:]
 	}
-	if len(in) > 0 {
+	if len(in) > len(r.keys) || slices.ContainsFunc(in, func(state int64) bool { return state < 1 || state > int64(len(r.keys)) }) {
 		return fmt.Errorf("%w: %v", errReply, r.numbers)
 	}
 	return nil

@@ -93,6 +93,7 @@ type limitText struct {
 	Limit          Rate            `json:"limit"`
 	Burst          int64           `json:"burst,omitempty"`
 	Precision      int64           `json:"precision,omitempty"`
+	MaxKeys        int64           `json:"max_keys,omitempty"` // none is DefaultMaxKeys
 	Tiers          map[string]Rate `json:"tiers,omitempty"`
 	Mode           Mode            `json:"mode"`
 	OnStoreFailure OnStoreFailure  `json:"on_store_failure"`
@@ -105,6 +106,9 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	t := limitText{
 		Name: l.Name, Algorithm: l.Algorithm, Per: l.Per, Limit: l.Limit, Burst: l.Burst, Precision: l.Precision,
 		Tiers: l.Tiers, Mode: l.Mode, OnStoreFailure: l.OnStoreFailure, OnMissing: l.OnMissing,
+	}
+	if l.MaxKeys != DefaultMaxKeys {
+		t.MaxKeys = l.MaxKeys
 	}
 	if l.SyncInterval != 0 {
 		t.SyncInterval = l.SyncInterval.String()
@@ -119,7 +123,7 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*l = Limit{
-		Name: t.Name, Algorithm: t.Algorithm, Per: t.Per, Limit: t.Limit, Burst: t.Burst, Precision: t.Precision,
+		Name: t.Name, Algorithm: t.Algorithm, Per: t.Per, Limit: t.Limit, Burst: t.Burst, Precision: t.Precision, MaxKeys: t.MaxKeys,
 		Tiers: t.Tiers, Mode: t.Mode, OnStoreFailure: t.OnStoreFailure, OnMissing: t.OnMissing,
 	}
 	if t.SyncInterval != "" {

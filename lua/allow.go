@@ -28,8 +28,8 @@ var byRule = func() map[string]struct{ allow, ask *Script } {
 		block, _, _ = strings.Cut(block, "\n  return {")
 		block = rules["shared"] + "do\n" + block + "\n"
 		of := struct{ allow, ask *Script }{
-			allow: newScript("allow", rules[""]+block+allowText+"end\n"),
-			ask:   newScript("ask", rules[""]+asks[""]+asks[names]+block+asks["every rule"]+"end\n"),
+			allow: newScript("allow", rules[""]+limitKeysText+block+allowText+"end\n"),
+			ask:   newScript("ask", rules[""]+asks[""]+asks[names]+limitKeysText+block+asks["every rule"]+"end\n"),
 		}
 		for _, name := range strings.Fields(names) {
 			scripts[name] = of

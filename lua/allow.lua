@@ -6,7 +6,9 @@
 --
 -- KEYS[1]     tundish:{l:<limit>}:conf  hash  what an operator made of the limit
 -- KEYS[2...]  tundish:{l:<limit>}:<key>  the limit's states, one for each key that is
---             asked about: a zset for sliding_window_log, else a string
+--             asked about: a zset for sliding_window_log, else a string; then for each setting
+--             tundish:{l:<limit>}:keys:<life>  string  how many keys there are (see limit_keys.lua), and
+--             tundish:{l:<limit>}:overflow:<tier>  state of the key that all share who are above max
 -- ARGV[1]     limits_rev of the conf that the caller knows, "" to decide in any case
 -- ARGV[2]     now: microseconds for tests, "" to ask the server
 -- ARGV[3]     how many settings follow; more than one where tiers of the limit differ
@@ -15,6 +17,7 @@
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
 --               b: microseconds, 1 or more: of a refill, a piece or a window
 --               full: micro-tokens of a full bucket, or requests in a window
+--               max: keys that the limit may have, 0 any number; life: microseconds, 1 or more: a state expires within
 --             each state: the number of its setting, from 1
 --             each question:
 --               number of its state, from 1
@@ -27,12 +30,15 @@
 --            reset added, of token_bucket in a-ths of a microsecond, else 0: allow.go makes the earlier resets of it;
 --            and if not all were: {verdict, wait, remaining, reset} of the others: verdict 1 refused, 2 impossible; these
 --            are as they are after the last question of the batch, so that who waits that long and is alone is let in;
---          or for times 0 and -1 {taken, remaining, reset}. Remaining in requests, wait and reset in microseconds
--- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used
+--          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states instead of
+--          which the shared one was asked. Remaining in requests, wait and reset in microseconds
+-- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used;
+--          and how many keys there are
 -- Needs    Redis 7.0
 
 local conf, known_rev, now, setting_count = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local FIRST_STATE, FIRST_SETTING = 2, 4
+local FIRST_STATE, FIRST_SETTING, SETTING = 2, 4, 5
+local last_state = #KEYS - 2 * setting_count
 
 local status = 0
 if known_rev ~= '' then
@@ -52,11 +58,14 @@ else
 end
 
 -- All states are read before any is written: one that cannot be read spends nothing of the others.
-local states, spent = {}, {}
-local at = FIRST_SETTING + 3 * tonumber(setting_count)
-for i = FIRST_STATE, #KEYS do
-  local r = FIRST_SETTING + 3 * (tonumber(ARGV[at]) - 1)
-  states[i] = read(KEYS[i], now, tonumber(ARGV[r]), tonumber(ARGV[r + 1]), tonumber(ARGV[r + 2]))
+local states, spent, known, overflowed = {}, {}, {}, {}
+local at = FIRST_SETTING + SETTING * setting_count
+for i = FIRST_STATE, last_state do
+  local setting = tonumber(ARGV[at])
+  local r, k = FIRST_SETTING + SETTING * (setting - 1), last_state + 2 * setting
+  states[i] = limit_keys.read(known, read, now, KEYS[i], KEYS[k - 1], KEYS[k], tonumber(ARGV[r]), tonumber(ARGV[r + 1]),
+    tonumber(ARGV[r + 2]), tonumber(ARGV[r + 3]), tonumber(ARGV[r + 4]))
+  if states[i].shared then overflowed[#overflowed + 1] = i - 1 end
   at = at + 1
 end
 
@@ -69,7 +78,7 @@ for q = at, #ARGV, 3 do
     local taken = 0
     if times == 0 or all_passed[i] then taken = math.min(cost, (answer(state))) end
     if taken > 0 then take(state, taken) end
-    if taken > 0 or state.stepped then spent[i] = true end
+    if taken > 0 or state.stepped then spent[state] = true end
     local remaining, reset = answer(state)
     reply[n + 1], reply[n + 2], reply[n + 3] = taken, remaining, reset
     n = n + 3
@@ -80,7 +89,7 @@ for q = at, #ARGV, 3 do
       take(state, allowed * cost)
       remaining, reset, slack = answer(state)
     end
-    if allowed > 0 or state.stepped then spent[i] = true end
+    if allowed > 0 or state.stepped then spent[state] = true end
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = allowed, remaining, reset, slack or 0
     n = n + 4
     all_passed[i] = allowed == times
@@ -98,7 +107,13 @@ for _, r in ipairs(refused) do
   reply[to + 3], reply[to + 4] = answer(state)
 end
 
-for i = FIRST_STATE, #KEYS do
-  if spent[i] then write(KEYS[i], states[i]) end
+for i = FIRST_STATE, last_state do
+  local state = states[i]
+  if spent[state] then
+    limit_keys.write(write, state)
+    spent[state] = nil
+  end
 end
+limit_keys.finish(known)
+for i = 1, #overflowed do reply[n + i] = overflowed[i] end
 return reply

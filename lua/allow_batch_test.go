@@ -107,7 +107,7 @@ func TestAllowKnowsTheConf(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		ask := func(rev string) []int64 {
-			n, err := lua.Integers(r.run(lua.AllowBy("token_bucket"), r.keys("conf", "state"), rev, "", 1, 1, 1, 2*second, 1, 1, 1, 1))
+			n, err := lua.Integers(r.run(lua.AllowBy("token_bucket"), r.keys("conf", "state", "keys", "overflow"), rev, "", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1))
 			r.ok(err)
 			return n
 		}
@@ -133,8 +133,8 @@ func TestAllowKnowsTheConf(t *testing.T) {
 			conf, rev string
 			want      []int64
 		}{
-			{"conf", rev, []int64{1, 1}}, {"none", rev, []int64{0, 2, 0, 0, 1}}, {"conf", "other", []int64{}}, {"conf", rev, []int64{0, 2, 1, 1, 0}},
-			{"conf", "", []int64{0, 2, 1, 1, 0}},
+			{"conf", rev, []int64{1, 1}}, {"none", rev, []int64{0, 2, 0, 0, 1, 0}}, {"conf", "other", []int64{}}, {"conf", rev, []int64{0, 2, 1, 1, 0, 0}},
+			{"conf", "", []int64{0, 2, 1, 1, 0, 0}},
 		} {
 			n, err := lua.Integers(r.run(lua.AskBy("token_bucket"), r.keys("asked", test.conf), 1, second, 2*second, 1, test.rev, ""))
 			for i := 1; i < len(n); i += 2 {
@@ -152,8 +152,8 @@ func TestASpoiltKeySpendsNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.ok(r.c.LPush(r.ctx, r.key("spoilt"), 1).Err())
-		_, err := lua.AllowBy("token_bucket").Run(r.ctx, r.c, nil, r.keys("conf", "state", "spoilt"),
-			"", "", 1, 1, 1, 2*second, 1, 1, 1, 1, 1, 2, 1, 1)
+		_, err := lua.AllowBy("token_bucket").Run(r.ctx, r.c, nil, r.keys("conf", "state", "spoilt", "keys", "overflow"),
+			"", "", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1, 1, 2, 1, 1)
 		if err == nil {
 			t.Fatal("a list is no state")
 		}

@@ -3,6 +3,7 @@ package lua_test
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -41,6 +42,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 		args = append(args, l.args()[1:]...)
 	}
 	for i := range limits {
+		keys = append(keys, r.keys("limit_keys", "limit:overflow")...)
 		args = append(args, i+1)
 	}
 	for _, q := range inquiries {
@@ -51,6 +53,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 		return [][]said{{r.ask(limits[0], q.cost, now)}}
 	}
 	in := r.reader(lua.AllowBy(rule), keys, args...)
+	r.shared = nil
 	answers := make([][]said, len(inquiries))
 	for i, q := range inquiries {
 		if q.times <= 0 {
@@ -74,6 +77,9 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 			answers[i] = append(answers[i], rest)
 		}
 	}
+	for in.Left() > 0 && in.Err() == nil {
+		r.shared = append(r.shared, in.Int())
+	}
 	if in.Err() != nil || in.Left() != 0 {
 		r.t.Fatalf("allow: %v, %d items too many", in.Err(), in.Left())
 	}
@@ -84,13 +90,17 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 func (r *rig) ask(l limit, cost int64, now any) said {
 	r.t.Helper()
 	args := l.args()
-	keys := r.keys("limit:"+l.key, "limits")
-	in := lua.NewReader(r.run(lua.AskBy(args[0].(string)), keys, append(args[1:], cost, "", now)...))
+	keys := r.keys("limit:"+l.key, "limits", "limit_keys", "limit:overflow")
+	in := lua.NewReader(r.run(lua.AskBy(args[0].(string)), keys, append(slices.Clone(args[1:4]), cost, "", now, args[4], args[5])...))
+	r.shared = nil
 	s := said{remaining: in.Int(), reset: in.Int()}
 	if in.Left() > 0 {
 		s.verdict, s.wait = in.Int(), in.Int()
 		if missing := in.Int(); missing != 0 {
 			r.t.Fatalf("a conf is missed that was not asked about")
+		}
+		if in.Int() != 0 {
+			r.shared = []int64{1}
 		}
 	}
 	if in.Err() != nil || in.Left() != 0 {

@@ -17,10 +17,11 @@
 -- KEYS[9]  …:due:   zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[12...]  first …:limit:<limit>:<key>, state of a limit for one key: zset (sliding_window_log) or string;
---          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low:
---          list  ids that wait; …:later:<flow>  zset  id -> due time, microseconds; then, where flows are in groups,
---          what group.load wants
+-- KEYS[12...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+--          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and
+--          …:limit:<limit>:overflow:<tier>, state of the key that all share who are above max;
+--          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list  ids
+--          that wait; …:later:<flow>  zset  id -> due time, microseconds; then, with groups, what group.load wants
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
@@ -30,15 +31,14 @@
 --          were also made for this batch, which was not sent before (see usual.lua); else 0
 -- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua);
---          then for each limit: 1 in
---          shadow mode, else 0; then if the jobs are alike what else stands with each job: their priority
---          (1 critical, 2 high, 3 normal, 4 low), the number of their flow and for each limit that of its key among
---          KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space
---          after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller or
---          generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
---          from 1; ~N after it: it expires N microseconds after its enqueue); and if they are not alike: priority,
---          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua), max,
+--          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
+--          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low), the number of their flow and for
+--          each limit that of its key among KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index
+--          envelope", no space after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller
+--          or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs from 1; ~N
+--          after it: it expires N microseconds after its enqueue); and if they are not alike: priority, flow, a key
+--          number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
 --          flows, and the caller thinks that it has none, or the other way round;
 --          {0, now, 1, position of the first job, its eta in microseconds (0 paused), count, per: the others
@@ -46,7 +46,7 @@
 --          and queued, in order; else
 --          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
 --          microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
---          asked), remaining, wait, reset}; those of a job that limits refuse are as they are after the whole batch
+--          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
 --          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them; position
@@ -64,7 +64,7 @@ local FIRST_LIMIT_KEY = 11
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
-local FIRST_ARG = 8
+local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT = 8, 3, 6
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
@@ -89,14 +89,14 @@ local names, group_keys = {}, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if flows_known == '2' then group_keys = #KEYS - 2 - #group.names(names) end
 local first_place = (group_keys or #KEYS) - flow.PLACES * flow_count
-local key_count = first_place - FIRST_LIMIT_KEY
+local key_count = (first_place - FIRST_LIMIT_KEY) / KEYS_OF_LIMIT
 local rules, shadow = {}, {}
 for i = 1, key_count do
-  local at = FIRST_ARG + flow_count + (i - 1) * 4
+  local at = FIRST_ARG + flow_count + (i - 1) * ARGS_OF_LIMIT
   rules[i] = { rule = limits.rule(ARGV[at + 1]), a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
-    full = tonumber(ARGV[at + 4]) }
+    full = tonumber(ARGV[at + 4]), max = tonumber(ARGV[at + 5]), life = tonumber(ARGV[at + 6]) }
 end
-local first_job = FIRST_ARG + flow_count + key_count * 4 + limit_count
+local first_job = FIRST_ARG + flow_count + key_count * ARGS_OF_LIMIT + limit_count
 for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
 local common = first_job
 if alike then first_job = first_job + 2 + limit_count end
@@ -130,24 +130,23 @@ for n = 1, flow_count do
 end
 if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
 
-local states, used = {}, {}
+local states, used, known_keys = {}, {}, {} -- used: state of a limit -> its rule
 local bodies = {}
 
 local function limit_state(number)
   local state = states[number]
   if not state then
-    local rule = rules[number]
-    state = rule.rule.read(KEYS[FIRST_LIMIT_KEY + number], now, rule.a, rule.b, rule.full)
+    local r, at = rules[number], FIRST_LIMIT_KEY + (number - 1) * KEYS_OF_LIMIT
+    state = limit_keys.read(known_keys, r.rule.read, now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life)
     states[number] = state
-    if state.stepped then used[number] = rule.rule end
+    if state.stepped then used[state] = r.rule end
   end
   return state
 end
 
 local function write_limits()
-  for number, rule in pairs(used) do
-    rule.write(KEYS[FIRST_LIMIT_KEY + number], states[number])
-  end
+  for state, rule in pairs(used) do limit_keys.write(rule.write, state) end
+  limit_keys.finish(known_keys)
 end
 
 -- Everything is decided when this is called; it only writes. Returns how many jobs waited in the
@@ -194,7 +193,10 @@ local function all_in()
   end
   for i = 1, limit_count do
     local number = tonumber(ARGV[common + 2 + i])
-    if number > 0 and rules[number].rule.check(limit_state(number), job_count) ~= 0 then return false end
+    if number > 0 then
+      local state = limit_state(number)
+      if state.shared or rules[number].rule.check(state, job_count) ~= 0 then return false end
+    end
   end
   return true
 end
@@ -207,7 +209,7 @@ if all_in() then
     if number > 0 then
       local rule = rules[number].rule
       rule.take(states[number], job_count)
-      used[number] = rule
+      used[states[number]] = rule
       remaining, reset = rule.answer(states[number])
     end
     reply[6 + 2 * i], reply[7 + 2 * i] = remaining, reset
@@ -262,6 +264,7 @@ local function ask(at, cost, room)
         if verdict > worst then worst = verdict end
         if wait > longest then longest = wait end
       end
+      if states[number].shared then verdict = verdict + 4 end
     end
     reply[to + 1], reply[to + 3] = verdict, wait
   end
@@ -270,9 +273,9 @@ local function ask(at, cost, room)
     local remaining, reset = 0, 0
     if number > 0 then
       local rule = rules[number].rule
-      if worst == 0 and room and reply[to + 1] == 0 then
+      if worst == 0 and room and reply[to + 1] % 4 == 0 then
         rule.take(states[number], cost)
-        used[number] = rule
+        used[states[number]] = rule
       end
       remaining, reset = rule.answer(states[number])
     end
@@ -282,7 +285,6 @@ local function ask(at, cost, room)
 end
 
 local limited, admitted = {}, 0 -- jobs that limits refused: place in the reply, of their traits, cost, how many were in
-
 -- How long until there are fewer than `bound` jobs, if all that leave are done.
 local function wait_for_room(bound)
   if paused then return 0 end

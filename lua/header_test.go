@@ -21,7 +21,7 @@ type sharedText struct{ name, begin string }
 // shared are texts that go in front of other scripts and are none themselves: in this
 // order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
 var shared = []sharedText{
-	{"away", "away."}, {"dedupe", "dedupe."}, {"dlq", "dlq."}, {"limits", "limits."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"idle", "idle."}, {"pending", "pending."}, {"places", "places."},
+	{"away", "away."}, {"dedupe", "dedupe."}, {"dlq", "dlq."}, {"limits", "limits."}, {"limit_keys", "limit_keys."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"idle", "idle."}, {"pending", "pending."}, {"places", "places."},
 	{"pins", "pins."}, {"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
 }
 

@@ -21,6 +21,7 @@
 -- written, or nothing would come until the clock is there again.
 -- What another rule left in the key, because the limit's algorithm was changed,
 -- is worth nothing and is replaced.
+-- A state tells in `at` when it was last written; it has none if nothing of its rule is stored.
 -- All numbers are integers below 2^53; Go rejects limits for which they are not.
 -- Redis takes such a number whole where it is an argument of a command.
 
@@ -59,7 +60,7 @@ function make.token_bucket()
     if not raw then return state end
     local level, at, rem = string.match(raw, '^(%d+):(%d+):?(%d*)$')
     if not level then return state end
-    level = level + 0
+    state.at, level = at + 0, level + 0
     if level >= full then return state end
     local elapsed = now - at
     if elapsed < 0 then
@@ -139,7 +140,7 @@ function make.sliding_window_log()
     end
     at, total = at + 0, total + 0
     local elapsed = now - at
-    state.total = total
+    state.total, state.at = total, at
     if elapsed >= b then return state end
     if elapsed < 0 then
       if elapsed < -MAX_JITTER then
@@ -265,6 +266,7 @@ function make.sliding_window_counter()
     local width, at, list = string.match(raw, '^w(%d+):(%d+):([%d:]+)$')
     if not at then width, at, list = string.match(raw, '^s%d+:(%d+):%d+:(%d+):([%d:]+)$') end
     if at then
+      state.at = at + 0
       for text in string.gmatch(list, '%d+') do
         known[#known + 1] = text + 0
         sum = sum + text
@@ -308,7 +310,7 @@ function make.sliding_window_counter()
       if at and pieces + 0 ~= a then at = nil end
     end
     if at and width + 0 == b and now - at >= 0 and at % b - at == now % b - now then
-      state.lead, state.first, state.tail = lead, first + 0, tail
+      state.lead, state.first, state.tail, state.at = lead, first + 0, tail, at + 0
       if a > 0 then state.fading = fading + 0 end
       if a > 1 then state.others = others + 0 end
       state.kept = state.first > 0

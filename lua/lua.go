@@ -18,6 +18,9 @@ var dlqText string
 //go:embed limits.lua
 var limitsText string
 
+//go:embed limit_keys.lua
+var limitKeysText string
+
 //go:embed usual.lua
 var usualText string
 
@@ -143,7 +146,7 @@ var inspectPoolText string
 
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", dlqText+limitsText+usualText+flowText+groupText+idleText+placesText+enqueueText)
+	Enqueue       = newScript("enqueue", dlqText+limitsText+limitKeysText+usualText+flowText+groupText+idleText+placesText+enqueueText)
 	Claim         = newScript("claim", awayText+dlqText+flowText+groupText+idleText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
 	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
 	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
@@ -175,7 +178,7 @@ var (
 // a rule, there is the text alone.
 func All() []*Script {
 	return []*Script{
-		newScript("allow", allowText), newScript("ask", askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
+		newScript("allow", limitKeysText+allowText), newScript("ask", limitKeysText+askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
 		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }

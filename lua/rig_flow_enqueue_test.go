@@ -42,7 +42,7 @@ func (r *rig) places(flow string) []string {
 func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
 	keys := r.keys("body", "meta", "conf", "pace", "count", "dead", "seen", "flows", r.top(), "flow_settings", "idle")
 	for _, limit := range limits {
-		keys = append(keys, r.key("limit:"+limit))
+		keys = append(keys, r.keys("limit:"+limit, "limit_keys", "limit:overflow")...)
 	}
 	for _, flow := range flows {
 		keys = append(keys, r.places(flow)...)

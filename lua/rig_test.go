@@ -45,6 +45,8 @@ type rig struct {
 
 	pool string // of the bucket, see configurePool
 
+	shared []int64 // states of the last question to allow or ask instead of which the shared one was asked
+
 	asker string // the dispatcher that reserves, "" means "d"
 
 	stepsBack bool // it leaves the bucket to others where all slots are taken
@@ -189,6 +191,7 @@ type limit struct {
 	key        string
 	algorithm  string
 	shadow     int // 1 in shadow mode
+	max, life  int64
 }
 
 // args are those of a limit in the scripts.
@@ -197,7 +200,7 @@ func (l limit) args() []any {
 	if algorithm == "" {
 		algorithm = "token_bucket"
 	}
-	return []any{algorithm, l.a, l.b, l.full}
+	return []any{algorithm, l.a, l.b, l.full, l.max, max(l.life, 1)}
 }
 
 // entry is a job to enqueue.

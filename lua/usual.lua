@@ -12,6 +12,7 @@ local body, conf, pace, count, dead, seen = KEYS[1], KEYS[3], KEYS[4], KEYS[5], 
 local channel, bucket_name, known_rev, limit_count, jobs = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0, ARGV[5] + 0
 local alike, flows_known = ARGV[6], ARGV[7]
 local HEAD, FIRST_LIMIT_KEY, LISTS, MOST = 9, 11, 5, 500 -- MOST: jobs that unpack takes
+local KEYS_OF_LIMIT, ARGS_OF_LIMIT = 3, 6
 local SHED = { 'shed_high', 'shed_high', 'shed_normal', 'shed_low' } -- by priority; critical is never shed
 
 if alike == '2' and flows_known == '0' and jobs <= MOST then
@@ -43,11 +44,12 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
   for i = 1, limit_count do
     local key = ARGV[before - limit_count + i] + 0
     if usual and key > 0 then
-      local at = HEAD + (key - 1) * 4
-      local rule = limits.rule(ARGV[at + 1])
-      local state = rule.read(KEYS[FIRST_LIMIT_KEY + key], now, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0)
-      usual = rule.check(state, jobs) == 0
-      rules[i], states[i] = rule, state
+      local at, max = HEAD + (key - 1) * ARGS_OF_LIMIT, ARGV[HEAD + key * ARGS_OF_LIMIT - 1] + 0
+      local rule, place = limits.rule(ARGV[at + 1]), KEYS[FIRST_LIMIT_KEY + (key - 1) * KEYS_OF_LIMIT + 1]
+      local state = rule.read(place, now, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0)
+      -- The first write in a span of the last argument counts the key.
+      usual = rule.check(state, jobs) == 0 and (max == 0 or (state.at or 0) - now >= -(now % ARGV[at + 6]))
+      rules[i], states[i], state.place = rule, state, place
     end
   end
 
@@ -67,7 +69,7 @@ if alike == '2' and flows_known == '0' and jobs <= MOST then
       if rule then
         rule.take(state, jobs)
         remaining, reset = rule.answer(state)
-        rule.write(KEYS[FIRST_LIMIT_KEY + ARGV[before - limit_count + i]], state, reset)
+        rule.write(state.place, state, reset)
       end
       reply[6 + 2 * i], reply[7 + 2 * i] = remaining, reset
     end

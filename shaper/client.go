@@ -3,6 +3,7 @@ package shaper
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -57,6 +58,22 @@ type Client struct {
 	breakers map[string]*admission.Breaker // by bucket; one for all, unless Redis is a cluster
 	queues   map[string]*batch.Queue[*ticket]
 	calls    sync.Pool // of one job each, answered
+	open     *batch.Calls
+}
+
+// ErrClosed says that the client was closed before the call.
+var ErrClosed = errors.New("shaper: the client is closed")
+
+// Close waits until the calls of [Client.Enqueue] under way are answered, also those
+// whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it,
+// also of a [Control], is [ErrClosed]. It may be called several times, also beside
+// other calls. The Redis client stays open: it belongs to the caller.
+func (c *Client) Close() {
+	c.open.Close()
+	for _, queue := range c.queues {
+		queue.Wait()
+	}
+	c.store.closed.Store(true)
 }
 
 // NewClient checks the buckets and returns a client. It does not talk to Redis
@@ -67,7 +84,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, err
 	}
 	s.checkFlow = cfg.CheckFlow
-	c := &Client{store: s, breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
+	c := &Client{store: s, open: batch.NewCalls(), breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, b := range s.buckets {
 		c.breakers[name] = cfg.Breaker
@@ -219,6 +236,10 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
+	if !c.open.Enter() {
+		return nil, ErrClosed
+	}
+	defer c.open.Leave()
 	shared := c.newCall(ctx, len(jobs))
 	tickets, queued := shared.tickets, shared.queued
 	for i := range jobs {

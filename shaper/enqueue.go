@@ -49,6 +49,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 			if err == nil {
 				c.store.metrics.countReceipt(t.receipt)
 				c.store.noteLimits(t.call.ctx, t)
+				c.store.noteOverflow(t.call.ctx, t.receipt)
 			}
 			t.finish(err)
 		}
@@ -283,9 +284,10 @@ func (k *keyring) of(job *Job) ([]int, error) {
 		key := k.b.keys.limit(limit.Limit, name)
 		number, ok := k.numbers[key]
 		if !ok {
-			k.question.keys = append(k.question.keys, key)
+			beside := k.b.keys.besideLimit(limit.Limit, limit.tierOf(id.Tier), limit.life)
+			k.question.keys = append(append(k.question.keys, key), beside[:]...)
 			k.rules = append(k.rules, limit.of(id.Tier)...)
-			number = len(k.question.keys) - k.fixed
+			number = (len(k.question.keys) - k.fixed) / (1 + len(beside))
 			k.numbers[key] = number
 		}
 		k.known[i] = number

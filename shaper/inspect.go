@@ -349,6 +349,9 @@ func readPause(since int64, by, reason string) *Pause {
 // KnownBuckets returns the names of all buckets that Redis knows, sorted: also
 // those that left the configuration and may still hold jobs.
 func (c *Client) KnownBuckets(ctx context.Context) ([]string, error) {
+	if err := c.store.ifClosed(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
 	names, err := c.store.redis.HKeys(ctx, tagsKey).Result()
@@ -362,6 +365,9 @@ func (c *Client) KnownBuckets(ctx context.Context) ([]string, error) {
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round
 // trip.
 func (c *Client) Ping(ctx context.Context) error {
+	if err := c.store.ifClosed(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
 	cluster, ok := c.store.redis.(*redis.ClusterClient)

@@ -64,6 +64,9 @@ func (c *Client) KnownPools(ctx context.Context) ([]string, error) {
 
 // poolMembers are the buckets of all pools that Redis knows, by the pool.
 func (s *store) poolMembers(ctx context.Context) (map[string][]string, error) {
+	if err := s.ifClosed(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	tags, err := s.redis.HGetAll(ctx, tagsKey).Result()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/tundish-io/tundish/admission"
 )
@@ -200,6 +201,15 @@ func (k keys) inGroups(fixed []string, flows ...string) []string {
 // TTL, set by the script.
 func (k keys) limit(limit admission.Limit, key string) string {
 	return k.prefix + "limit:" + limit.Name + ":" + key
+}
+
+// besideLimit are the keys that enqueue.lua wants beside that: the count of the
+// limit's keys whose states live so long, and the state that callers of a tier
+// share above MaxKeys. No key of a caller has a colon.
+func (k keys) besideLimit(limit admission.Limit, tier string, life int64) [2]string {
+	return [2]string{
+		k.prefix + "limit_keys:" + limit.Name + ":" + strconv.FormatInt(life, 10), k.prefix + "limit:" + limit.Name + ":overflow:" + tier,
+	}
 }
 
 // The KEYS of each script, in the order of its header.

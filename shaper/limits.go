@@ -23,15 +23,21 @@ type limitSet struct {
 // limitArgs is a limit and what the enqueue script wants to know of it.
 type limitArgs struct {
 	admission.Limit
-	tiers map[string][]any // algorithm, a, b, full; "" is the limit itself
+	tiers map[string][]any // algorithm, a, b, full, max and life; "" is the limit itself
+	life  int64            // microseconds
 }
 
 func newLimitArgs(limit admission.Limit) limitArgs {
+	life := limit.StateLife().Microseconds()
 	args := func(l admission.Limit) []any {
 		p := l.Params()
-		return []any{string(p.Algorithm), p.A, p.B, p.Full}
+		most := l.MaxKeys
+		if len(l.Per) == 0 {
+			most = 0 // it has one key
+		}
+		return []any{string(p.Algorithm), p.A, p.B, p.Full, most, life}
 	}
-	l := limitArgs{Limit: limit, tiers: map[string][]any{"": args(limit)}}
+	l := limitArgs{Limit: limit, life: life, tiers: map[string][]any{"": args(limit)}}
 	for tier := range limit.Tiers {
 		l.tiers[tier] = args(limit.For(tier))
 	}
@@ -44,6 +50,29 @@ func (l *limitArgs) of(tier string) []any {
 		return args
 	}
 	return l.tiers[""]
+}
+
+// tierOf is a tier of the limit, or "" for one that it does not have.
+func (l *limitArgs) tierOf(tier string) string {
+	if _, ok := l.tiers[tier]; ok {
+		return tier
+	}
+	return ""
+}
+
+// noteOverflow counts what a bucket's limits decided by the key that callers above
+// MaxKeys share, and logs it now and then.
+func (s *store) noteOverflow(ctx context.Context, receipt *Receipt) {
+	for i := range receipt.Decisions {
+		d := &receipt.Decisions[i]
+		if !d.Overflow || d.Source == admission.FromMemory {
+			continue
+		}
+		s.metrics.countOverflow(receipt.Bucket, d.Limit)
+		s.fullLog.Do(func() {
+			s.log.WarnContext(ctx, "a limit has as many keys as it may: callers above them share one", "bucket", receipt.Bucket, "limit", d.Limit)
+		})
+	}
 }
 
 // inForce returns the limits of a bucket, which it reads from the conf unless

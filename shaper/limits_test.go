@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
@@ -34,6 +37,7 @@ func clients(t *testing.T, n int, b Bucket) []*Client {
 		if all[i], err = NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(all[i].Close)
 	}
 	return all
 }
@@ -421,5 +425,61 @@ func TestDispatcherReconfigures(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// The limits of a bucket have no more keys than they may have, however many
+// processes enqueue at once; callers above share one.
+func TestMaxKeysOfABucket(t *testing.T) {
+	t.Parallel()
+	const most, callers = 20, 200
+	b := testBucket("keys", 1)
+	b.Capacity = 10_000
+	b.Limits = []admission.Limit{
+		{Name: "all", Limit: rate("100000/h"), MaxKeys: 1},
+		{Name: "l", Algorithm: admission.SlidingWindowLog, Per: []string{admission.PerCaller}, Limit: rate("5/24h"), MaxKeys: most},
+	}
+	registry := prometheus.NewRegistry()
+	metrics := NewMetrics(registry, []string{"keys"})
+	server := redistest.Start(t)
+	var in, own, above atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		c, err := NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}, Metrics: metrics})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		for worker := range 4 {
+			all.Go(func() {
+				for i := worker; i < callers; i += 4 {
+					receipts, err := c.Enqueue(t.Context(), Job{Bucket: "keys", Payload: []byte("x"), Identity: admission.Identity{Caller: fmt.Sprint("c", i)}})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r := receipts[0]
+					if r.Refusal == nil {
+						in.Add(1)
+					}
+					switch d := r.Decisions[1]; {
+					case d.Overflow && d.Source == admission.FromStore:
+						above.Add(1)
+					case !d.Overflow && r.Refusal == nil && !r.Decisions[0].Overflow:
+						own.Add(1)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if in.Load() != 4*most+5 || own.Load() != 4*most {
+		t.Errorf("%d got in, %d by keys of their own; want %d and %d", in.Load(), own.Load(), 4*most+5, 4*most)
+	}
+	if n := len(server.Client().Keys(t.Context(), "tundish:{keys}:b:keys:limit:l:*").Val()); n != most+1 {
+		t.Errorf("%d keys, want %d and the shared one", n, most)
+	}
+	if n := testutil.ToFloat64(metrics.overflow.WithLabelValues("keys", "l")); int64(n) != above.Load() || n == 0 {
+		t.Errorf("the metric says %.0f, want %d", n, above.Load())
 	}
 }

@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	decisions  *prometheus.CounterVec
 	limits     *prometheus.CounterVec
+	overflow   *prometheus.CounterVec
 	departures *prometheus.CounterVec
 	lateness   *prometheus.HistogramVec
 	deliveries *prometheus.CounterVec
@@ -62,6 +63,7 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
 		limits: counter("admission_limit_refusals_total",
 			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
+		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
 		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
 		deliveries: counter("deliveries_total", "Deliveries that ended, by result.", "result"),
@@ -165,6 +167,12 @@ func (m *Metrics) countLimit(bucket string, d *admission.Decision) {
 		outcome = limitImpossible
 	}
 	m.limits.WithLabelValues(bucket, d.Limit, outcome).Inc()
+}
+
+func (m *Metrics) countOverflow(bucket, limit string) {
+	if m != nil {
+		m.overflow.WithLabelValues(bucket, limit).Inc()
+	}
 }
 
 func (m *Metrics) countDeparture(bucket string, late time.Duration) {

@@ -187,7 +187,7 @@ func contents(t *testing.T, conn redis.UniversalClient, k keys) map[string]any {
 			default:
 				value = conn.Get(ctx, name).Val()
 			}
-			if strings.HasPrefix(strings.TrimPrefix(name, k.prefix), "departed") || strings.Contains(name, ":limit:") {
+			if strings.HasPrefix(strings.TrimPrefix(name, k.prefix), "departed") || strings.Contains(name, ":limit:") || strings.Contains(name, ":limit_keys:") {
 				if ttl := conn.PTTL(ctx, name).Val(); ttl <= 0 {
 					t.Errorf("%s does not expire", name)
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -36,6 +37,8 @@ type store struct {
 	buckets map[string]*bucketState
 	order   []string
 	shadows *shadowLog
+	closed  atomic.Bool         // of a client: no call goes to Redis any more
+	fullLog sometimes.Sometimes // of limits with as many keys as they may have
 
 	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
 }
@@ -66,7 +69,9 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 	if err := samePools(buckets); err != nil {
 		return nil, err
 	}
-	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{}, buckets: make(map[string]*bucketState, len(buckets))}
+	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{},
+		fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, buckets: make(map[string]*bucketState, len(buckets))}
+
 	for i := range buckets {
 		b, err := completed(buckets[i])
 		if err != nil {
@@ -103,6 +108,9 @@ func completed(b Bucket) (*Bucket, error) {
 // reconfigure replaces the settings of the buckets that there are, and has
 // them written at the next use. It changes nothing if one is not valid.
 func (s *store) reconfigure(buckets []Bucket) error {
+	if err := s.ifClosed(); err != nil {
+		return err
+	}
 	if err := samePools(buckets); err != nil {
 		return err
 	}
@@ -131,15 +139,29 @@ func (s *store) reconfigure(buckets []Bucket) error {
 }
 
 func (s *store) bucket(name string) (*bucketState, error) {
+	if err := s.ifClosed(); err != nil {
+		return nil, err
+	}
 	if b, ok := s.buckets[name]; ok {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownBucket, name)
 }
 
+// ifClosed returns ErrClosed, or nil.
+func (s *store) ifClosed() error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
 // run runs a script once, within the deadline of ctx or else the store's
 // timeout.
 func (s *store) run(ctx context.Context, script *lua.Script, keys []string, args ...any) (any, error) {
+	if err := s.ifClosed(); err != nil {
+		return nil, err
+	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)

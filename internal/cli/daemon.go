@@ -121,6 +121,12 @@ func (d *daemon) reloadStage() stage {
 }
 
 func (d *daemon) close() error {
+	if d.client != nil {
+		d.client.Close()
+	}
+	if d.limiter != nil {
+		d.limiter.Close()
+	}
 	if err := d.redis.Close(); err != nil {
 		return fmt.Errorf("close the connections to redis: %w", err)
 	}

@@ -45,7 +45,10 @@ func (a *app) open() (*station, error) {
 	return &station{config: cfg, redis: conn, client: client}, nil
 }
 
-func (s *station) close() { _ = s.redis.Close() } // what was asked is answered
+func (s *station) close() {
+	s.client.Close()
+	_ = s.redis.Close() // what was asked is answered
+}
 
 // connect makes the client for a URL with the settings of the configuration.
 func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {

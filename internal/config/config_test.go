@@ -147,7 +147,7 @@ func TestLoad(t *testing.T) {
 
 	a := admission.Limit{
 		Name: "a", Algorithm: admission.TokenBucket, Per: []string{"caller", "flow"},
-		Limit: admission.Rate{Count: 100, Per: 15 * time.Minute, Unit: "requests"}, Burst: 100, Precision: 1,
+		Limit: admission.Rate{Count: 100, Per: 15 * time.Minute, Unit: "requests"}, Burst: 100, Precision: 1, MaxKeys: admission.DefaultMaxKeys,
 		Mode: admission.Shadow, OnStoreFailure: admission.Local, OnMissing: admission.Share, SyncInterval: 50 * time.Millisecond,
 		Tiers: map[string]admission.Rate{
 			"pro":      {Count: 1000, Per: time.Minute, Unit: "requests"},

@@ -22,6 +22,9 @@ func (l *loader) limits(s *settings) {
 		if written.Precision == 0 {
 			l.fail(precision, "0", "want 1 to 100")
 		}
+		if written.MaxKeys == 0 {
+			l.fail(p.key("max_keys"), "0", "want 1 to %d", admission.MaxMaxKeys)
+		}
 		limit := written.limit()
 		if limit.Limit.IsZero() {
 			l.fail(p.key("limit"), "", `is missing: say how many in what time, such as "100/m"`)

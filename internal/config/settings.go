@@ -42,6 +42,7 @@ type limitSettings struct {
 	Limit          admission.Rate            `mapstructure:"limit"`
 	Burst          int64                     `mapstructure:"burst"` // 0 where it is not set
 	Precision      int64                     `mapstructure:"precision"`
+	MaxKeys        int64                     `mapstructure:"max_keys"`
 	Mode           string                    `mapstructure:"mode"`
 	OnStoreFailure string                    `mapstructure:"on_store_failure"`
 	OnMissing      string                    `mapstructure:"on_missing"`
@@ -139,7 +140,7 @@ func defaultSettings() settings {
 
 func defaultLimit() limitSettings {
 	return limitSettings{
-		Algorithm: string(admission.TokenBucket), Precision: 1,
+		Algorithm: string(admission.TokenBucket), Precision: 1, MaxKeys: admission.DefaultMaxKeys,
 		Mode: string(admission.Enforce), OnStoreFailure: string(admission.Closed), OnMissing: string(admission.Refuse),
 	}
 }
@@ -199,7 +200,7 @@ func (s keySettings) key() httpapi.Key {
 func (s limitSettings) limit() admission.Limit {
 	return admission.Limit{
 		Name: s.Name, Algorithm: admission.Algorithm(s.Algorithm), Per: s.Per, Limit: s.Limit, Burst: s.Burst,
-		Precision: s.Precision, Tiers: s.Tiers, Mode: admission.Mode(s.Mode),
+		Precision: s.Precision, MaxKeys: s.MaxKeys, Tiers: s.Tiers, Mode: admission.Mode(s.Mode),
 		OnStoreFailure: admission.OnStoreFailure(s.OnStoreFailure), OnMissing: admission.OnMissing(s.OnMissing),
 		SyncInterval: s.SyncInterval,
 	}.WithDefaults()

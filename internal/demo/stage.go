@@ -90,6 +90,7 @@ func newStage(ctx context.Context, opts Options) (s *stage, err error) {
 	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
 		return nil, err
 	}
+	s.onClose(s.client.Close)
 	url, err := s.listen(ctx)
 	if err != nil {
 		return nil, err

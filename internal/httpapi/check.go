@@ -40,6 +40,7 @@ type decisionView struct {
 	Allowed     bool             `json:"allowed"`
 	WouldRefuse bool             `json:"would_refuse,omitempty"` // in shadow mode
 	Source      admission.Source `json:"source,omitempty"`       // who decided, if it was not Redis
+	Overflow    bool             `json:"overflow,omitempty"`     // counted with all others above max_keys
 	Quota       int64            `json:"quota"`
 	Window      float64          `json:"window_seconds"`
 	Remaining   int64            `json:"remaining"`
@@ -94,7 +95,7 @@ func (p *producer) answerCheck(w http.ResponseWriter, r *http.Request, q *questi
 		return
 	}
 	writeJSON(w, http.StatusOK, &decisionView{
-		Limit: d.Limit, Allowed: d.Allowed, WouldRefuse: d.WouldRefuse, Source: d.Source,
+		Limit: d.Limit, Allowed: d.Allowed, WouldRefuse: d.WouldRefuse, Source: d.Source, Overflow: d.Overflow,
 		Quota: d.Quota, Window: d.Window.Seconds(), Remaining: d.Remaining,
 		RetryAfter: d.RetryAfter.Seconds(), ResetAfter: d.ResetAfter.Seconds(),
 	})
