@@ -66,7 +66,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
 			for i, want := range []int{1, 41, 1} {
 				if items, ok := results[i].Reply.([]any); !ok || len(items) != want {
-					t.Errorf("result %d is %v", i, results[i])
+					t.Errorf("result %d is %v, with %d items", i, results[i], len(items))
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 // have nothing to send yet wait on.
 func TestNewSettingsOfFlowsHoldAtOnce(t *testing.T) {
 	t.Parallel()
-	const n = 300
+	n := int(atLength(300, 5))
 	type change struct{ before, after flowSettings }
 	hour := int64(3600 * second)
 	for name, c := range map[string]change{

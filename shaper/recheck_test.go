@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 func rateOf(count int64, per time.Duration) admission.Rate {
@@ -29,7 +30,10 @@ func hundredPerSecond(t *testing.T) FlowPatch {
 // A rate that is raised, a burst, and a quota that is lifted hold within a second for those that wait by the
 // settings of before, whoever changes them: a configuration that is read again, or an operator.
 func TestRaisedRateHoldsWithinASecond(t *testing.T) {
-	const n = 150
+	n := 30
+	if redistest.Soak {
+		n = 150
+	}
 	slow, fast := rateOf(1, 40*time.Second), rateOf(100, time.Second)
 	flows := func(b *Bucket, rate admission.Rate, quotas ...admission.Rate) {
 		f := DefaultFlowSettings()
