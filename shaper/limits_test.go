@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -233,56 +229,6 @@ func TestMixedCallers(t *testing.T) {
 	}
 }
 
-// Who is refused in a batch is told a time that holds after all of it: jobs behind
-// it that cost less may have spent what it waits for. A process that remembers a
-// refusal forgets it when the same caller gets in with less.
-func TestRetryAfterOfMixedCosts(t *testing.T) {
-	t.Parallel()
-	for _, algorithm := range admission.Algorithms() {
-		t.Run(string(algorithm), func(t *testing.T) {
-			t.Parallel()
-			b := testBucket("mixed", 1000)
-			b.Limits = []admission.Limit{
-				{Name: "l", Algorithm: algorithm, Per: []string{admission.PerCaller}, Limit: rate("20/24h")},
-				{Name: "all", Algorithm: admission.TokenBucket, Limit: rate("100/h"), Burst: 100_000},
-			}
-			both := clients(t, 2, b)
-			random := rand.New(rand.NewPCG(1, 2))
-			refused := 0
-			for batch := range 30 {
-				var jobs []Job
-				for range 2 + random.IntN(8) {
-					jobs = append(jobs, Job{
-						Bucket: "mixed", Payload: []byte("x"), Cost: 1 + random.Int64N(12),
-						Identity: admission.Identity{Caller: fmt.Sprint("c", batch/3)},
-					})
-				}
-				receipts, err := both[0].Enqueue(t.Context(), jobs...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, told := range receipts {
-					if told.Refusal == nil {
-						continue
-					}
-					refused++
-					// Another process knows of no refusals, and asks. A refusal spends nothing.
-					now, err := both[1].Enqueue(t.Context(), jobs[i])
-					if err != nil || now[0].Refusal == nil || now[0].Refusal.RetryAfter > told.Refusal.RetryAfter {
-						t.Errorf("batch %d, job %d of cost %d: told %+v, and then %+v, %v", batch, i, jobs[i].Cost, told.Refusal, now[0].Refusal, err)
-					}
-					for n, d := range told.Decisions {
-						if later := now[0].Decisions[n]; later.Remaining < d.Remaining {
-							t.Errorf("batch %d, job %d: %+v, and then %+v", batch, i, d, later)
-						}
-					}
-				}
-			}
-			t.Logf("%d refused", refused)
-		})
-	}
-}
-
 func TestShedByPriority(t *testing.T) {
 	t.Parallel()
 	b := testBucket("shed", 10)
@@ -315,69 +261,6 @@ func TestFullBucketSaysWhenThereIsRoom(t *testing.T) {
 	_, last := admitted(t, w.client, 1, Job{})
 	if last.Refusal == nil || last.Refusal.RetryAfter < time.Millisecond || last.Refusal.RetryAfter > 100*time.Millisecond {
 		t.Fatalf("%+v", last.Refusal)
-	}
-}
-
-// Who is known to be out of quota is refused without a question, as Redis would
-// refuse him; a job that may be there already is asked about all the same.
-func TestKnownRefusals(t *testing.T) {
-	t.Parallel()
-	b := testBucket("hot", 1000)
-	b.Limits = []admission.Limit{
-		{Name: "l", Per: []string{admission.PerCaller}, Algorithm: admission.FixedWindow, Limit: rate("5/744h"), Tiers: map[string]admission.Rate{"pro": rate("9/744h")}},
-		{Name: "all", Limit: rate("1000/s")},
-	}
-	w := newWorld(t, b)
-	named, unnamed := caller("ada"), caller("ada")
-	unnamed.ID = generated
-	named.ID = "named"
-	admitted(t, w.client, 1, named)
-	in, asked := admitted(t, w.client, 5, unnamed)
-	if in != 4 {
-		t.Fatal(in)
-	}
-	scripts := func() (n int64) {
-		info, err := w.server.Client().Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(info) {
-			_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &n)
-		}
-		return n
-	}
-	before, began, fromMemory := scripts(), time.Now(), 0
-	for range 100 {
-		in, last := admitted(t, w.client, 3, unnamed)
-		if last.Decisions[0].Source == admission.FromMemory {
-			fromMemory++
-		}
-		if in != 0 || last.Refusal.Reason != ReasonLimit || len(last.Decisions) != 2 ||
-			last.Refusal.RetryAfter > asked.Refusal.RetryAfter || last.ID == asked.ID {
-			t.Fatalf("%+v %+v, when asked %+v", last, last.Refusal, asked.Refusal)
-		}
-	}
-	seconds := int(time.Since(began).Seconds()) // for so long a refusal is remembered
-	if n := scripts() - before; n > int64(2+seconds) || fromMemory < 98-seconds {
-		t.Errorf("%d questions in %d s, and %d of 100 answers from memory", n, seconds, fromMemory)
-	}
-	if in, last := admitted(t, w.client, 1, named); in != 1 || !last.Duplicate {
-		t.Errorf("a job that is there: %+v", last)
-	}
-	if in, _ := admitted(t, w.client, 1, caller("bob")); in != 1 {
-		t.Error("another caller is refused")
-	}
-	pro := unnamed
-	pro.Identity.Tier = "pro"
-	if in, _ := admitted(t, w.client, 1, pro); in != 1 {
-		t.Error("another tier is refused")
-	}
-	more := rate("10/744h")
-	if err := w.client.PinLimit(t.Context(), "l", admission.Patch{Limit: &more}); err != nil {
-		t.Fatal(err)
-	}
-	if in, _ := admitted(t, w.client, 1, unnamed); in != 1 {
-		t.Error("refused after the limit was raised here")
 	}
 }
 
@@ -425,61 +308,5 @@ func TestDispatcherReconfigures(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// The limits of a bucket have no more keys than they may have, however many
-// processes enqueue at once; callers above share one.
-func TestMaxKeysOfABucket(t *testing.T) {
-	t.Parallel()
-	const most, callers = 20, 200
-	b := testBucket("keys", 1)
-	b.Capacity = 10_000
-	b.Limits = []admission.Limit{
-		{Name: "all", Limit: rate("100000/h"), MaxKeys: 1},
-		{Name: "l", Algorithm: admission.SlidingWindowLog, Per: []string{admission.PerCaller}, Limit: rate("5/24h"), MaxKeys: most},
-	}
-	registry := prometheus.NewRegistry()
-	metrics := NewMetrics(registry, []string{"keys"})
-	server := redistest.Start(t)
-	var in, own, above atomic.Int64
-	var all sync.WaitGroup
-	for range 4 {
-		c, err := NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}, Metrics: metrics})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		for worker := range 4 {
-			all.Go(func() {
-				for i := worker; i < callers; i += 4 {
-					receipts, err := c.Enqueue(t.Context(), Job{Bucket: "keys", Payload: []byte("x"), Identity: admission.Identity{Caller: fmt.Sprint("c", i)}})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r := receipts[0]
-					if r.Refusal == nil {
-						in.Add(1)
-					}
-					switch d := r.Decisions[1]; {
-					case d.Overflow && d.Source == admission.FromStore:
-						above.Add(1)
-					case !d.Overflow && r.Refusal == nil && !r.Decisions[0].Overflow:
-						own.Add(1)
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-	if in.Load() != 4*most+5 || own.Load() != 4*most {
-		t.Errorf("%d got in, %d by keys of their own; want %d and %d", in.Load(), own.Load(), 4*most+5, 4*most)
-	}
-	if n := len(server.Client().Keys(t.Context(), "tundish:{keys}:b:keys:limit:l:*").Val()); n != most+1 {
-		t.Errorf("%d keys, want %d and the shared one", n, most)
-	}
-	if n := testutil.ToFloat64(metrics.overflow.WithLabelValues("keys", "l")); int64(n) != above.Load() || n == 0 {
-		t.Errorf("the metric says %.0f, want %d", n, above.Load())
 	}
 }
