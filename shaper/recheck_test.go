@@ -30,6 +30,7 @@ func hundredPerSecond(t *testing.T) FlowPatch {
 // A rate that is raised, a burst, and a quota that is lifted hold within a second for those that wait by the
 // settings of before, whoever changes them: a configuration that is read again, or an operator.
 func TestRaisedRateHoldsWithinASecond(t *testing.T) {
+	t.Parallel()
 	n := 30
 	if redistest.Soak {
 		n = 150

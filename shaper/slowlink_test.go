@@ -132,6 +132,7 @@ func bubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 // A slow link to Redis slows, and kills no job: each is delivered once, though nothing
 // has crashed and no other dispatcher takes its lease.
 func TestSlowLinkKillsNoJob(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                  string
 		perSecond             int64
