@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,15 @@ type asked struct {
 type fakeLimits struct {
 	decision *admission.Decision // nil: allowed
 	err      error
-	got      asked
+
+	mu  sync.Mutex
+	got asked
+}
+
+func (f *fakeLimits) note(question asked) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.got = question
 }
 
 func (f *fakeLimits) answer(name string) (admission.Decision, error) {
@@ -46,12 +55,12 @@ func (f *fakeLimits) answer(name string) (admission.Decision, error) {
 }
 
 func (f *fakeLimits) Ask(_ context.Context, name string, id admission.Identity, n int64) (admission.Decision, error) {
-	f.got = asked{name, id.Tier, "-", id.IP, n}
+	f.note(asked{name, id.Tier, "-", id.IP, n})
 	return f.answer(name)
 }
 
 func (f *fakeLimits) AskKey(_ context.Context, name, tier, key string, n int64) (admission.Decision, error) {
-	f.got = asked{Name: name, Tier: tier, Key: key, Cost: n}
+	f.note(asked{Name: name, Tier: tier, Key: key, Cost: n})
 	return f.answer(name)
 }
 
