@@ -18,9 +18,7 @@ type form struct {
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
 	params Params
-	args   [5]any // a, b and full of the rule, of params; how many keys there may be, and how long they live
-	allow  *lua.Script
-	ask    *lua.Script
+	args   [5]any    // a, b and full of the rule, of params; how many keys there may be, and how long they live
 	prefix string    // of the keys of its states
 	keys   [2]string // beside them: the count of the keys, and the state that is shared above MaxKeys
 	quota  int64
@@ -33,7 +31,6 @@ func newForm(limit Limit, tier, rev string) *form {
 	life := limit.StateLife().Microseconds()
 	f.params, f.args = p, [5]any{p.A, p.B, p.Full, limit.MaxKeys, life}
 	f.keys = [2]string{fmt.Sprint(f.prefix, countedKeys, life), f.prefix + overflowKey + tier}
-	f.allow, f.ask = lua.AllowBy(string(p.Algorithm)), lua.AskBy(string(p.Algorithm))
 	f.quota, f.window = f.Policy()
 	return f
 }

@@ -129,9 +129,8 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 	client.hold.Store(nil)
 	close(hold)
 	all.Wait()
-	// The batch is sent twice: the server does not know its script yet.
-	if sent := client.sent.Load() - before; sent != 3 {
-		t.Errorf("%d were sent for 10 questions, want 3", sent)
+	if sent := client.sent.Load() - before; sent != 2 {
+		t.Errorf("%d were sent for 10 questions, want 2", sent)
 	}
 	if d, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil || d.Remaining != 1000-12 {
 		t.Errorf("%+v, %v", d, err)

@@ -8,17 +8,16 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
-// Statuses of lua/allow.lua, also made of what lua/ask.lua answers.
+// Statuses of lua/allow.lua.
 const (
 	statusDecided = iota
 	statusStale
 	statusUnconfigured
 )
-
-// aloneNumbers is how many lua/ask.lua answers, if it is not two or none.
-const aloneNumbers = 6
 
 // errStale says that the limit was changed since its conf was read.
 var errStale = errors.New("admission: the limit was changed")
@@ -28,12 +27,10 @@ var errStale = errors.New("admission: the limit was changed")
 var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
 
 // round is a batch of questions as one run of lua/allow.lua, in which questions
-// that are the same travel as one; or of lua/ask.lua, if there is one question
-// alone.
+// that are the same travel as one.
 type round struct {
 	gate    *gate
 	batch   []*question
-	alone   *question
 	keys    []string
 	forms   []*form
 	of      []int // form of each state
@@ -63,10 +60,6 @@ var rounds = sync.Pool{New: func() any { return &round{states: map[string]int{}}
 func (g *gate) newRound(batch []*question) *round {
 	r := rounds.Get().(*round)
 	r.gate, r.batch = g, batch
-	if q := batch[0]; len(batch) == 1 && q.cost > 0 && q.report == 0 && q.extra == 0 {
-		r.alone = q
-		return r
-	}
 	for _, q := range batch {
 		state := r.state(q)
 		if q.report > 0 {
@@ -129,11 +122,6 @@ func (r *round) state(q *question) int {
 }
 
 func (r *round) release() {
-	if r.alone != nil {
-		r.gate, r.batch, r.alone, r.numbers = nil, nil, nil, nil
-		rounds.Put(r)
-		return
-	}
 	for i := range r.groups {
 		clear(r.groups[i].questions)
 	}
@@ -150,18 +138,10 @@ func (r *round) exchange(ctx context.Context) error {
 	if err := r.gate.limiter.breaker.Run(func() error { return r.run(ctx) }); err != nil {
 		return err
 	}
-	status := int64(statusDecided)
-	switch {
-	case r.alone == nil && len(r.numbers) == 0:
+	if len(r.numbers) == 0 {
 		return errReply
-	case r.alone == nil:
-		status = r.numbers[0]
-	case len(r.numbers) == 0:
-		status = statusStale
-	case len(r.numbers) == aloneNumbers && r.numbers[aloneNumbers-2] == 1:
-		status = statusUnconfigured
 	}
-	switch status {
+	switch r.numbers[0] {
 	case statusStale:
 		return errStale
 	case statusUnconfigured:
@@ -171,21 +151,14 @@ func (r *round) exchange(ctx context.Context) error {
 }
 
 func (r *round) run(ctx context.Context) (err error) {
-	limiter, script := r.gate.limiter, r.batch[0].allow
-	var keys []string
-	if q := r.alone; q != nil {
-		script = q.ask
-		keys = append(make([]string, 0, 2+len(q.keys)), q.key, r.gate.conf)
-		keys = append(keys, q.keys[:]...)
-		r.args = append(append(r.args[:0], q.args[:3]...), q.cost, q.rev, limiter.now, q.args[3], q.args[4])
-	} else {
-		keys = append(append(make([]string, 0, 1+len(r.keys)+2*len(r.forms)), r.gate.conf), r.keys...)
-		for _, f := range r.forms {
-			keys = append(keys, f.keys[:]...)
-		}
-		r.args = r.lines(append(r.args[:0], r.batch[0].rev, limiter.now, len(r.forms)))
+	limiter := r.gate.limiter
+	keys := append(append(make([]string, 0, 1+len(r.keys)+2*len(r.forms)), r.gate.conf), r.keys...)
+	for _, f := range r.forms {
+		keys = append(keys, f.keys[:]...)
 	}
-	r.numbers, err = script.Numbers(ctx, limiter.redis, keys, r.args...)
+	q := r.batch[0]
+	r.args = r.lines(append(r.args[:0], q.rev, limiter.now, string(q.params.Algorithm), len(r.forms)))
+	r.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, r.args...)
 	return err
 }
 
@@ -212,13 +185,6 @@ func (r *round) decode(err error) {
 	if err != nil {
 		for _, q := range r.batch {
 			q.err = err
-		}
-		return
-	}
-	if q := r.alone; q != nil {
-		q.remaining, q.reset = r.numbers[0], r.numbers[1]
-		if len(r.numbers) == aloneNumbers {
-			q.verdict, q.wait, q.shared = r.numbers[2], r.numbers[3], r.numbers[aloneNumbers-1] == 1
 		}
 		return
 	}
@@ -260,12 +226,6 @@ func (r *round) decode(err error) {
 
 // check reports whether the reply is as long as the questions want it.
 func (r *round) check() error {
-	if r.alone != nil {
-		if n := len(r.numbers); n != 2 && n != aloneNumbers {
-			return fmt.Errorf("%w: %v", errReply, r.numbers)
-		}
-		return nil
-	}
 	in := r.numbers[1:]
 	for i := range r.groups {
 		line := &r.groups[i]

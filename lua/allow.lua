@@ -1,6 +1,6 @@
 -- allow.lua: asks one limit, outside any bucket, many questions at once. Decides
--- them in order, as if each were asked alone, and spends what it allows. lua.go
--- puts it into a rule of limits.lua: all questions are of one algorithm.
+-- them in order, as if each were asked alone, and spends what it allows.
+-- All questions are of one algorithm.
 -- Not safe to send twice in the strict sense: a resend after a lost reply spends
 -- once more, which errs on the side of refusing.
 --
@@ -11,8 +11,9 @@
 --             tundish:{l:<limit>}:overflow:<tier>  state of the key that all share who are above max
 -- ARGV[1]     limits_rev of the conf that the caller knows, "" to decide in any case
 -- ARGV[2]     now: microseconds for tests, "" to ask the server
--- ARGV[3]     how many settings follow; more than one where tiers of the limit differ
--- ARGV[4...]  each setting:
+-- ARGV[3]     algorithm: a name of limits.lua
+-- ARGV[4]     how many settings follow; more than one where tiers of the limit differ
+-- ARGV[5...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
 --               b: microseconds, 1 or more: of a refill, a piece or a window
@@ -27,7 +28,7 @@
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
 --            {allowed, remaining, reset, slack}: how many of the times were allowed; slack is what the rounding of
---            reset added, of token_bucket in a-ths of a microsecond, else 0: allow.go makes the earlier resets of it;
+--            reset added, of token_bucket in a-ths of a microsecond, else 0: lua.EarlierReset computes the earlier resets of it;
 --            and if not all were: {verdict, wait, remaining, reset} of the others: verdict 1 refused, 2 impossible; these
 --            are as they are after the last question of the batch, so that who waits that long and is alone is let in;
 --          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states instead of
@@ -36,8 +37,13 @@
 --          and how many keys there are
 -- Needs    Redis 7.0
 
-local conf, known_rev, now, setting_count = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local FIRST_STATE, FIRST_SETTING, SETTING = 2, 4, 5
+--#include lib/limit_keys.lua
+--#include lib/limits.lua
+
+local conf, known_rev, now, algorithm, setting_count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST_STATE, FIRST_SETTING, SETTING = 2, 5, 5
+local rule = limits.rule(algorithm)
+local read, check, take, answer, write = rule.read, rule.check, rule.take, rule.answer, rule.write
 local last_state = #KEYS - 2 * setting_count
 
 local status = 0

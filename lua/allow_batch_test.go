@@ -107,7 +107,7 @@ func TestAllowKnowsTheConf(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		ask := func(rev string) []int64 {
-			n, err := lua.Integers(r.run(lua.AllowBy("token_bucket"), r.keys("conf", "state", "keys", "overflow"), rev, "", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1))
+			n, err := lua.Integers(r.run(lua.Allow, r.keys("conf", "state", "keys", "overflow"), rev, "", "token_bucket", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1))
 			r.ok(err)
 			return n
 		}
@@ -128,22 +128,6 @@ func TestAllowKnowsTheConf(t *testing.T) {
 		if got := ask(""); got[0] != 0 || got[1] != 0 {
 			t.Errorf("without a rev: %v", got)
 		}
-		// So does ask.lua.
-		for _, test := range []struct {
-			conf, rev string
-			want      []int64
-		}{
-			{"conf", rev, []int64{1, 1}}, {"none", rev, []int64{0, 2, 0, 0, 1, 0}}, {"conf", "other", []int64{}}, {"conf", rev, []int64{0, 2, 1, 1, 0, 0}},
-			{"conf", "", []int64{0, 2, 1, 1, 0, 0}},
-		} {
-			n, err := lua.Integers(r.run(lua.AskBy("token_bucket"), r.keys("asked", test.conf), 1, second, 2*second, 1, test.rev, ""))
-			for i := 1; i < len(n); i += 2 {
-				n[i] /= 900_000 * second // whole tokens to come
-			}
-			if err != nil || !slices.Equal(n, test.want) {
-				t.Errorf("asked about %+v: %v, %v", test, n, err)
-			}
-		}
 	})
 }
 
@@ -152,8 +136,8 @@ func TestASpoiltKeySpendsNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.ok(r.c.LPush(r.ctx, r.key("spoilt"), 1).Err())
-		_, err := lua.AllowBy("token_bucket").Run(r.ctx, r.c, nil, r.keys("conf", "state", "spoilt", "keys", "overflow"),
-			"", "", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1, 1, 2, 1, 1)
+		_, err := lua.Allow.Run(r.ctx, r.c, nil, r.keys("conf", "state", "spoilt", "keys", "overflow"),
+			"", "", "token_bucket", 1, 1, 1, 2*second, 0, 1, 1, 1, 1, 1, 1, 2, 1, 1)
 		if err == nil {
 			t.Fatal("a list is no state")
 		}
@@ -161,20 +145,6 @@ func TestASpoiltKeySpendsNothing(t *testing.T) {
 			t.Errorf("the other state was written: %v", err)
 		}
 	})
-}
-
-// Each rule of limits.lua has a script with its own text.
-func TestAllowBy(t *testing.T) {
-	t.Parallel()
-	for _, a := range algorithms {
-		rule := a.window(1, second).args()[0].(string)
-		if lua.AllowBy(rule) == nil || lua.AskBy(rule) == nil {
-			t.Errorf("there is no script for %s", rule)
-		}
-	}
-	if lua.AllowBy("leaky") != nil || lua.AskBy("leaky") != nil {
-		t.Error("there is a script for a rule that is none")
-	}
 }
 
 func TestInstances(t *testing.T) {

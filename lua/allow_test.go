@@ -3,7 +3,6 @@ package lua_test
 import (
 	"fmt"
 	"math/big"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -36,7 +35,8 @@ type inquiry struct {
 // many answers as times; where times is 0 or -1, one, whose wait is what was taken.
 func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 	r.t.Helper()
-	keys, args := []string{r.key("limits")}, []any{"", now, len(limits)}
+	rule := limits[0].args()[0].(string)
+	keys, args := []string{r.key("limits")}, []any{"", now, rule, len(limits)}
 	for _, l := range limits {
 		keys = append(keys, r.key("limit:"+l.key))
 		args = append(args, l.args()[1:]...)
@@ -48,11 +48,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 	for _, q := range inquiries {
 		args = append(args, q.of+1, q.cost, q.times)
 	}
-	rule := limits[0].args()[0].(string)
-	if q := inquiries[0]; len(limits) == 1 && len(inquiries) == 1 && q.times == 1 && nextClaim()%2 == 0 {
-		return [][]said{{r.ask(limits[0], q.cost, now)}}
-	}
-	in := r.reader(lua.AllowBy(rule), keys, args...)
+	in := r.reader(lua.Allow, keys, args...)
 	r.shared = nil
 	answers := make([][]said, len(inquiries))
 	for i, q := range inquiries {
@@ -84,29 +80,6 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 		r.t.Fatalf("allow: %v, %d items too many", in.Err(), in.Left())
 	}
 	return answers
-}
-
-// ask asks ask.lua.
-func (r *rig) ask(l limit, cost int64, now any) said {
-	r.t.Helper()
-	args := l.args()
-	keys := r.keys("limit:"+l.key, "limits", "limit_keys", "limit:overflow")
-	in := lua.NewReader(r.run(lua.AskBy(args[0].(string)), keys, append(slices.Clone(args[1:4]), cost, "", now, args[4], args[5])...))
-	r.shared = nil
-	s := said{remaining: in.Int(), reset: in.Int()}
-	if in.Left() > 0 {
-		s.verdict, s.wait = in.Int(), in.Int()
-		if missing := in.Int(); missing != 0 {
-			r.t.Fatalf("a conf is missed that was not asked about")
-		}
-		if in.Int() != 0 {
-			r.shared = []int64{1}
-		}
-	}
-	if in.Err() != nil || in.Left() != 0 {
-		r.t.Fatalf("ask: %v, %d items too many", in.Err(), in.Left())
-	}
-	return s
 }
 
 // per is count tokens in that many microseconds, as package admission makes it

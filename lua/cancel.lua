@@ -26,6 +26,11 @@
 -- Stores   the id until its dedupe window ends, or a minute if our client made it
 -- Needs    Redis 7.0
 
+--#include lib/dedupe.lua
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_until = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local flows, flow_settings = KEYS[9], KEYS[10]

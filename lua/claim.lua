@@ -71,6 +71,16 @@
 --          until it is
 -- Needs    Redis 7.0
 
+--#include lib/away.lua
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/idle.lua
+--#include lib/pending.lua
+--#include lib/quota.lua
+--#include lib/sender.lua
+--#include lib/share.lua
+--#include lib/turns.lua
+
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, sent_away, idle_key =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]

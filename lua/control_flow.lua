@@ -25,6 +25,9 @@
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
+--#include lib/flow.lua
+--#include lib/group.lua
+
 local conf, pace, flows, flow_settings, due_flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, bucket, name, action, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local FIRST, FIRST_PLACE = 6, 5

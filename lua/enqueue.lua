@@ -28,7 +28,7 @@
 -- ARGV[4]  number of limits, L
 -- ARGV[5]  number of jobs
 -- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; 2 if their ids
---          were also made for this batch, which was not sent before (see usual.lua); else 0
+--          were also made for this batch, which was not sent before; else 0
 -- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua), max,
@@ -57,6 +57,13 @@
 --          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
 --          flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
+
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/limit_keys.lua
+--#include lib/limits.lua
+--#include lib/places.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]

@@ -10,6 +10,8 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/flow.lua
+
 local body, most_bytes, in_groups = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '2'
 local FIRST_ID = 3
 

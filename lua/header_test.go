@@ -15,44 +15,9 @@ import (
 
 type durationType = time.Duration
 
-// sharedText is one that goes in front of scripts.
-type sharedText struct{ name, begin string }
-
-// shared are texts that go in front of other scripts and are none themselves: in this
-// order, of those that use what they begin with; of usual.lua, which is used by none, of enqueue.lua.
-var shared = []sharedText{
-	{"away", "away."}, {"dedupe", "dedupe."}, {"dlq", "dlq."}, {"limits", "limits."}, {"limit_keys", "limit_keys."}, {"usual", "admit("}, {"flow", "flow."}, {"group", "group."}, {"idle", "idle."}, {"pending", "pending."}, {"places", "places."},
-	{"pins", "pins."}, {"pool", "pool."}, {"quota", "quota."}, {"sender", "sender."}, {"share", "share."}, {"turns", "turns."},
-}
-
-// needs are those that a shared text needs in front of it, and scripts that use it may not use themselves.
-var needs = map[string][]string{"idle": {"group"}, "places": {"idle"}, "turns": {"group"}, "share": {"pool", "quota", "sender"}}
-
-// scriptText is a script as it is sent: with the text that it shares.
-func scriptText(t *testing.T, name string) string {
-	t.Helper()
-	own := fileText(t, name)
-	used := map[string]bool{}
-	for _, s := range shared {
-		if regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(s.begin)).MatchString(code(split(own).body)) {
-			used[s.name] = true
-			for _, other := range needs[s.name] {
-				used[other] = true
-			}
-		}
-	}
-	text := ""
-	for _, s := range shared {
-		if used[s.name] {
-			text += fileText(t, s.name)
-		}
-	}
-	return text + own
-}
-
 func fileText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name + ".lua")
+	text, err := os.ReadFile(name + ".lua") // of a piece, name begins with lib/
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +49,7 @@ func split(text string) file {
 		at++
 	}
 	f := file{header: strings.Join(lines[:at], "")}
-	for at < len(lines) && strings.TrimSpace(lines[at]) == "" {
+	for at < len(lines) && (strings.TrimSpace(lines[at]) == "" || strings.HasPrefix(lines[at], "--#include ")) {
 		at++
 	}
 	f.body = strings.Join(lines[at:], "")
@@ -190,9 +155,13 @@ var exceptions = map[string]string{
 
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
+	pieces, err := filepath.Glob("lib/*.lua")
+	if err != nil || len(pieces) == 0 {
+		t.Fatal(pieces, err)
+	}
 	var names []string
-	for _, s := range shared {
-		names = append(names, s.name)
+	for _, piece := range pieces {
+		names = append(names, strings.TrimSuffix(piece, ".lua"))
 	}
 	for _, script := range lua.All() {
 		names = append(names, script.Name())
@@ -200,7 +169,7 @@ func TestHouseRules(t *testing.T) {
 	for _, name := range names {
 		f := split(fileText(t, name))
 		binding, body := f.binding, f.body
-		isShared := name != "usual" && slices.ContainsFunc(shared, func(s sharedText) bool { return s.name == name })
+		isShared := strings.HasPrefix(name, "lib/")
 		if isShared {
 			binding = ""
 		}
@@ -238,7 +207,7 @@ func TestScriptsOpenTheDoor(t *testing.T) {
 	for _, script := range lua.All() {
 		m := first.FindStringSubmatch(split(fileText(t, script.Name())).body)
 		opens := m != nil && (m[1] == "ZREM" || m[1] == "HDEL" || m[1] == "LPOP")
-		exempt := slices.Contains([]string{"enqueue", "allow", "ask", "inspect_job", "inspect_bucket", "inspect_pool", "flows_of", "off_calendar", "move_read", "move_write"}, script.Name())
+		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_bucket", "inspect_pool", "flows_of", "off_calendar", "move_read", "move_write"}, script.Name())
 		if opens == exempt {
 			t.Errorf("%s: begins with %v", script.Name(), m)
 		}
@@ -252,9 +221,6 @@ func TestEveryFileIsAScript(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	var names []string
-	for _, s := range shared {
-		names = append(names, s.name)
-	}
 	for _, script := range lua.All() {
 		names = append(names, script.Name())
 	}

@@ -29,6 +29,11 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/pins.lua
+--#include lib/pool.lua
+
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local groups, due_groups = KEYS[10], KEYS[11]

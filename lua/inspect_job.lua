@@ -32,6 +32,10 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/pool.lua
+
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local departed, flow_departed = KEYS[11], KEYS[12]

@@ -10,6 +10,9 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/pins.lua
+--#include lib/pool.lua
+
 local conf, pace, buckets = KEYS[1], KEYS[2], KEYS[3]
 local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
 

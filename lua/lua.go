@@ -2,183 +2,47 @@ package lua
 
 import (
 	"context"
-	_ "embed" // the scripts' text
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed dedupe.lua
-var dedupeText string
-
-//go:embed dlq.lua
-var dlqText string
-
-//go:embed limits.lua
-var limitsText string
-
-//go:embed limit_keys.lua
-var limitKeysText string
-
-//go:embed usual.lua
-var usualText string
-
-//go:embed flow.lua
-var flowText string
-
-//go:embed group.lua
-var groupText string
-
-//go:embed idle.lua
-var idleText string
-
-//go:embed sender.lua
-var senderText string
-
-//go:embed quota.lua
-var quotaText string
-
-//go:embed away.lua
-var awayText string
-
-//go:embed pins.lua
-var pinsText string
-
-//go:embed pool.lua
-var poolText string
-
-//go:embed share.lua
-var shareText string
-
-//go:embed turns.lua
-var turnsText string
-
-//go:embed pending.lua
-var pendingText string
-
-//go:embed places.lua
-var placesText string
-
-//go:embed allow.lua
-var allowText string
-
-//go:embed ask.lua
-var askText string
-
-//go:embed enqueue.lua
-var enqueueText string
-
-//go:embed claim.lua
-var claimText string
-
-//go:embed reserve.lua
-var reserveText string
-
-//go:embed reserve_flows.lua
-var reserveFlowsText string
-
-//go:embed settle.lua
-var settleText string
-
-//go:embed extend.lua
-var extendText string
-
-//go:embed sweep.lua
-var sweepText string
-
-//go:embed take_back.lua
-var takeBackText string
-
-//go:embed trim_dead.lua
-var trimDeadText string
-
-//go:embed off_calendar.lua
-var offCalendarText string
-
-//go:embed flows_of.lua
-var flowsOfText string
-
-//go:embed cancel.lua
-var cancelText string
-
-//go:embed redrive.lua
-var redriveText string
-
-//go:embed configure.lua
-var configureText string
-
-//go:embed control.lua
-var controlText string
-
-//go:embed control_flow.lua
-var controlFlowText string
-
-//go:embed purge.lua
-var purgeText string
-
-//go:embed pin.lua
-var pinText string
-
-//go:embed instances.lua
-var instancesText string
-
-//go:embed move.lua
-var moveText string
-
-//go:embed move_read.lua
-var moveReadText string
-
-//go:embed move_write.lua
-var moveWriteText string
-
-//go:embed move_drop.lua
-var moveDropText string
-
-//go:embed inspect_job.lua
-var inspectJobText string
-
-//go:embed inspect_bucket.lua
-var inspectBucketText string
-
-//go:embed inspect_pool.lua
-var inspectPoolText string
-
 // The scripts. Each file's header says what it does.
 var (
-	Enqueue       = newScript("enqueue", dlqText+limitsText+limitKeysText+usualText+flowText+groupText+idleText+placesText+enqueueText)
-	Claim         = newScript("claim", awayText+dlqText+flowText+groupText+idleText+pendingText+poolText+quotaText+senderText+shareText+turnsText+claimText)
-	Reserve       = newScript("reserve", awayText+poolText+quotaText+senderText+shareText+reserveText)
-	ReserveFlows  = newScript("reserve_flows", reserveFlowsText)
-	Settle        = newScript("settle", dedupeText+dlqText+flowText+groupText+poolText+settleText)
-	Extend        = newScript("extend", extendText)
-	Sweep         = newScript("sweep", dlqText+flowText+groupText+idleText+poolText+sweepText)
-	TakeBack      = newScript("take_back", dlqText+flowText+groupText+poolText+takeBackText)
-	TrimDead      = newScript("trim_dead", dedupeText+dlqText+trimDeadText)
-	OffCalendar   = newScript("off_calendar", offCalendarText)
-	FlowsOf       = newScript("flows_of", flowText+flowsOfText)
-	Cancel        = newScript("cancel", dedupeText+dlqText+flowText+groupText+cancelText)
-	Redrive       = newScript("redrive", dlqText+flowText+groupText+redriveText)
-	Configure     = newScript("configure", configureText)
-	Control       = newScript("control", controlText)
-	ControlFlow   = newScript("control_flow", flowText+groupText+controlFlowText)
-	Pin           = newScript("pin", pinText)
-	Purge         = newScript("purge", dedupeText+flowText+groupText+purgeText)
-	Move          = newScript("move", moveText)
-	MoveRead      = newScript("move_read", moveReadText)
-	MoveWrite     = newScript("move_write", moveWriteText)
-	MoveDrop      = newScript("move_drop", moveDropText)
-	InspectJob    = newScript("inspect_job", flowText+groupText+poolText+inspectJobText)
-	InspectBucket = newScript("inspect_bucket", dlqText+flowText+pinsText+poolText+inspectBucketText)
-	InspectPool   = newScript("inspect_pool", pinsText+poolText+inspectPoolText)
-	Instances     = newScript("instances", instancesText)
+	Allow         = newScript("allow")
+	Enqueue       = newScript("enqueue")
+	Claim         = newScript("claim")
+	Reserve       = newScript("reserve")
+	ReserveFlows  = newScript("reserve_flows")
+	Settle        = newScript("settle")
+	Extend        = newScript("extend")
+	Sweep         = newScript("sweep")
+	TakeBack      = newScript("take_back")
+	TrimDead      = newScript("trim_dead")
+	OffCalendar   = newScript("off_calendar")
+	FlowsOf       = newScript("flows_of")
+	Cancel        = newScript("cancel")
+	Redrive       = newScript("redrive")
+	Configure     = newScript("configure")
+	Control       = newScript("control")
+	ControlFlow   = newScript("control_flow")
+	Pin           = newScript("pin")
+	Purge         = newScript("purge")
+	Move          = newScript("move")
+	MoveRead      = newScript("move_read")
+	MoveWrite     = newScript("move_write")
+	MoveDrop      = newScript("move_drop")
+	InspectJob    = newScript("inspect_job")
+	InspectBucket = newScript("inspect_bucket")
+	InspectPool   = newScript("inspect_pool")
+	Instances     = newScript("instances")
 )
 
-// All lists the scripts in alphabetical order. Of allow and ask, which run within
-// a rule, there is the text alone.
+// All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		newScript("allow", limitKeysText+allowText), newScript("ask", limitKeysText+askText), Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
+		Allow, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
 		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }
@@ -189,12 +53,21 @@ type Script struct {
 	text, sha any // strings: as arguments of a command they are not made objects each time
 }
 
-func newScript(name, text string) *Script {
+// newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
+// only a wrong program can have.
+func newScript(name string) *Script {
+	text, err := assemble(files, name)
+	if err != nil {
+		panic(err)
+	}
 	return &Script{name: name, text: text, sha: redis.NewScript(text).Hash()}
 }
 
 // Name is the file's name without its ending.
 func (s *Script) Name() string { return s.name }
+
+// Text is what is sent to Redis: the file with the pieces of lib that it includes.
+func (s *Script) Text() string { return s.text.(string) }
 
 // SHA is the digest by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha.(string) }

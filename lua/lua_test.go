@@ -26,8 +26,7 @@ func TestScriptsLoad(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		for _, script := range lua.All() {
-			text := scriptText(t, script.Name())
-			sha, err := client.ScriptLoad(t.Context(), text).Result()
+			sha, err := client.ScriptLoad(t.Context(), script.Text()).Result()
 			if err != nil || sha != script.SHA() {
 				t.Errorf("%s: loaded as %q, %v; want %s", script.Name(), sha, err, script.SHA())
 			}

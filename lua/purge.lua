@@ -30,6 +30,10 @@
 -- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
 -- Needs    Redis 7.0
 
+--#include lib/dedupe.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+
 local body, meta, conf, count, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings = KEYS[7], KEYS[8]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])

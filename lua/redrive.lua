@@ -24,6 +24,10 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows = KEYS[7], KEYS[8], KEYS[9]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'

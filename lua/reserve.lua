@@ -35,6 +35,10 @@
 --          bucket has more to send than the pool lets it; who was sent away, until it is back
 -- Needs    Redis 7.0
 
+--#include lib/away.lua
+--#include lib/sender.lua
+--#include lib/share.lua
+
 local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local foresees, steps_back = ARGV[5] == '1', ARGV[6] == '1'

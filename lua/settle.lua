@@ -31,6 +31,12 @@
 --          flow until it is idle
 -- Needs    Redis 7.0
 
+--#include lib/dedupe.lua
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/pool.lua
+
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings, due_flows = KEYS[10], KEYS[11], KEYS[12]

@@ -39,6 +39,12 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/idle.lua
+--#include lib/pool.lua
+
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]

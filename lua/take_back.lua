@@ -36,6 +36,11 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/pool.lua
+
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'

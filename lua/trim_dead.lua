@@ -17,6 +17,9 @@
 -- Stores   the ids, as dropped, until their dedupe window ends
 -- Needs    Redis 7.0
 
+--#include lib/dedupe.lua
+--#include lib/dlq.lua
+
 local body, meta, conf, count, dead, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local DROPPED = '8'

@@ -186,7 +186,7 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 // client is one of the buckets, with a connection of its own to an address.
 func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
 	s.t.Helper()
-	conn, err := admission.Connect(url, admission.ConnectOptions{})
+	conn, err := admission.Connect(url, admission.ConnectOptions{Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -203,8 +203,8 @@ func TestOverTheNetwork(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if connections > workers+1 { // one was hung up on
-		t.Errorf("%d connections, want at most %d", connections, workers+1)
+	if connections > 2*workers+1 { // one was hung up on; net/http may dial one more where it waits for one
+		t.Errorf("%d connections for %d jobs, want at most %d", connections, jobs, 2*workers+1)
 	}
 }
 

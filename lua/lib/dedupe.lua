@@ -42,3 +42,4 @@ function dedupe.write(d, seen, seen_until, count)
   end
 end
 
+return dedupe

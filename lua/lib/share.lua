@@ -18,6 +18,10 @@
 -- All claims look ahead as far as that of the bucket with the longest horizon: else that
 -- one would always be there first.
 
+--#include lib/pool.lua
+--#include lib/quota.lua
+--#include lib/sender.lua
+
 local share = {
   UNIT = 1000000,
   MAX_AHEAD = 2000, -- slots that are looked at; the next claim sees what is beyond
@@ -188,3 +192,5 @@ function share.close(p, more, ready, interval)
     redis.call('HSET', p.pace, 'slot', string.format('%.0f', p.slot), 'frac', string.format('%.0f', p.frac), 'rate', p.rate)
   end
 end
+
+return share

@@ -9,6 +9,9 @@
 -- that flow anew when these have left. So there are not many more entries than flows. What was never noted, as its
 -- last jobs were cancelled, the audit of sweep.lua finds.
 
+--#include lib/flow.lua
+--#include lib/group.lua
+
 local idle = {}
 
 -- Notes a flow or a group as claim.lua leaves it, if it has a rate and nothing of it waits. entries are arguments
@@ -73,3 +76,5 @@ function idle.forget(found, key, flows, groups)
   in_chunks('ZREM', key, found.over)
   in_chunks('ZADD', key, found.again)
 end
+
+return idle

@@ -6,6 +6,8 @@
 -- later: so the important leave first and nobody starves. What is due in later
 -- goes before the lists.
 
+--#include lib/flow.lua
+
 local pending = {
   CHUNK = 500,
   MAX_LOOKED_AT = 4000, -- ids that a run looks at: leftovers of cancelled jobs may be many
@@ -65,35 +67,35 @@ function pending.told(job)
 end
 
 -- The next id of later that is due until then and its time, or nil.
-function pending.peek_due(places, latest)
-  if places.due_at > #places.due and places.due_more then
-    places.due_before = places.due_before + #places.due / 2
-    places.due = redis.call('ZRANGEBYSCORE', places.later, '-inf', string.format('%.0f', latest), 'WITHSCORES',
-      'LIMIT', places.due_before, places.at_once)
-    places.due_at, places.due_more = 1, #places.due == 2 * places.at_once
-    places.at_once = math.min(2 * places.at_once, pending.CHUNK)
+function pending.peek_due(waiting, latest)
+  if waiting.due_at > #waiting.due and waiting.due_more then
+    waiting.due_before = waiting.due_before + #waiting.due / 2
+    waiting.due = redis.call('ZRANGEBYSCORE', waiting.later, '-inf', string.format('%.0f', latest), 'WITHSCORES',
+      'LIMIT', waiting.due_before, waiting.at_once)
+    waiting.due_at, waiting.due_more = 1, #waiting.due == 2 * waiting.at_once
+    waiting.at_once = math.min(2 * waiting.at_once, pending.CHUNK)
   end
-  return places.due[places.due_at], tonumber(places.due[places.due_at + 1])
+  return waiting.due[waiting.due_at], tonumber(waiting.due[waiting.due_at + 1])
 end
 
 -- When the first of later is due that was not passed; nil if there is none. What was
 -- set aside is there again, at the times that it was given.
-function pending.due_next(places)
-  if not places.has_later then return tonumber(places.aside[1]) end
-  local passed = places.due_before + (places.due_at - 1) / 2
-  local soonest = tonumber(redis.call('ZRANGE', places.later, passed, passed, 'WITHSCORES')[2] or places.aside[1])
-  if soonest and places.aside[1] then soonest = math.min(soonest, tonumber(places.aside[1])) end
+function pending.due_next(waiting)
+  if not waiting.has_later then return tonumber(waiting.aside[1]) end
+  local passed = waiting.due_before + (waiting.due_at - 1) / 2
+  local soonest = tonumber(redis.call('ZRANGE', waiting.later, passed, passed, 'WITHSCORES')[2] or waiting.aside[1])
+  if soonest and waiting.aside[1] then soonest = math.min(soonest, tonumber(waiting.aside[1])) end
   return soonest
 end
 
 -- Whether the list is where the job of an entry waits. One that came with a delay
 -- is in later until it is claimed for the first time.
-local function in_list(reader, places, entry)
+local function in_list(reader, waiting, entry)
   if reader.handled[entry.id] or not (entry.body or entry.alone) then return false end
   -- The id of a cancelled job may be that of a job in another flow by now. A body that nobody can read goes out.
-  if entry.body and places.name then
+  if entry.body and waiting.name then
     local name, readable = flow.of(entry.body, reader.in_groups)
-    if readable and name ~= places.name then return false end
+    if readable and name ~= waiting.name then return false end
   end
   if entry.meta then return string.sub(entry.meta, 1, 1) == '1' end
   return not entry.delayed and entry.came > 0
@@ -145,11 +147,11 @@ end
 
 -- The next of a list that is still a waiting job, or nil. Others are leftovers of
 -- cancelled jobs; they are popped without a slot.
-local function peek(reader, places, list)
+local function peek(reader, waiting, list)
   while true do
     local entry = list.entries[list.at]
     if entry then
-      if in_list(reader, places, entry) then return entry end
+      if in_list(reader, waiting, entry) then return entry end
       list.at, list.popped = list.at + 1, list.popped + 1
       reader.looked_at = reader.looked_at + 1
     elseif reader.looked_at >= pending.MAX_LOOKED_AT then
@@ -168,10 +170,10 @@ local function peek(reader, places, list)
 end
 
 -- The job of the lists that leaves next and its list, or nil.
-function pending.peek(reader, places)
+function pending.peek(reader, waiting)
   local first, of, earliest
-  for _, list in ipairs(places.lists) do
-    local entry = peek(reader, places, list)
+  for _, list in ipairs(waiting.lists) do
+    local entry = peek(reader, waiting, list)
     local counts_as = entry and entry.came + (list.class - 1) * reader.aging
     if entry and (not first or counts_as < earliest) then first, of, earliest = entry, list, counts_as end
   end
@@ -179,31 +181,33 @@ function pending.peek(reader, places)
 end
 
 -- Passes the entry that peek or peek_due told of.
-function pending.pass(places, list)
+function pending.pass(waiting, list)
   if list then
     list.at, list.popped = list.at + 1, list.popped + 1
   else
-    places.due_at = places.due_at + 2
+    waiting.due_at = waiting.due_at + 2
   end
 end
 
 -- Whether lists hold more than was passed.
-function pending.left(places)
-  for _, list in ipairs(places.lists) do
+function pending.left(waiting)
+  for _, list in ipairs(waiting.lists) do
     if list.at <= #list.ids or not list.ended then return true end
   end
   return false
 end
 
 -- Takes what was passed off the lists, what is gone off later, and puts there what was set aside.
-function pending.write(places)
-  for _, list in ipairs(places.lists) do
+function pending.write(waiting)
+  for _, list in ipairs(waiting.lists) do
     if list.popped > 0 then redis.call('LPOP', list.key, list.popped) end
   end
-  for i = 1, #places.gone, pending.CHUNK do
-    redis.call('ZREM', places.later, unpack(places.gone, i, math.min(i + pending.CHUNK - 1, #places.gone)))
+  for i = 1, #waiting.gone, pending.CHUNK do
+    redis.call('ZREM', waiting.later, unpack(waiting.gone, i, math.min(i + pending.CHUNK - 1, #waiting.gone)))
   end
-  for i = 1, #places.aside, pending.CHUNK do
-    redis.call('ZADD', places.later, unpack(places.aside, i, math.min(i + pending.CHUNK - 1, #places.aside)))
+  for i = 1, #waiting.aside, pending.CHUNK do
+    redis.call('ZADD', waiting.later, unpack(waiting.aside, i, math.min(i + pending.CHUNK - 1, #waiting.aside)))
   end
 end
+
+return pending

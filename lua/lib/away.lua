@@ -35,3 +35,5 @@ function away.wake(sent_away, dispatcher, head, clock, channel, bucket)
   redis.call('ZREM', sent_away, first)
   redis.call('PUBLISH', channel, bucket .. ' ' .. first)
 end
+
+return away

@@ -84,3 +84,5 @@ function pool.note(name, keys, leases, now, channel)
     if wakes then redis.call('PUBLISH', channel, m.name) end
   end
 end
+
+return pool

@@ -12,6 +12,8 @@
 -- due:<group> has its flows, as due: has them where there are no groups. A group that is
 -- held back is off due_groups, and due:<group> stays as it is.
 
+--#include lib/flow.lua
+
 local group = {
   OF_ALL = { 'group_rate_count', 'group_rate_per', 'group_burst', 'group_capacity', 'group_max_in_flight' }, -- see flow.OF_ALL
 }
@@ -78,3 +80,5 @@ function group.close(groups, now, calendar)
     if calendar then group.recall(calendar, g, now) end
   end
 end
+
+return group

@@ -14,3 +14,5 @@ function pins.add(reply, conf, fields)
     end
   end
 end
+
+return pins

@@ -85,3 +85,5 @@ function quota.write(q)
   redis.call('LTRIM', q.key, 0, q.windows.most - 1)
   redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + 1000)
 end
+
+return quota

@@ -71,3 +71,4 @@ function limit_keys.finish(known)
   end
 end
 
+return limit_keys

@@ -7,6 +7,9 @@
 -- or when its turn is if that is later), settings and state (see flow.lua), had_text (there was a state), changed, and quotas;
 -- one with a rate also whole, part, back and rate, as claim.lua has them of the bucket.
 
+--#include lib/flow.lua
+--#include lib/quota.lua
+
 local sender = {}
 
 -- What is kept beside a slot of the settings that it was handed out by: "count/per", and "/burst" where that is not 1.
@@ -108,3 +111,5 @@ function sender.drops(f, delayed)
   f.changed = true
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
+
+return sender

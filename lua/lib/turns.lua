@@ -6,6 +6,11 @@
 -- the heap of its flows. An entry goes at the turn of its group, when the first of its flows may: not at
 -- the turn of the flow, or a group that may send twice in its turn would wait for that in between.
 
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/quota.lua
+--#include lib/sender.lua
+
 local turns = { placed = 0 }
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
@@ -109,3 +114,5 @@ function turns.note(list, name, at)
     list.taken_off[#list.taken_off + 1] = name
   end
 end
+
+return turns

@@ -100,3 +100,4 @@ function dlq.audit(dead, body, meta, count)
   end
 end
 
+return dlq

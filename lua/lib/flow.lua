@@ -184,3 +184,5 @@ function flow.recall(calendar, f, keys, before, now, at)
     calendar.sooner = true
   end
 end
+
+return flow

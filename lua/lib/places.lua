@@ -15,6 +15,10 @@
 -- known (the flow is there), ready (when its rate lets it go, see flow.ready), and
 -- interval, if it has a rate.
 
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/idle.lua
+
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, -- codes of enqueue.lua
   CHUNK = 500,
@@ -231,3 +235,5 @@ function places.write(bucket, part)
   end
   return waited, wake, turn
 end
+
+return places

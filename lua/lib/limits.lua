@@ -1,0 +1,39 @@
+-- limits.lua: the rules of admission, for enqueue.lua and allow.lua.
+--
+-- A rule is a file with a function that makes the five functions of the rule: Lua makes functions anew for each run,
+-- and a run needs one rule mostly. They work on a state that lives in one key; what its three numbers a, b and
+-- full mean, each rule says:
+--   read(key, now, a, b, full)   the state as of now; writes nothing
+--   check(state, cost)           0 allowed, 1 refused, 2 impossible; and the microseconds to wait
+--   take(state, cost)            spends the cost in the state
+--   answer(state)                whole requests left, microseconds until it is as if never used; of token_bucket
+--                                also what the rounding up of those added, in a-ths of a microsecond
+--   write(key, state, reset)     stores it, with the TTL after which it is worth nothing; reset is
+--                                what answer says, if it was asked after the last take
+-- A state with `stepped` must be written also when nothing was spent.
+-- A time in the future means that the clock stepped back, which mints nothing.
+-- A step of up to a second is waited out (`ahead`), so that a clock that jitters
+-- mints nothing either; after a larger one the time becomes now and must be
+-- written, or nothing would come until the clock is there again.
+-- What another rule left in the key, because the limit's algorithm was changed,
+-- is worth nothing and is replaced.
+-- A state tells in `at` when it was last written; it has none if nothing of its rule is stored.
+-- All numbers are integers below 2^53; Go rejects limits for which they are not.
+-- Redis takes such a number whole where it is an argument of a command.
+
+--#include lib/token_bucket.lua
+--#include lib/sliding_window_log.lua
+--#include lib/sliding_window_counter.lua
+
+local limits = {}
+local make = { token_bucket = token_bucket, sliding_window_log = sliding_window_log,
+  sliding_window_counter = sliding_window_counter, fixed_window = sliding_window_counter }
+
+-- The functions of a rule, made when they are first asked for.
+function limits.rule(name)
+  local rule = limits[name] or make[name]()
+  limits[name] = rule
+  return rule
+end
+
+return limits
