@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +20,6 @@ type ConnectOptions struct {
 	Timeout          time.Duration // for one command; 0 means 1 s
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
-
-	// BusyPoll is how long a reply is polled for before a thread sleeps; 0 means
-	// DefaultBusyPoll, and less than 0 that none is; more than MaxBusyPoll is that.
-	// It makes calls of a Redis that is near (the same machine, the same rack) up to
-	// twice as fast, stops by itself where it does not pay, and takes at most half of
-	// the threads of Go, and none of fewer than four.
-	BusyPoll time.Duration
 }
 
 // DefaultTimeout bounds a command where no other is given. A caller of the
@@ -92,23 +84,14 @@ func Connect(url string, opts ConnectOptions) (redis.UniversalClient, error) {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch a.topology {
 	case sentinel:
-		return opts.polling(redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword))), nil
+		return redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword)), nil
 	case cluster:
 		client := redis.NewClusterClient(a.clusterOptions())
 		client.AddHook(follower{client})
-		client.OnNewNode(func(node *redis.Client) { opts.polling(node) })
 		return client, nil
 	default:
-		return opts.polling(redis.NewClient(o)), nil
+		return redis.NewClient(o), nil
 	}
-}
-
-// polling has a client poll for replies, if that is wanted, and returns it.
-func (o *ConnectOptions) polling(client *redis.Client) *redis.Client {
-	if o.BusyPoll >= 0 {
-		client.AddHook(busyPoll(min(cmp.Or(o.BusyPoll, DefaultBusyPoll), MaxBusyPoll)))
-	}
-	return client
 }
 
 // failoverOptions are those of one server, for one that sentinels name.

@@ -52,10 +52,7 @@ func (s *station) close() {
 
 // connect makes the client for a URL with the settings of the configuration.
 func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {
-	options := admission.ConnectOptions{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize, BusyPoll: cfg.Redis.BusyPoll}
-	if options.BusyPoll == 0 {
-		options.BusyPoll = -1
-	}
+	options := admission.ConnectOptions{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize}
 	if r := cfg.Redis; !r.URL.Embedded() { // that one has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
 		options.TLS = admission.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}

@@ -43,7 +43,6 @@ type Redis struct {
 	TLSServerName    string        `mapstructure:"tls_server_name"`
 	PoolSize         int           `mapstructure:"pool_size"` // 0 lets the client choose
 	Timeout          time.Duration `mapstructure:"timeout"`
-	BusyPoll         time.Duration `mapstructure:"busy_poll"` // how long a reply is polled for; 0 not at all
 }
 
 // Producer is the program that takes jobs in.

@@ -24,7 +24,6 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_REDIS_TLS_SERVER_NAME", "db", "redis.tls_server_name", `"db"`},
 		{"TUNDISH_REDIS_POOL_SIZE", "5", "redis.pool_size", "5"},
 		{"TUNDISH_REDIS_TIMEOUT", "1500ms", "redis.timeout", `"1.5s"`},
-		{"TUNDISH_REDIS_BUSY_POLL", "50us", "redis.busy_poll", `"50µs"`},
 		{"TUNDISH_PRODUCER_LISTEN", "localhost:9000", "producer.listen", `"localhost:9000"`},
 		{"TUNDISH_PRODUCER_SHUTDOWN_TIMEOUT", "1h", "producer.shutdown_timeout", `"1h"`},
 		{"TUNDISH_PRODUCER_STORE_TIMEOUT", "2s", "producer.store_timeout", `"2s"`},

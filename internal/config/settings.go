@@ -124,7 +124,7 @@ const workerWebhook = "webhook"
 
 func defaultSettings() settings {
 	return settings{
-		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Timeout: time.Second, BusyPoll: admission.DefaultBusyPoll},
+		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Timeout: time.Second},
 		Producer: Producer{
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: admission.XForwardedFor, IPv6Prefix: admission.DefaultIPv6Prefix,

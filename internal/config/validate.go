@@ -42,7 +42,6 @@ func (l *loader) validate(s *settings) {
 	l.redisTLS(s.Redis)
 	inRange(l, at("redis.pool_size"), s.Redis.PoolSize, 0, maxPoolSize)
 	inRange(l, at("redis.timeout"), s.Redis.Timeout, minRedisTimeout, maxRedisTimeout)
-	inRange(l, at("redis.busy_poll"), s.Redis.BusyPoll, 0, admission.MaxBusyPoll)
 	inRange(l, at("producer.shutdown_timeout"), s.Producer.ShutdownTimeout, 0, maxShutdownTimeout)
 	l.forwarding(s.Producer)
 	inRange(l, at("producer.store_timeout"), s.Producer.StoreTimeout, minStoreTimeout, maxStoreTimeout)
