@@ -75,7 +75,7 @@ func (l *Limiter) askGate(ctx context.Context, g *gate, who *caller, n int64, st
 		if err != nil && !Unavailable(err) {
 			return Decision{}, fmt.Errorf("limit %q: %w", state.limit.Name, err)
 		}
-		f := state.form(who.tier)
+		f := state.forTier(who.tier)
 		key, keyErr := who.keyIn(&state.limit)
 		if keyErr != nil {
 			return Decision{}, keyErr

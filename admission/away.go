@@ -7,7 +7,7 @@ import (
 )
 
 // away answers a question that Redis did not, as the limit says.
-func (l *Limiter) away(ctx context.Context, g *gate, f *form, key string, n int64, err error) (Decision, error) {
+func (l *Limiter) away(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, err error) (Decision, error) {
 	switch {
 	case f.OnStoreFailure == Local:
 		l.awayLog.Do(func() {

@@ -217,7 +217,7 @@ func TestInstancesShare(t *testing.T) {
 // The share of an instance by an explicit clock.
 func TestLocalShare(t *testing.T) {
 	t.Parallel()
-	f := newForm(Limit{Name: "l", Limit: Rate{Count: 100, Per: time.Second, Unit: UnitRequests}, OnStoreFailure: Local}.WithDefaults(), "", "")
+	f := compile(Limit{Name: "l", Limit: Rate{Count: 100, Per: time.Second, Unit: UnitRequests}, OnStoreFailure: Local}.WithDefaults(), "", "")
 	locals, now := newLocals(), time.Now()
 	const fortieth = 40*time.Millisecond + time.Microsecond // one, and a microsecond for rounding
 	for i, c := range []struct {

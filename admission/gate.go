@@ -29,11 +29,11 @@ const maxUnderWay = 3
 // come sends for all of them. When a reply is there, the first of those who wait is
 // woken to send for all of them, and only then its answers are told.
 type gate struct {
-	limiter *Limiter
-	name    string
-	conf    string                 // key
-	source  atomic.Pointer[source] // of a configured limit
-	forms   atomic.Pointer[[]*form]
+	limiter  *Limiter
+	name     string
+	conf     string                 // key
+	source   atomic.Pointer[source] // of a configured limit
+	compiled atomic.Pointer[[]*compiledLimit]
 
 	mu       sync.Mutex
 	underWay int // batches
@@ -49,7 +49,7 @@ func confKey(limit string) string { return "tundish:{l:" + limit + "}:conf" }
 
 // question is one that is asked of a gate, and its answer.
 type question struct {
-	*form
+	*compiledLimit
 	key    string
 	cost   int64
 	start  time.Time
@@ -77,19 +77,19 @@ const (
 )
 
 // newQuestion takes a question that is not used any more, or makes one.
-func (l *Limiter) newQuestion(f *form, key string, cost int64, start time.Time) *question {
+func (l *Limiter) newQuestion(f *compiledLimit, key string, cost int64, start time.Time) *question {
 	q, ok := l.questions.Get().(*question)
 	if !ok {
 		q = &question{wake: make(chan struct{}, 1)}
 	}
 	wake, batch := q.wake, q.batch
-	*q = question{form: f, key: key, cost: cost, start: start, wake: wake, batch: batch[:0]}
+	*q = question{compiledLimit: f, key: key, cost: cost, start: start, wake: wake, batch: batch[:0]}
 	return q
 }
 
 // release lets others use the question. It must have been answered.
 func (l *Limiter) release(q *question) {
-	q.form = nil
+	q.compiledLimit = nil
 	l.questions.Put(q)
 }
 

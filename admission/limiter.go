@@ -199,7 +199,7 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	start := time.Now()
 	limit = limit.WithDefaults()
 	g := l.byValue(limit.Name)
-	f, err := g.formOf(&limit)
+	f, err := g.compiledOf(&limit)
 	var d Decision
 	if err == nil {
 		d, err = l.decide(ctx, g, f, safeKey(key), n, start, nil)
@@ -210,7 +210,7 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 
 // decide answers one question. A key of "" is a caller who is exempt. If away is
 // not nil, Redis is not there.
-func (l *Limiter) decide(ctx context.Context, g *gate, f *form, key string, n int64, start time.Time, away error) (Decision, error) {
+func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	if n < 1 || n > MaxCost {
 		return Decision{}, fmt.Errorf("limit %q: cost %d: want 1 to %d", f.Name, n, MaxCost)
 	}
@@ -282,7 +282,7 @@ func Asked(verdict int64) bool { return verdict != verdictNotAsked }
 // Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
 // verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
-	f := form{Limit: l}
+	f := compiledLimit{Limit: l}
 	f.quota, f.window = l.Policy()
 	d := f.decide(verdict%verdictShared, remaining, wait, reset)
 	d.Overflow = verdict >= verdictShared

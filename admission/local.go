@@ -32,9 +32,9 @@ type locals struct {
 }
 
 type local struct {
-	mu   sync.Mutex
-	gate *gate
-	form *form
+	mu    sync.Mutex
+	gate  *gate
+	limit *compiledLimit
 
 	remaining int64 // what Redis said
 	said      time.Time
@@ -63,11 +63,11 @@ func newLocals() locals {
 
 // get returns the state of a key. Two that begin at once may make two, of which
 // the later one stays.
-func (ls locals) get(g *gate, f *form, key string) *local {
+func (ls locals) get(g *gate, f *compiledLimit, key string) *local {
 	if l, ok := ls.of.Get(key); ok {
 		return l
 	}
-	l := &local{gate: g, form: f}
+	l := &local{gate: g, limit: f}
 	if known, ok, _ := ls.of.PeekOrAdd(key, l); ok {
 		return known
 	}
@@ -75,18 +75,18 @@ func (ls locals) get(g *gate, f *form, key string) *local {
 }
 
 // saw notes what Redis said is left.
-func (ls locals) saw(g *gate, f *form, key string, remaining int64) {
+func (ls locals) saw(g *gate, f *compiledLimit, key string, remaining int64) {
 	l := ls.get(g, f, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gate, l.form, l.remaining, l.said = g, f, remaining, time.Now()
+	l.gate, l.limit, l.remaining, l.said = g, f, remaining, time.Now()
 	if l.admitted == 0 {
 		l.active = false
 	}
 }
 
 // decide applies this instance's share of the limit.
-func (ls locals) decide(g *gate, f *form, key string, n, instances int64, now time.Time) Decision {
+func (ls locals) decide(g *gate, f *compiledLimit, key string, n, instances int64, now time.Time) Decision {
 	if n > f.quota {
 		return ls.decision(f, verdictImpossible, 0, 0, 0)
 	}
@@ -106,15 +106,15 @@ func (ls locals) decide(g *gate, f *form, key string, n, instances int64, now ti
 	return ls.decision(f, verdictAllowed, l.level, 0, l.until(l.share))
 }
 
-func (locals) decision(f *form, verdict int64, level float64, wait, reset time.Duration) Decision {
+func (locals) decision(f *compiledLimit, verdict int64, level float64, wait, reset time.Duration) Decision {
 	d := f.decide(verdict, max(int64(level), 0), wait.Microseconds(), reset.Microseconds())
 	d.Source = FromLocal
 	return d
 }
 
 // take brings the level up to now, and begins where Redis left off.
-func (l *local) take(g *gate, f *form, instances float64, now time.Time) {
-	if l.active && l.form == f {
+func (l *local) take(g *gate, f *compiledLimit, instances float64, now time.Time) {
+	if l.active && l.limit == f {
 		l.refill(now)
 		return
 	}
@@ -130,7 +130,7 @@ func (l *local) take(g *gate, f *form, instances float64, now time.Time) {
 	default:
 		l.level, l.at = float64(l.remaining)/instances, l.said
 	}
-	l.gate, l.form, l.active = g, f, true
+	l.gate, l.limit, l.active = g, f, true
 	l.refill(now)
 }
 
@@ -229,7 +229,7 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 			continue
 		}
 		state.mu.Lock()
-		g, f := state.gate, state.form
+		g, f := state.gate, state.limit
 		state.mu.Unlock()
 		if of != nil && g != of {
 			continue
@@ -261,10 +261,10 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 	return len(batch), err
 }
 
-// current is the form that a limit has now for the tier of another form of it.
-func (g *gate) current(f *form) *form {
+// current is the limit in force now for the tier of f.
+func (g *gate) current(f *compiledLimit) *compiledLimit {
 	if s := g.source.Load(); s != nil {
-		return s.latest.Load().form(f.tier)
+		return s.latest.Load().forTier(f.tier)
 	}
 	return f
 }

@@ -32,7 +32,7 @@ type refusals struct {
 }
 
 type refusal struct {
-	form  *form
+	limit *compiledLimit
 	cost  int64
 	until time.Time // the same answer is known to hold
 	told  time.Time // when the caller may come, at the latest
@@ -45,10 +45,10 @@ func newRefusals() refusals {
 }
 
 // remember notes the answer to a call that began at start.
-func (r refusals) remember(f *form, key string, cost int64, start time.Time, d Decision) {
+func (r refusals) remember(f *compiledLimit, key string, cost int64, start time.Time, d Decision) {
 	d.Source = FromMemory
 	r.of.Add(key, refusal{
-		form: f, cost: cost, d: d, told: time.Now().Add(d.RetryAfter),
+		limit: f, cost: cost, d: d, told: time.Now().Add(d.RetryAfter),
 		until: start.Add(min(d.RetryAfter, forgetAfter)),
 	})
 	r.some.Store(true)
@@ -63,12 +63,12 @@ func (r refusals) forget(key string) {
 }
 
 // recall returns the refusal of a key, if it is known to hold.
-func (r refusals) recall(f *form, key string, cost int64, now time.Time) (Decision, bool) {
+func (r refusals) recall(f *compiledLimit, key string, cost int64, now time.Time) (Decision, bool) {
 	if !r.some.Load() {
 		return Decision{}, false
 	}
 	known, ok := r.of.Get(key)
-	if !ok || known.form != f || !now.Before(known.until) {
+	if !ok || known.limit != f || !now.Before(known.until) {
 		return Decision{}, false
 	}
 	more, ok := f.longer(known.cost, cost)
@@ -85,7 +85,7 @@ func (r refusals) recall(f *form, key string, cost int64, now time.Time) (Decisi
 // cost, if that is known without asking: for the same cost not at all; and in a
 // fixed window, whose end frees all; and in a token bucket as long as the
 // difference takes to come.
-func (f *form) longer(refused, cost int64) (time.Duration, bool) {
+func (f *compiledLimit) longer(refused, cost int64) (time.Duration, bool) {
 	switch {
 	case cost == refused:
 		return 0, true

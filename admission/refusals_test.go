@@ -193,7 +193,7 @@ func TestRefusalsAskRarely(t *testing.T) {
 // A memory that is full forgets, and is never wrong.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
-	r, f := newRefusals(), newForm(limitOfAll(FixedWindow, 5, time.Hour).WithDefaults(), "", "")
+	r, f := newRefusals(), compile(limitOfAll(FixedWindow, 5, time.Hour).WithDefaults(), "", "")
 	now := time.Now()
 	for i := range 2 * maxRefusals {
 		r.remember(f, fmt.Sprint(i), 2, now, f.decide(verdictRefused, 1, 60_000_000, 60_000_000))

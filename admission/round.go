@@ -32,8 +32,8 @@ type round struct {
 	gate    *gate
 	batch   []*question
 	keys    []string
-	forms   []*form
-	of      []int // form of each state
+	limits  []*compiledLimit
+	of      []int // limit of each state
 	latest  []int // line that asked last about each state
 	states  map[string]int
 	groups  []group
@@ -110,14 +110,14 @@ func (r *round) state(q *question) int {
 		r.states[q.key] = last + 1
 	}
 	r.keys, r.latest = append(r.keys, q.key), append(r.latest, -1)
-	for n := len(r.forms) - 1; n >= 0; n-- {
-		if r.forms[n] == q.form {
+	for n := len(r.limits) - 1; n >= 0; n-- {
+		if r.limits[n] == q.compiledLimit {
 			r.of = append(r.of, n)
 			return last + 1
 		}
 	}
-	r.forms = append(r.forms, q.form)
-	r.of = append(r.of, len(r.forms)-1)
+	r.limits = append(r.limits, q.compiledLimit)
+	r.of = append(r.of, len(r.limits)-1)
 	return last + 1
 }
 
@@ -126,10 +126,10 @@ func (r *round) release() {
 		clear(r.groups[i].questions)
 	}
 	clear(r.keys)
-	clear(r.forms)
+	clear(r.limits)
 	clear(r.args)
 	clear(r.states)
-	*r = round{keys: r.keys[:0], forms: r.forms[:0], of: r.of[:0], latest: r.latest[:0], states: r.states, groups: r.groups[:0], args: r.args[:0]}
+	*r = round{keys: r.keys[:0], limits: r.limits[:0], of: r.of[:0], latest: r.latest[:0], states: r.states, groups: r.groups[:0], args: r.args[:0]}
 	rounds.Put(r)
 }
 
@@ -152,19 +152,19 @@ func (r *round) exchange(ctx context.Context) error {
 
 func (r *round) run(ctx context.Context) (err error) {
 	limiter := r.gate.limiter
-	keys := append(append(make([]string, 0, 1+len(r.keys)+2*len(r.forms)), r.gate.conf), r.keys...)
-	for _, f := range r.forms {
+	keys := append(append(make([]string, 0, 1+len(r.keys)+2*len(r.limits)), r.gate.conf), r.keys...)
+	for _, f := range r.limits {
 		keys = append(keys, f.keys[:]...)
 	}
 	q := r.batch[0]
-	r.args = r.lines(append(r.args[:0], q.rev, limiter.now, string(q.params.Algorithm), len(r.forms)))
+	r.args = r.lines(append(r.args[:0], q.rev, limiter.now, string(q.params.Algorithm), len(r.limits)))
 	r.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, r.args...)
 	return err
 }
 
 // lines appends the settings, the states and the questions.
 func (r *round) lines(args []any) []any {
-	for _, f := range r.forms {
+	for _, f := range r.limits {
 		args = append(args, f.args[:]...)
 	}
 	for _, n := range r.of {

@@ -35,21 +35,21 @@ type state struct {
 	limit      Limit
 	pin        Patch  // what an operator changed
 	rev        string // limits_rev
-	base       *form
-	tiers      map[string]*form
+	base       *compiledLimit
+	tiers      map[string]*compiledLimit
 }
 
 func newState(configured, limit Limit, pin Patch, rev string) *state {
-	s := &state{configured: configured, limit: limit, pin: pin, rev: rev, base: newForm(limit, "", rev)}
-	s.tiers = make(map[string]*form, len(limit.Tiers))
+	s := &state{configured: configured, limit: limit, pin: pin, rev: rev, base: compile(limit, "", rev)}
+	s.tiers = make(map[string]*compiledLimit, len(limit.Tiers))
 	for tier := range limit.Tiers {
-		s.tiers[tier] = newForm(limit, tier, rev)
+		s.tiers[tier] = compile(limit, tier, rev)
 	}
 	return s
 }
 
-// form is the limit for callers of a tier.
-func (s *state) form(tier string) *form {
+// forTier returns the limit as it applies to callers of a tier.
+func (s *state) forTier(tier string) *compiledLimit {
 	if f, ok := s.tiers[tier]; ok {
 		return f
 	}

@@ -35,7 +35,7 @@ type chunks struct {
 
 type chunk struct {
 	mu       sync.Mutex
-	form     *form
+	limit    *compiledLimit
 	left     int64
 	until    time.Time
 	fetching *question
@@ -65,7 +65,7 @@ func (cs chunks) give(q *question) (Decision, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count(q)
-	if c.form == q.form && q.cost <= c.left && q.start.Before(c.until) {
+	if c.limit == q.compiledLimit && q.cost <= c.left && q.start.Before(c.until) {
 		c.left -= q.cost
 		d := q.decide(verdictAllowed, c.remaining+c.left, 0, max(c.reset.Sub(q.start).Microseconds(), 0))
 		d.Source = FromSync
@@ -106,6 +106,6 @@ func (cs chunks) keep(q *question, err error) {
 		return // what is left of the chunk before stays there for as long as it may
 	}
 	// From the start of the call: no later than Redis took it.
-	c.form, c.left, c.until = q.form, q.taken, q.start.Add(q.SyncInterval)
+	c.limit, c.left, c.until = q.compiledLimit, q.taken, q.start.Add(q.SyncInterval)
 	c.remaining, c.reset = q.remaining, q.start.Add(time.Duration(q.reset)*time.Microsecond)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -31,29 +31,29 @@ that joins or leaves a pool.`,
 
 // bucketView is a bucket as it is shown.
 type bucketView struct {
-	Name              string      `json:"name"`
-	Rate              string      `json:"rate"`
-	Burst             int64       `json:"burst"`
-	Depth             int64       `json:"depth"` // what counts against the capacity
-	Capacity          int64       `json:"capacity"`
-	Waiting           int64       `json:"waiting"`
-	InFlight          int64       `json:"in_flight"`
-	MaxInFlight       int64       `json:"max_in_flight"`
-	Later             int64       `json:"later"` // delayed jobs and retries
-	Scheduled         int64       `json:"scheduled"`
-	ScheduledCapacity int64       `json:"scheduled_capacity"`
-	Dead              int64       `json:"dead"`
-	Remembered        int64       `json:"remembered_ids"`
-	Forgotten         int64       `json:"forgotten_ids"`
-	OldestSeconds     float64     `json:"oldest_age_seconds"`
-	LastSlot          *time.Time  `json:"last_slot,omitempty"`
-	Revision          int64       `json:"revision"`
-	Orphaned          bool        `json:"orphaned"` // not in the configuration any more
-	Pool              *part.Pool  `json:"pool,omitempty"`
-	Pause             *part.Pause `json:"pause,omitempty"`
-	Purged            int64       `json:"purged"`            // jobs that purges have dropped, ever
-	Purging           int64       `json:"purging,omitempty"` // moved aside and not removed yet
-	Notes             []string    `json:"notes"`
+	Name              string         `json:"name"`
+	Rate              string         `json:"rate"`
+	Burst             int64          `json:"burst"`
+	Depth             int64          `json:"depth"` // what counts against the capacity
+	Capacity          int64          `json:"capacity"`
+	Waiting           int64          `json:"waiting"`
+	InFlight          int64          `json:"in_flight"`
+	MaxInFlight       int64          `json:"max_in_flight"`
+	Later             int64          `json:"later"` // delayed jobs and retries
+	Scheduled         int64          `json:"scheduled"`
+	ScheduledCapacity int64          `json:"scheduled_capacity"`
+	Dead              int64          `json:"dead"`
+	Remembered        int64          `json:"remembered_ids"`
+	Forgotten         int64          `json:"forgotten_ids"`
+	OldestSeconds     float64        `json:"oldest_age_seconds"`
+	LastSlot          *time.Time     `json:"last_slot,omitempty"`
+	Revision          int64          `json:"revision"`
+	Orphaned          bool           `json:"orphaned"` // not in the configuration any more
+	Pool              *opsview.Pool  `json:"pool,omitempty"`
+	Pause             *opsview.Pause `json:"pause,omitempty"`
+	Purged            int64          `json:"purged"`            // jobs that purges have dropped, ever
+	Purging           int64          `json:"purging,omitempty"` // moved aside and not removed yet
+	Notes             []string       `json:"notes"`
 
 	Differences []difference `json:"differences"` // from the configuration here
 
@@ -124,7 +124,7 @@ func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[s
 }
 
 func (s *station) bucketView(info shaper.BucketInfo, ofPool *shaper.PoolDetails) bucketView {
-	v := bucketView{ofPool: ofPool, Notes: []string{}, Pause: part.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
+	v := bucketView{ofPool: ofPool, Notes: []string{}, Pause: opsview.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
 	if v.Pause != nil {
 		v.Notes = append(v.Notes, pauseText(v.Pause, info.Now))
 	}
@@ -161,7 +161,7 @@ func (s *station) bucketView(info shaper.BucketInfo, ofPool *shaper.PoolDetails)
 		slot := info.LastSlot.UTC()
 		v.LastSlot = &slot
 	}
-	v.Pool, v.info = part.PoolOf(info.Pool), info
+	v.Pool, v.info = opsview.PoolOf(info.Pool), info
 	v.Differences = s.differences(&v)
 	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
 		v.Notes = append(v.Notes, "differs from the configuration here, see bucket list --diff")

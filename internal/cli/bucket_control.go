@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -203,7 +203,7 @@ func changesText(changes []shaper.Change) string {
 }
 
 // pauseText says a pause in one line, safe to show.
-func pauseText(p *part.Pause, now time.Time) string {
+func pauseText(p *opsview.Pause, now time.Time) string {
 	text := fmt.Sprintf("paused %s by %s", relative(p.Since, now), p.By)
 	if p.Reason != "" {
 		text += ": " + p.Reason

@@ -11,19 +11,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // parts are the commands on what a bucket is parted into: its flows, or its groups.
 type parts struct {
 	*app
-	part.Kind
+	opsview.Kind
 	group string // that of a flow, as --group says
 }
 
 func (a *app) flowCommand() *cobra.Command {
-	p := parts{app: a, Kind: part.Flows()}
+	p := parts{app: a, Kind: opsview.Flows()}
 	return group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
@@ -41,7 +41,7 @@ bucket with groups, --group says in which the flow is.`,
 }
 
 func (a *app) groupCommand() *cobra.Command {
-	p := parts{app: a, Kind: part.Groups()}
+	p := parts{app: a, Kind: opsview.Groups()}
 	return group(&cobra.Command{
 		Use:   "group",
 		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
@@ -102,7 +102,7 @@ func (p *parts) fault(err error) error {
 }
 
 // settingRows are the settings as names and values.
-func settingRows(s *part.Settings) [][2]string {
+func settingRows(s *opsview.Settings) [][2]string {
 	var rows [][2]string
 	add := func(name shaper.FlowSetting, value string) { rows = append(rows, [2]string{string(name), value}) }
 	if s.Rate != "" {
@@ -131,7 +131,7 @@ func settingRows(s *part.Settings) [][2]string {
 }
 
 // settingsText says the settings in one line.
-func settingsText(s *part.Settings) string {
+func settingsText(s *opsview.Settings) string {
 	rows := settingRows(s)
 	texts := make([]string, len(rows))
 	for i, row := range rows {
@@ -163,7 +163,7 @@ func (p *parts) listCommand() *cobra.Command {
 }
 
 func (p *parts) list(ctx context.Context, control *shaper.Control, bucket string, limit int) error {
-	views, cursor := []part.View{}, ""
+	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
 		some, next, err := p.List(control, ctx, bucket, cursor, limit-len(views))
 		if err != nil {
@@ -183,15 +183,15 @@ func (p *parts) list(ctx context.Context, control *shaper.Control, bucket string
 }
 
 // table has a column for groups and one for flows where there are any.
-func table(w io.Writer, views []part.View, now time.Time) {
+func table(w io.Writer, views []opsview.View, now time.Time) {
 	columns := []struct {
 		title string
-		of    func(part.View) *string
+		of    func(opsview.View) *string
 	}{
-		{"GROUP", func(v part.View) *string { return v.Group }}, {"FLOW", func(v part.View) *string { return v.Flow }},
+		{"GROUP", func(v opsview.View) *string { return v.Group }}, {"FLOW", func(v opsview.View) *string { return v.Flow }},
 	}
 	for _, column := range columns {
-		if slices.ContainsFunc(views, func(v part.View) bool { return column.of(v) != nil }) {
+		if slices.ContainsFunc(views, func(v opsview.View) bool { return column.of(v) != nil }) {
 			fmt.Fprintf(w, "%s\t", column.title)
 		}
 	}
@@ -231,7 +231,7 @@ func (p *parts) showCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts) printOne(v part.View) error {
+func (p *parts) printOne(v opsview.View) error {
 	return p.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		now := time.Now()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -31,7 +31,7 @@ restart. A pool is not paused: pause its buckets.`,
 
 // poolView is a pool as it is shown.
 type poolView struct {
-	part.PoolView
+	opsview.PoolView
 	Notes       []string     `json:"notes"`
 	Differences []difference `json:"differences"` // from the configuration here
 
@@ -90,7 +90,7 @@ func (s *station) poolView(details shaper.PoolDetails) poolView {
 	if len(v.Differences) > 0 {
 		v.Notes = append(v.Notes, "differs from the configuration here, see pool show")
 	}
-	v.PoolView, v.details = part.PoolViewOf(&details, here == nil), details
+	v.PoolView, v.details = opsview.PoolViewOf(&details, here == nil), details
 	return v
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/embedded"
-	"github.com/tundish-io/tundish/internal/live"
+	"github.com/tundish-io/tundish/internal/progress"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -193,7 +193,7 @@ func (s *stage) play(ctx context.Context, stderr io.Writer) (seen, error) {
 	watched, hide := context.WithCancel(ctx)
 	defer hide()
 	showing.Go(func() error {
-		live.Show(watched, stderr, lineEvery, func() string { return s.tally.line(time.Now()) })
+		progress.Show(watched, stderr, lineEvery, func() string { return s.tally.line(time.Now()) })
 		return nil
 	})
 

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -65,7 +65,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.poolRoutes(), o.partRoutes(part.Flows()), o.partRoutes(part.Groups()))...)
+	}, slices.Concat(o.controlRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
 // bucketView is a bucket in numbers. What the scripts obey is absent as long
@@ -98,14 +98,14 @@ type bucketView struct {
 	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
-	Pool      *part.Pool  `json:"pool,omitempty"`      // only of one that is in a pool
-	Elsewhere bool        `json:"elsewhere,omitempty"` // it lives in another pool than configured here, and has yet to be moved
-	Moving    *movingView `json:"moving,omitempty"`    // only of one that is being moved
+	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of one that is in a pool
+	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here, and has yet to be moved
+	Moving    *movingView   `json:"moving,omitempty"`    // only of one that is being moved
 
-	Pause   *part.Pause `json:"pause,omitempty"`   // only of one that is paused
-	Pins    []part.Pin  `json:"pins"`              // settings that were changed at run time
-	Purged  int64       `json:"purged"`            // jobs that purges have dropped, ever
-	Purging int64       `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+	Pause   *opsview.Pause `json:"pause,omitempty"`   // only of one that is paused
+	Pins    []opsview.Pin  `json:"pins"`              // settings that were changed at run time
+	Purged  int64          `json:"purged"`            // jobs that purges have dropped, ever
+	Purging int64          `json:"purging,omitempty"` // moved aside by a purge and not removed yet
 }
 
 // movingView is a move of a bucket into a pool or out of one.
@@ -127,7 +127,7 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pool: part.PoolOf(info.Pool), Pause: part.PauseOf(info.Pause), Pins: part.PinsOf(info.Pins), Purged: info.Purged, Purging: info.Purging,
+		Pool: opsview.PoolOf(info.Pool), Pause: opsview.PauseOf(info.Pause), Pins: opsview.PinsOf(info.Pins), Purged: info.Purged, Purging: info.Purging,
 	}
 	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
 	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -20,10 +20,10 @@ const (
 // parameter of the query, as its name may be any text.
 type parts struct {
 	*ops
-	part.Kind
+	opsview.Kind
 }
 
-func (o *ops) partRoutes(kind part.Kind) []route {
+func (o *ops) partRoutes(kind opsview.Kind) []route {
 	p, read, admin := parts{o, kind}, roles(RoleRead), roles(RoleAdmin)
 	one := "/v1/buckets/{bucket}/" + kind.Name
 	return []route{

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/tundish-io/tundish/internal/part"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -38,10 +38,10 @@ func (o *ops) poolNames(ctx context.Context) ([]string, error) {
 }
 
 // poolView shows a pool, of whose buckets those that the caller's key is for.
-func (o *ops) poolView(r *http.Request, p *shaper.PoolDetails) part.PoolView {
-	view := part.PoolViewOf(p, !slices.Contains(o.buckets.Pools(), p.Name))
+func (o *ops) poolView(r *http.Request, p *shaper.PoolDetails) opsview.PoolView {
+	view := opsview.PoolViewOf(p, !slices.Contains(o.buckets.Pools(), p.Name))
 	if key := keyOf(r); key != nil {
-		view.Buckets = slices.DeleteFunc(view.Buckets, func(b part.PoolBucket) bool { return !key.mayUse(b.Name) })
+		view.Buckets = slices.DeleteFunc(view.Buckets, func(b opsview.PoolBucket) bool { return !key.mayUse(b.Name) })
 	}
 	return view
 }
@@ -57,7 +57,7 @@ func (o *ops) listPools(w http.ResponseWriter, r *http.Request) {
 		o.store.of(r, err).write(w, r)
 		return
 	}
-	views := make([]part.PoolView, len(all))
+	views := make([]opsview.PoolView, len(all))
 	for i := range all {
 		views[i] = o.poolView(r, &all[i])
 	}

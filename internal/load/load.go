@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/live"
+	"github.com/tundish-io/tundish/internal/progress"
 )
 
 // Bounds of the options.
@@ -95,7 +95,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run sends the jobs and reports. One line on progress says how it goes.
+// Run sends the jobs and reports. A line on out shows the progress.
 //
 // With a rate the schedule is open: each request has an instant at which it
 // should start, and its latency counts from there, also when all connections
@@ -109,16 +109,16 @@ func (o Options) Validate() error {
 // When ctx ends, Run returns what was seen so far and the cause. It gives up
 // with [ErrUnreachable] when a request has failed for good and none was
 // answered yet.
-func Run(ctx context.Context, opts Options, progress io.Writer) (Report, error) {
+func Run(ctx context.Context, opts Options, out io.Writer) (Report, error) {
 	if err := opts.Validate(); err != nil {
 		return Report{}, fmt.Errorf("load: %w", err)
 	}
 	transport := newTransport(opts)
 	defer transport.CloseIdleConnections()
-	return run(ctx, opts, transport, progress)
+	return run(ctx, opts, transport, out)
 }
 
-func run(ctx context.Context, opts Options, transport http.RoundTripper, progress io.Writer) (Report, error) {
+func run(ctx context.Context, opts Options, transport http.RoundTripper, out io.Writer) (Report, error) {
 	sending, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 
@@ -129,7 +129,7 @@ func run(ctx context.Context, opts Options, transport http.RoundTripper, progres
 	watched, hide := context.WithCancel(ctx)
 	var showing, working sync.WaitGroup
 	showing.Go(func() {
-		live.Show(watched, progress, lineEvery, func() string { return t.line(opts.Jobs, time.Now()) })
+		progress.Show(watched, out, lineEvery, func() string { return t.line(opts.Jobs, time.Now()) })
 	})
 	var taken atomic.Int64
 	requests := (opts.Jobs + opts.Batch - 1) / opts.Batch

@@ -11,9 +11,9 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// form is a limit made ready to be asked: as it is for one tier, checked, with
-// what the script wants to know of it.
-type form struct {
+// compiledLimit is a limit that is ready to be asked: validated, for one tier, with the
+// arguments of its script.
+type compiledLimit struct {
 	Limit
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
@@ -25,8 +25,8 @@ type form struct {
 	window time.Duration
 }
 
-func newForm(limit Limit, tier, rev string) *form {
-	f := &form{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
+func compile(limit Limit, tier, rev string) *compiledLimit {
+	f := &compiledLimit{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
 	p := f.Params()
 	life := limit.StateLife().Microseconds()
 	f.params, f.args = p, [5]any{p.A, p.B, p.Full, limit.MaxKeys, life}
@@ -35,7 +35,7 @@ func newForm(limit Limit, tier, rev string) *form {
 	return f
 }
 
-func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
+func (f *compiledLimit) decide(verdict, remaining, wait, reset int64) Decision {
 	shadow := f.Mode == Shadow
 	return Decision{
 		Limit:       f.Name,
@@ -55,7 +55,7 @@ func (f *form) decide(verdict, remaining, wait, reset int64) Decision {
 // earlierReset is what a reset was before the last requests were spent at the
 // same instant, given what lua/allow.lua answers after that. Where it is not
 // levels that refill, nothing is sooner as if never used for having spent less.
-func (f *form) earlierReset(reset, slack, requests int64) int64 {
+func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 	if f.Algorithm != TokenBucket || requests == 0 {
 		return reset
 	}
@@ -63,16 +63,16 @@ func (f *form) earlierReset(reset, slack, requests int64) int64 {
 }
 
 // unasked is the decision to let pass of somebody who did not count.
-func (f *form) unasked(source Source) Decision {
+func (f *compiledLimit) unasked(source Source) Decision {
 	d := f.decide(verdictAllowed, f.quota, 0, 0)
 	d.Source = source
 	return d
 }
 
-func (f *form) exempt() Decision { return f.unasked(FromExemption) }
+func (f *compiledLimit) exempt() Decision { return f.unasked(FromExemption) }
 
-// same reports whether a limit is the one that this form was made of.
-func (f *form) same(l *Limit) bool {
+// same reports whether f was compiled from l.
+func (f *compiledLimit) same(l *Limit) bool {
 	return f.Limit.Limit == l.Limit && f.Burst == l.Burst && f.Precision == l.Precision && f.MaxKeys == l.MaxKeys && f.Algorithm == l.Algorithm &&
 		f.Mode == l.Mode && f.OnStoreFailure == l.OnStoreFailure && f.OnMissing == l.OnMissing && f.SyncInterval == l.SyncInterval &&
 		slices.Equal(f.Per, l.Per) && maps.Equal(f.Tiers, l.Tiers)
@@ -84,14 +84,14 @@ const (
 	overflowKey = "overflow:"
 )
 
-// maxForms is how many limits of one name, given by value, are kept ready: its
+// maxCompiled bounds the limits of one name that are given by value and kept compiled: its
 // tiers, usually.
-const maxForms = 16
+const maxCompiled = 16
 
-// formOf returns the form of a limit that is given by value, whose defaults are
-// filled in, or what is wrong with it.
-func (g *gate) formOf(limit *Limit) (*form, error) {
-	known := g.forms.Load()
+// compiledOf compiles a limit that is given by value, with its defaults filled in. It
+// returns an error if the limit is not valid.
+func (g *gate) compiledOf(limit *Limit) (*compiledLimit, error) {
+	known := g.compiled.Load()
 	if known != nil {
 		for _, f := range *known {
 			if f.same(limit) {
@@ -105,12 +105,12 @@ func (g *gate) formOf(limit *Limit) (*form, error) {
 	// Who gives it may change the maps and slices of a limit afterwards.
 	own := *limit
 	own.Per, own.Tiers = slices.Clone(limit.Per), maps.Clone(limit.Tiers)
-	f := newForm(own, "", "")
-	forms := []*form{f}
+	f := compile(own, "", "")
+	limits := []*compiledLimit{f}
 	if known != nil {
-		forms = append(forms, (*known)[:min(len(*known), maxForms-1)]...)
+		limits = append(limits, (*known)[:min(len(*known), maxCompiled-1)]...)
 	}
-	g.forms.Store(&forms)
+	g.compiled.Store(&limits)
 	return f, nil
 }
 

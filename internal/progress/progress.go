@@ -1,5 +1,5 @@
-// Package live shows in one line how a long command is getting on.
-package live
+// Package progress shows the progress of a long command in one line.
+package progress
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package part is what a bucket is parted into, flows and the groups of these, as operators
-// see and change it. The HTTP API and the command line treat both alike, and show the same.
-package part
+// Package opsview holds the views of flows, groups and pools for operators. The HTTP API and
+// the command line print the same views.
+package opsview
 
 import (
 	"context"
