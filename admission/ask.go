@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // ErrUnknownLimit says that no limit of this name is configured.
@@ -19,7 +21,7 @@ const staleTries = 3
 //
 // Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the limit counts by
 // something that is not known of the caller and refuses such callers; one that
-// is [Unavailable], where Redis did not answer and the limit is [Closed]; a cost
+// is [redisconn.Unavailable], where Redis did not answer and the limit is [Closed]; a cost
 // out of range. A caller who is exempt is let in with the source [FromExemption].
 func (l *Limiter) Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error) {
 	return l.askAs(ctx, name, &caller{tier: id.Tier, id: &id}, n)
@@ -72,7 +74,7 @@ func (l *Limiter) askAs(ctx context.Context, name string, who *caller, n int64) 
 func (l *Limiter) askGate(ctx context.Context, g *gate, who *caller, n int64, start time.Time) (Decision, error) {
 	for range staleTries {
 		state, err := g.inForce(ctx, start)
-		if err != nil && !Unavailable(err) {
+		if err != nil && !redisconn.Unavailable(err) {
 			return Decision{}, fmt.Errorf("limit %q: %w", state.limit.Name, err)
 		}
 		f := state.forTier(who.tier)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // hourly is a limit of so many an hour for each caller, twice as many for the
@@ -74,7 +75,7 @@ func TestAsk(t *testing.T) {
 			t.Error(err)
 		}
 		for _, n := range []int64{0, -1, MaxCost + 1} {
-			if _, err := l.Ask(t.Context(), "l", Identity{Caller: "ada"}, n); err == nil || Unavailable(err) {
+			if _, err := l.Ask(t.Context(), "l", Identity{Caller: "ada"}, n); err == nil || redisconn.Unavailable(err) {
 				t.Errorf("cost %d: %v", n, err)
 			}
 		}
@@ -289,7 +290,7 @@ func TestNewerSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := newLimiter(t, client, hourly("l", 3))
-		if _, err := l.Ask(context.WithoutCancel(t.Context()), "l", Identity{Caller: "a"}, 1); err == nil || Unavailable(err) || !strings.Contains(err.Error(), "newer program") {
+		if _, err := l.Ask(context.WithoutCancel(t.Context()), "l", Identity{Caller: "a"}, 1); err == nil || redisconn.Unavailable(err) || !strings.Contains(err.Error(), "newer program") {
 			t.Error(err)
 		}
 	})

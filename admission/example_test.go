@@ -7,6 +7,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // A limit on its own, outside any bucket.
@@ -17,7 +18,7 @@ func ExampleLimiter_Allow() {
 		return
 	}
 	defer store.Close()
-	redis, err := admission.Connect(store.URL(), admission.ConnectOptions{})
+	redis, err := redisconn.Connect(store.URL(), redisconn.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // maxBatch is how many questions go in one script.
@@ -110,7 +111,7 @@ func (g *gate) ask(ctx context.Context, q *question) error {
 	if g.limiter.breaker.Shaky() {
 		g.callers.Go(1)
 		g.mu.Unlock() // who waited would wait as long as the probe
-		return ErrStoreAway
+		return redisconn.ErrBreakerOpen
 	}
 	q.placed = placePending
 	g.pending = append(g.pending, q)
@@ -246,7 +247,7 @@ func (g *gate) send(ctx context.Context, batch []*question, until time.Time, sel
 	}
 	answered := batch
 	g.mu.Lock()
-	if Unavailable(err) {
+	if redisconn.Unavailable(err) {
 		// Those who queued behind this batch would wait as long again.
 		answered = append(answered[:len(answered):len(answered)], g.pending...)
 		g.pending = g.pending[:0]

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // 64 callers at each of four limiters with connections of their own: exactly
@@ -228,7 +229,7 @@ func TestDeadlineOfACaller(t *testing.T) {
 	}
 	hold := make(chan struct{})
 	client.hold.Store(&hold)
-	for range 2 * DefaultBreakerFailures {
+	for range 2 * redisconn.DefaultBreakerFailures {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		if _, err := l.Ask(ctx, "l", Identity{}, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -258,7 +259,7 @@ func TestASpoiltKeyConcernsNobodyElse(t *testing.T) {
 			all.Go(func() {
 				for range 20 {
 					d, err := l.Allow(t.Context(), limit, key, 1)
-					if (key == "spoilt") == (err == nil) || Unavailable(err) || err == nil && !d.Allowed {
+					if (key == "spoilt") == (err == nil) || redisconn.Unavailable(err) || err == nil && !d.Allowed {
 						t.Errorf("%s: %+v, %v", key, d, err)
 					}
 				}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // DefaultLimiterTimeout bounds a question where no other time is given: so
@@ -32,11 +33,11 @@ const givenLimits = 1000
 
 // LimiterConfig is what a [Limiter] needs. Only Redis is required.
 type LimiterConfig struct {
-	Redis    redis.UniversalClient // made by [Connect]
+	Redis    redis.UniversalClient // made by [redisconn.Connect]
 	Limits   []Limit               // those that can be asked by name
 	Revision int64                 // of the configuration that Limits are of; a lower one obeys the higher one that is in force
 	Timeout  time.Duration         // of one question, all included; 0 means DefaultLimiterTimeout. At least twice the round trip
-	Breaker  *Breaker              // shared by all that talk to this Redis; nil means one of its own
+	Breaker  *redisconn.Breaker    // shared by all that talk to this Redis; nil means one of its own
 	Metrics  *Metrics              // nil counts nothing
 	Logger   *slog.Logger          // nil logs nothing
 }
@@ -59,7 +60,7 @@ type LimiterConfig struct {
 type Limiter struct {
 	redis   redis.UniversalClient
 	timeout time.Duration
-	breaker *Breaker
+	breaker *redisconn.Breaker
 	metrics *Metrics
 	log     *slog.Logger
 	now     string // microseconds, for tests; "" asks the server
@@ -100,7 +101,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Breaker == nil {
-		cfg.Breaker = NewBreaker(BreakerConfig{Logger: cfg.Logger, Metrics: cfg.Metrics})
+		cfg.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: cfg.Logger, OnChange: cfg.Metrics.SetBreaker})
 	}
 	given, err := lru.New[string, *gate](givenLimits)
 	if err != nil {
@@ -188,7 +189,7 @@ func (l *Limiter) byValue(name string) *gate {
 // one name share their state. Key is one made by [Limit.Key], or another text of
 // the caller's choice; "" is a caller who is exempt.
 //
-// An error that is [Unavailable] means that Redis did not answer and that the
+// An error that is [redisconn.Unavailable] means that Redis did not answer and that the
 // limit is [Closed]: whether something was spent is not known. Any other error
 // stays: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
@@ -240,7 +241,7 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 		l.chunks.keep(q, err)
 	}
 	if err != nil {
-		if Unavailable(err) && ctx.Err() == nil {
+		if redisconn.Unavailable(err) && ctx.Err() == nil {
 			return l.away(ctx, g, f, key, n, err)
 		}
 		return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)

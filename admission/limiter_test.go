@@ -1,10 +1,7 @@
 package admission
 
 import (
-	"context"
-	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 const someday = 1783228800123456 // microseconds
@@ -66,7 +64,7 @@ func TestLimiterRefusesNonsense(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	limiter := newLimiter(t, client)
 	for _, n := range []int64{0, -1, 1_000_001} {
-		if d, err := limiter.Allow(t.Context(), validLimit(), "k", n); err == nil || Unavailable(err) || d != (Decision{}) {
+		if d, err := limiter.Allow(t.Context(), validLimit(), "k", n); err == nil || redisconn.Unavailable(err) || d != (Decision{}) {
 			t.Errorf("cost %d: %+v, %v", n, d, err)
 		}
 	}
@@ -118,7 +116,7 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	ask := func(t *testing.T, server *redistest.Server, timeout time.Duration) error {
 		t.Helper()
-		client, err := Connect(server.URL(), ConnectOptions{Timeout: timeout})
+		client, err := redisconn.Connect(server.URL(), redisconn.Options{Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,90 +167,9 @@ func TestUnavailable(t *testing.T) {
 				timeout = 100 * time.Millisecond
 			}
 			err := ask(t, server, timeout)
-			if err == nil || Unavailable(err) == test.stays || test.prefix != "" && !redis.HasErrorPrefix(err, test.prefix) {
-				t.Errorf("unavailable: %t, %v", Unavailable(err), err)
+			if err == nil || redisconn.Unavailable(err) == test.stays || test.prefix != "" && !redis.HasErrorPrefix(err, test.prefix) {
+				t.Errorf("unavailable: %t, %v", redisconn.Unavailable(err), err)
 			}
 		})
-	}
-}
-
-type answerOf string
-
-func (a answerOf) Error() string { return string(a) }
-func (answerOf) RedisError()     {}
-
-func TestUnavailableByText(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		"LOADING Redis is loading the dataset in memory": true, "BUSY Redis is busy running a script": true,
-		"MISCONF Redis is configured to save RDB snapshots": true, "CLUSTERDOWN The cluster is down": true,
-		"TRYAGAIN Multiple keys request during rehashing of slot": true, "MASTERDOWN Link with MASTER is down": true,
-		"ERR max number of clients reached": true, "MOVED 3999 127.0.0.1:6381": true, "ASK 3999 127.0.0.1:6381": true,
-		"ERR unknown command": false, "NOSCRIPT No matching script": false, "WRONGPASS invalid username-password pair": false,
-		"NOPERM this user has no permissions": false, "BUSYKEY Target key name already exists.": false,
-	} {
-		if got := Unavailable(answerOf(text)); got != want {
-			t.Errorf("%q: %t", text, got)
-		}
-	}
-	if Unavailable(nil) || Unavailable(errors.New("reply is a string")) || Unavailable(context.Canceled) || Unavailable(redis.Nil) {
-		t.Error("that is not a matter of Redis")
-	}
-	if !Unavailable(context.DeadlineExceeded) || !Unavailable(redis.ErrPoolTimeout) {
-		t.Error("too slow is unavailable")
-	}
-}
-
-func TestRedactURL(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"redis://host:6379/0":               "redis://host:6379/0",
-		"redis://user:secret@host:6379":     "redis://user:***@host:6379",
-		"rediss://:secret@host":             "rediss://:***@host",
-		"redis://u:se@cr:et@host/1":         "redis://u:***@host/1",
-		"embedded":                          "embedded",
-		"user:secret@host:6379":             "***@host:6379",
-		"redis+cluster://u:secret@h1,h2":    "redis+cluster://u:***@h1,h2",
-		"redis://secret@host":               "redis://***@host",
-		"redis://secret:@host":              "redis://***@host",
-		"redis://u:secret@h/0?a=b&password": "redis://u:***@h/0?a=b&password",
-		"redis://h/0?a=b&Password=secret":   "redis://h/0?a=b&Password=***",
-		"redis+sentinel://u:s,t@h1,h2/m":    "redis+sentinel://u:***@h1,h2/m",
-	} {
-		if got := RedactURL(url); got != want {
-			t.Errorf("%s is shown as %s, want %s", url, got, want)
-		}
-	}
-}
-
-func TestConnect(t *testing.T) {
-	t.Parallel()
-	client, err := Connect("redis://user:old@host:1/2", ConnectOptions{Password: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	o := client.(*redis.Client).Options()
-	if o.Addr != "host:1" || o.DB != 2 || o.Username != "user" || o.Password != "new" {
-		t.Errorf("address %s, db %d, user %s, password %s", o.Addr, o.DB, o.Username, o.Password)
-	}
-	// go-redis turns -1 into 0: no retry.
-	if o.MaxRetries != 0 || !o.ContextTimeoutEnabled || o.DialTimeout != time.Second || o.ReadTimeout != time.Second ||
-		o.WriteTimeout != time.Second || o.PoolTimeout != time.Second || o.PoolSize != 64 || !o.DisableIdentity ||
-		o.MaintNotificationsConfig == nil || string(o.MaintNotificationsConfig.Mode) != "disabled" || o.DialerRetries != 1 {
-		t.Errorf("options %+v", o)
-	}
-	other, err := Connect("redis://host", ConnectOptions{Timeout: 5 * time.Second, PoolSize: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if o := other.(*redis.Client).Options(); o.ReadTimeout != 5*time.Second || o.PoolSize != 3 {
-		t.Errorf("options %+v", o)
-	}
-	for _, url := range []string{"", "host:6379", "http://u:secret@host", "redis://u:secret@ho st", "redis://u:secret@host/x", "redis://u:sec%zzret@host"} {
-		if _, err := Connect(url, ConnectOptions{}); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%zz") {
-			t.Errorf("Connect(%q): %v", url, err)
-		}
 	}
 }

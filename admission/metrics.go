@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sony/gobreaker/v2"
+
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Metrics counts what limiters do. A nil *Metrics counts nothing. The label
@@ -134,9 +135,10 @@ func outcomeOf(d *Decision, err error) outcome {
 	return outcomeRefused
 }
 
-// setBreaker shows the state of the breaker.
-func (m *Metrics) setBreaker(state gobreaker.State) {
+// SetBreaker shows the state of the circuit breaker of Redis: a function for
+// [redisconn.BreakerConfig.OnChange].
+func (m *Metrics) SetBreaker(state redisconn.BreakerState) {
 	if m != nil {
-		m.breaker.Set(float64(state)) // the library's numbers are those of the help text
+		m.breaker.Set(float64(state)) // the numbers are those of the help text
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Every outcome is counted once, under the names of the configuration only.
@@ -66,7 +67,7 @@ func TestMetrics(t *testing.T) {
 	}
 	var none *Metrics
 	none.observe("l", &Decision{}, nil, time.Now())
-	none.setBreaker(0)
+	none.SetBreaker(redisconn.BreakerClosed)
 }
 
 // The estimate of a limit's keys is near their number.

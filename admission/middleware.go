@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Asker asks a limit by its name. [*Limiter] is one.
@@ -118,7 +120,7 @@ func problemOf(d *Decision, cost int64) problem {
 }
 
 // fault is what a request is answered of which nothing was decided. What the
-// client cannot know is logged; that Redis is away says the [Breaker] once.
+// client cannot know is logged; that Redis is away says the [redisconn.Breaker] once.
 func (p *Policy) fault(r *http.Request, err error) problem {
 	if missing, ok := errors.AsType[*MissingIdentityError](err); ok {
 		return problem{
@@ -126,7 +128,7 @@ func (p *Policy) fault(r *http.Request, err error) problem {
 			Code: "identity-missing", Detail: missing.Error(),
 		}
 	}
-	if Unavailable(err) || r.Context().Err() != nil {
+	if redisconn.Unavailable(err) || r.Context().Err() != nil {
 		return problem{
 			Title: "The store cannot be asked now", Status: http.StatusServiceUnavailable, Code: "store-unavailable",
 			Detail: "it is not reachable or too slow: retry", RetryAfter: 1,

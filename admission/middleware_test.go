@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // asker answers as a test says, and remembers what it was asked.
@@ -53,7 +54,7 @@ func TestMiddleware(t *testing.T) {
 		"in shadow":    {asker: asker{decision: dShadow}, status: 200},
 		"open":         {asker: asker{decision: dOpen}, status: 200, policy: `"o";q=3;w=1`},
 		"who":          {asker: asker{err: &admission.MissingIdentityError{Limit: "a", Per: "header:X-Tenant"}}, status: 400, code: "identity-missing"},
-		"closed":       {asker: asker{err: fmt.Errorf("limit: %w", admission.ErrStoreAway)}, status: 503, code: "store-unavailable", retry: "1"},
+		"closed":       {asker: asker{err: fmt.Errorf("limit: %w", redisconn.ErrBreakerOpen)}, status: 503, code: "store-unavailable", retry: "1"},
 		"no such":      {asker: asker{err: admission.ErrUnknownLimit}, status: 500, code: "internal", logs: "unknown limit"},
 		"out of order": {asker: asker{err: errors.New("secret")}, status: 500, code: "internal", logs: "secret"},
 	} {
@@ -165,7 +166,7 @@ func ExampleMiddleware() {
 		return
 	}
 	defer store.Close()
-	redis, err := admission.Connect(store.URL(), admission.ConnectOptions{})
+	redis, err := redisconn.Connect(store.URL(), redisconn.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

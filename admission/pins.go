@@ -74,7 +74,7 @@ func (e *InvalidPatchError) Unwrap() error { return e.Err }
 // The state of the limit stays: who has spent much is over a lower limit at once.
 // It returns the limit in force afterwards.
 //
-// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [Unavailable],
+// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [redisconn.Unavailable],
 // after which the same call may be made again. It costs three round trips,
 // and two more each time that others come between.
 func (l *Limiter) Pin(ctx context.Context, name string, p Patch) (Limit, error) {

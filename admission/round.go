@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Statuses of lua/allow.lua.
@@ -253,7 +254,7 @@ func (r *round) check() error {
 // isolated reports whether an error may be of one key of several: Redis gave an
 // answer, before anything was written, that does not concern all.
 func isolated(err error) bool {
-	if err == nil || Unavailable(err) {
+	if err == nil || redisconn.Unavailable(err) {
 		return false
 	}
 	var answer redis.Error

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // schemaVersion is that of the conf of a limit in Redis. One that is newer is
@@ -107,7 +108,7 @@ func (g *gate) unconfigured(rev string) {
 // Concurrent callers wait for the first, no longer than their ctx.
 func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	if g.limiter.breaker.Shaky() && len(s.turn) > 0 {
-		return ErrStoreAway
+		return redisconn.ErrBreakerOpen
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

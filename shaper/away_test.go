@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -22,7 +22,7 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 		t.Run(fmt.Sprintf("used_before_%v", warm), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			client, err := admission.Connect(server.URL(), admission.ConnectOptions{Timeout: 300 * time.Millisecond})
+			client, err := redisconn.Connect(server.URL(), redisconn.Options{Timeout: 300 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 			for range callers {
 				all.Go(func() {
 					_, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})
-					if err == nil || !admission.Unavailable(err) {
+					if err == nil || !redisconn.Unavailable(err) {
 						t.Errorf("enqueue while Redis hangs: %v", err)
 					}
 					var jobError *shaper.JobError

@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // DefaultTimeout bounds a call to Redis where no other is given, resends
@@ -33,7 +33,7 @@ const (
 
 // ClientConfig is what a [Client] needs.
 type ClientConfig struct {
-	Redis   redis.UniversalClient // made by admission.Connect
+	Redis   redis.UniversalClient // made by redisconn.Connect
 	Buckets []Bucket
 	Timeout time.Duration // of one call; 0 means DefaultTimeout
 	Logger  *slog.Logger  // nil logs nothing
@@ -48,14 +48,14 @@ type ClientConfig struct {
 	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
 	// away, instead of after Timeout. Share it among all that ask this Redis. In a
 	// cluster each bucket has one of its own like it, as its node may be away alone.
-	Breaker *admission.Breaker
+	Breaker *redisconn.Breaker
 }
 
 // Client enqueues jobs, and looks at and cancels those there are. It is safe
 // for concurrent use.
 type Client struct {
 	store    *store
-	breakers map[string]*admission.Breaker // by bucket; one for all, unless Redis is a cluster
+	breakers map[string]*redisconn.Breaker // by bucket; one for all, unless Redis is a cluster
 	queues   map[string]*batch.Queue[*ticket]
 	calls    sync.Pool // of one job each, answered
 	open     *batch.Calls
@@ -84,7 +84,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, err
 	}
 	s.checkFlow = cfg.CheckFlow
-	c := &Client{store: s, open: batch.NewCalls(), breakers: make(map[string]*admission.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
+	c := &Client{store: s, open: batch.NewCalls(), breakers: make(map[string]*redisconn.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, b := range s.buckets {
 		c.breakers[name] = cfg.Breaker
@@ -228,7 +228,7 @@ func (t *ticket) finish(err error) {
 // error ([JobError]) and nothing is sent. Any other error means that the
 // outcome of at least one job is unknown, as when Redis is down or too slow;
 // the receipts then hold no more than the ids: enqueue the same ids again, and
-// no job is doubled. [admission.Unavailable] tells whether that may help.
+// no job is doubled. [redisconn.Unavailable] tells whether that may help.
 //
 // Concurrent calls for a bucket share round trips; a call that is alone takes
 // one. When Redis is down it takes at most ClientConfig.Timeout.

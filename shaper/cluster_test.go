@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // onThree returns a bucket for each of three masters.
@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody is elected here
 	buckets, masters := onThree(t, c)
-	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 				continue
 			}
 			failed++
-			if i != 0 || !admission.Unavailable(s.err) || !strings.Contains(s.err.Error(), buckets[0].Name) {
+			if i != 0 || !redisconn.Unavailable(s.err) || !strings.Contains(s.err.Error(), buckets[0].Name) {
 				t.Errorf("bucket %s: %v", buckets[i].Name, s.err)
 			}
 		}
@@ -110,7 +110,7 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 		t.Error("one of the three is not to be seen")
 	}
 	infos, err := client.BucketInfos(t.Context())
-	if !admission.Unavailable(err) || !strings.Contains(err.Error(), buckets[0].Name) || strings.Contains(err.Error(), buckets[1].Name) {
+	if !redisconn.Unavailable(err) || !strings.Contains(err.Error(), buckets[0].Name) || strings.Contains(err.Error(), buckets[1].Name) {
 		t.Errorf("BucketInfos: %v", err)
 	}
 	if len(infos) != 2 || infos[0].Name != buckets[1].Name || infos[1].Name != buckets[2].Name {
@@ -134,13 +134,13 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 	// Those who ask for the bucket that is away do not shut the door of the others.
 	guarded, err := NewClient(ClientConfig{
 		Redis: client.store.redis, Buckets: buckets, Timeout: time.Second,
-		Breaker: admission.NewBreaker(admission.BreakerConfig{Failures: 1, Pause: time.Minute}),
+		Breaker: redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Minute}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := guarded.Enqueue(t.Context(), Job{Bucket: buckets[0].Name, Payload: []byte("1")}); !admission.Unavailable(err) {
+		if _, err := guarded.Enqueue(t.Context(), Job{Bucket: buckets[0].Name, Payload: []byte("1")}); !redisconn.Unavailable(err) {
 			t.Errorf("enqueue at the node that hangs: %v", err)
 		}
 	}

@@ -22,7 +22,7 @@ const (
 
 // DispatcherConfig is what a [Dispatcher] needs.
 type DispatcherConfig struct {
-	Redis   redis.UniversalClient // made by admission.Connect
+	Redis   redis.UniversalClient // made by redisconn.Connect
 	Buckets []Bucket
 	Workers map[string]Worker // by kind, as in Bucket.Worker
 

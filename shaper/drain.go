@@ -15,6 +15,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 const (
@@ -368,7 +369,7 @@ func (o *outage) failed(ctx context.Context, err error) {
 	defer o.mu.Unlock()
 	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
 		o.since = time.Now()
-		if admission.Unavailable(err) {
+		if redisconn.Unavailable(err) {
 			o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
 		} else {
 			o.log.ErrorContext(ctx, "nothing is claimed until this is put right", "error", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // send enqueues one batch. It outlives the calls that wait for it: a call that
@@ -35,7 +36,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 	}
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
-		if admission.Unavailable(err) {
+		if redisconn.Unavailable(err) {
 			// Those who queued behind this batch would wait as long again.
 			tickets = append(tickets, c.queues[b.Name].Drain()...)
 		}
@@ -60,7 +61,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 // connection failed, as opposed to an answer of Redis.
 func lostReply(err error) bool {
 	var answer redis.Error
-	return !errors.As(err, &answer) && admission.Unavailable(err) && !errors.Is(err, admission.ErrStoreAway)
+	return !errors.As(err, &answer) && redisconn.Unavailable(err) && !errors.Is(err, redisconn.ErrBreakerOpen)
 }
 
 // enqueue runs the script for a batch, which may be there already if it is sent again: once more

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -19,7 +20,7 @@ func Example() {
 		return
 	}
 	defer store.Close()
-	redis, err := admission.Connect(store.URL(), admission.ConnectOptions{})
+	redis, err := redisconn.Connect(store.URL(), redisconn.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 func testBucket(name string, rate int64) Bucket {
@@ -27,7 +28,7 @@ func testBucket(name string, rate int64) Bucket {
 
 func connect(t *testing.T, addr string) redis.UniversalClient {
 	t.Helper()
-	client, err := admission.Connect("redis://"+addr, admission.ConnectOptions{})
+	client, err := redisconn.Connect("redis://"+addr, redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestEnqueueWhileFrozen(t *testing.T) {
 	began := time.Now()
 	job := Job{Bucket: "b", ID: "x", Payload: []byte("x")}
 	receipts, err := w.client.Enqueue(t.Context(), job)
-	if err == nil || !admission.Unavailable(err) || time.Since(began) > time.Minute || receipts[0].ID != "x" {
+	if err == nil || !redisconn.Unavailable(err) || time.Since(began) > time.Minute || receipts[0].ID != "x" {
 		t.Errorf("after %s: %+v, %v", time.Since(began), receipts, err)
 	}
 	w.proxy.Thaw()
@@ -243,7 +244,7 @@ func TestDispatcherStartsOnAFullServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.client.Enqueue(t.Context(), Job{Bucket: "b", Payload: []byte("x")})
-	if err == nil || !admission.Unavailable(err) {
+	if err == nil || !redisconn.Unavailable(err) {
 		t.Errorf("enqueue into a full server: %v", err)
 	}
 	stop := w.dispatch(WorkerFunc(w.note), nil)

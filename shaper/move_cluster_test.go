@@ -13,16 +13,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // In a cluster, a bucket goes to the node of its pool, and back; also when whoever moves it dies.
 func TestMoveInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestMoveInACluster(t *testing.T) {
 			was, is := in(nil, b), in(pool, b)
 			before := contents(t, conn, bucketKeys("b"))
 			for _, at := range []int{3, 7, 11, 1000} {
-				own, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+				own, err := redisconn.Connect(c.URL(), redisconn.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Steps of move.lua.
@@ -83,7 +83,7 @@ func (m *mover) again(ctx context.Context, do func(ctx context.Context) error) e
 		within, cancel := context.WithTimeout(ctx, m.store.timeout)
 		err := do(within)
 		cancel()
-		if !admission.Unavailable(err) || isFull(err) || try == moveTries || ctx.Err() != nil {
+		if !redisconn.Unavailable(err) || isFull(err) || try == moveTries || ctx.Err() != nil {
 			return err
 		}
 		if !sleep(ctx, wait) {

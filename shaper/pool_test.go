@@ -14,6 +14,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 func perSecond(n int64) admission.Rate {
@@ -248,7 +249,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 func TestPoolInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	conn, err := admission.Connect(c.URL(), admission.ConnectOptions{})
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

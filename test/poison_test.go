@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -39,7 +40,7 @@ func poisonBuckets() []shaper.Bucket {
 // victim drains until it dies of the poison job. It prints the ids that it
 // delivered. Each takes a while, so that others are always under way.
 func victim(url string) error {
-	client, err := admission.Connect(url, admission.ConnectOptions{})
+	client, err := redisconn.Connect(url, redisconn.Options{})
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func TestPoison(t *testing.T) {
 func poison(t *testing.T) (fault string) {
 	const others = 60 // in each bucket
 	server := redistest.Start(t)
-	redis, err := admission.Connect(server.URL(), admission.ConnectOptions{})
+	redis, err := redisconn.Connect(server.URL(), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -231,7 +231,7 @@ func sixteenDispatchers(t *testing.T, stall *stallWatch, rate int, length, round
 	fillBucket(t, server.Client(), pacedBucket(rate), backlog, &history)
 	clients := make([]redis.UniversalClient, sixteen)
 	for i := range clients {
-		client, err := admission.Connect("redis://"+proxy.Addr(), admission.ConnectOptions{})
+		client, err := redisconn.Connect("redis://"+proxy.Addr(), redisconn.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

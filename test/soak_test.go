@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -186,7 +187,7 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 // client is one of the buckets, with a connection of its own to an address.
 func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
 	s.t.Helper()
-	conn, err := admission.Connect(url, admission.ConnectOptions{Timeout: timeout})
+	conn, err := redisconn.Connect(url, redisconn.Options{Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func (s *soak) start() *soakProcess {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	p := &soakProcess{number: int(s.serial.Add(1)), proxy: s.proxy(), stop: stop, done: make(chan struct{})}
-	conn, err := admission.Connect("redis://"+p.proxy.Addr(), admission.ConnectOptions{})
+	conn, err := redisconn.Connect("redis://"+p.proxy.Addr(), redisconn.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // tlsArgs have a server speak TLS at an address as well, and only TLS with its like.
@@ -46,7 +46,7 @@ func trust(t *testing.T, files redistest.Certificates) {
 func drainsOverTLS(t *testing.T, server *redistest.Server, url string) {
 	t.Helper()
 	const rate, jobs = 200, 200
-	plain, err := admission.Connect(strings.Replace(url, "rediss+", "redis+", 1), admission.ConnectOptions{})
+	plain, err := redisconn.Connect(strings.Replace(url, "rediss+", "redis+", 1), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

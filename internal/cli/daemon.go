@@ -14,6 +14,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/telemetry"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -49,7 +50,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	if takesIn {
 		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
 		client.Timeout = cfg.Producer.StoreTimeout
-		client.Breaker = admission.NewBreaker(admission.BreakerConfig{Logger: log, Metrics: metrics})
+		client.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: log, OnChange: metrics.SetBreaker})
 		d.limiter, err = admission.NewLimiter(admission.LimiterConfig{
 			Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.Producer.StoreTimeout,
 			Breaker: client.Breaker, Metrics: metrics, Logger: log.With("component", "limiter"),
@@ -90,7 +91,7 @@ func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
 // the next question.
 func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	err := d.limiter.Reconfigure(ctx, cfg.Limits, cfg.Revision)
-	if admission.Unavailable(err) {
+	if redisconn.Unavailable(err) {
 		d.log.WarnContext(ctx, "redis does not answer: the changed limits hold as soon as it does", "error", err)
 		return nil
 	}

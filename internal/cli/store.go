@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -52,12 +52,12 @@ func (s *station) close() {
 
 // connect makes the client for a URL with the settings of the configuration.
 func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {
-	options := admission.ConnectOptions{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize}
+	options := redisconn.Options{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize}
 	if r := cfg.Redis; !r.URL.Embedded() { // that one has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
-		options.TLS = admission.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
+		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
 	}
-	return admission.Connect(url, options)
+	return redisconn.Connect(url, options)
 }
 
 // callTimeout bounds a call with its resends, of which each command has the
@@ -89,7 +89,7 @@ func (s *station) explain(err error) error {
 		return fail(exitUsage, "the sentinels at %s know no master of this name: %w", s.config.Redis.URL, err)
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return fail(exitUsage, "Redis at %s forbids the user a command: deploy/redis/users.acl has what is needed: %w", s.config.Redis.URL, err)
-	case !admission.Unavailable(err):
+	case !redisconn.Unavailable(err):
 		return err
 	case s.config.Redis.URL.Embedded():
 		return fail(exitUnreachable, "the embedded store does not answer on %s: it lives in `dispatcher run`, so start that, "+

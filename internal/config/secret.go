@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 const mask = "***"
@@ -39,7 +39,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 const embedded RedisURL = "embedded"
 
-// RedisURL is "embedded" or a URL for [admission.Connect]. However it is printed
+// RedisURL is "embedded" or a URL for [redisconn.Connect]. However it is printed
 // or logged, the password in it shows as "***", and so does a user name that stands alone.
 type RedisURL string
 
@@ -57,7 +57,7 @@ func (u RedisURL) String() string {
 	if u.validate() != "" {
 		return mask
 	}
-	return admission.RedactURL(string(u))
+	return redisconn.RedactURL(string(u))
 }
 
 // GoString masks the password for %#v.
@@ -77,7 +77,7 @@ func (u RedisURL) validate() string {
 	if u == embedded {
 		return ""
 	}
-	err := admission.CheckURL(string(u))
+	err := redisconn.CheckURL(string(u))
 	if err == nil {
 		return ""
 	}

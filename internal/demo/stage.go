@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/internal/progress"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -112,7 +113,7 @@ func (s *stage) close() {
 }
 
 func (s *stage) connect(url string) (redis.UniversalClient, error) {
-	connection, err := admission.Connect(url, admission.ConnectOptions{Timeout: storeTime})
+	connection, err := redisconn.Connect(url, redisconn.Options{Timeout: storeTime})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // asked is a question that a limiter got.
@@ -187,7 +188,7 @@ func TestCheckAnswers(t *testing.T) {
 	never := &admission.Decision{Limit: "a", Impossible: true, Quota: 10, Window: time.Minute, Remaining: 10}
 	shadow := &admission.Decision{Limit: "a", Allowed: true, Shadow: true, WouldRefuse: true, Quota: 10, Window: time.Minute, RetryAfter: time.Second}
 	open := &admission.Decision{Limit: "a", Allowed: true, Source: admission.FromNobody, Quota: 10, Window: time.Minute}
-	away := fmt.Errorf("limit: %w", admission.ErrStoreAway)
+	away := fmt.Errorf("limit: %w", redisconn.ErrBreakerOpen)
 	for name, test := range map[string]struct {
 		limit    string // "" is a
 		decision *admission.Decision

@@ -17,6 +17,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -100,7 +101,7 @@ func producer(t *testing.T) (*server, *redistest.Server) {
 
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := admission.Connect(url, admission.ConnectOptions{})
+	client, err := redisconn.Connect(url, redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -89,8 +90,8 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 		"done":            {limit: "a", status: 200, has: `"in_force"`, buckets: 1},
 		"no such":         {limit: "b", status: 404, code: "unknown-limit"},
 		"not valid":       {limit: "a", err: invalid, status: 400, code: "invalid", has: `{"field":"burst","reason":"0: want 1 or more"},{"field":"body","reason":"odd"}`},
-		"Redis away":      {limit: "a", err: admission.ErrStoreAway, status: 503, code: "store-unavailable", has: "is not in buckets"},
-		"buckets away":    {limit: "a", pinErr: admission.ErrStoreAway, status: 503, code: "store-unavailable", has: "is changed at the check", buckets: 1},
+		"Redis away":      {limit: "a", err: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is not in buckets"},
+		"buckets away":    {limit: "a", pinErr: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is changed at the check", buckets: 1},
 		"buckets refuse":  {limit: "a", pinErr: errors.New("canary"), status: 500, code: "internal", has: "is changed at the check", buckets: 1},
 		"limiter refuses": {limit: "a", err: errors.New("canary"), status: 500, code: "internal"},
 	} {
@@ -128,7 +129,7 @@ func TestShowLimits(t *testing.T) {
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{}}))
 	api.do("GET", "/v1/limits/a", "").want(200, "").lacks("pin")
 	api.do("GET", "/v1/limits/b", "").want(404, "unknown-limit")
-	away := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{err: admission.ErrStoreAway}}))
+	away := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{err: redisconn.ErrBreakerOpen}}))
 	away.do("GET", "/v1/limits", "").want(503, "store-unavailable")
 	away.do("GET", "/v1/limits/a", "").want(503, "store-unavailable")
 	none := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t)}))

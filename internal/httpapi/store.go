@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -36,7 +36,7 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 		f.RetryAfter = retryStore
 		return f
 	}
-	if !admission.Unavailable(err) {
+	if !redisconn.Unavailable(err) {
 		return newFault(codeInternal, "the log says more under the request id")
 	}
 	f := newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")

@@ -33,6 +33,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 func connect(server *redistest.Server) (redis.UniversalClient, error) {
-	return admission.Connect(server.URL(), admission.ConnectOptions{Timeout: 5 * time.Second})
+	return redisconn.Connect(server.URL(), redisconn.Options{Timeout: 5 * time.Second})
 }
 
 func bucket(rate string) (shaper.Bucket, error) {

@@ -1,4 +1,4 @@
-package admission
+package redisconn
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// ErrStoreAway says that Redis was not asked, because it failed to answer a
-// moment ago ([Breaker]). [Unavailable] is true for it.
-var ErrStoreAway = errors.New("admission: Redis is away: it did not answer the last questions, and is asked again within a second")
+// ErrBreakerOpen is the error of [Breaker.Run] while the breaker is open: Redis was not
+// called. [Unavailable] is true for it.
+var ErrBreakerOpen = errors.New("redisconn: Redis is unavailable: its last calls failed, and the circuit breaker tries it again within a second: retry")
 
 // Defaults of a [Breaker].
 const (
@@ -22,19 +22,29 @@ const (
 
 // BreakerConfig is what a [Breaker] needs. The zero value is ready to use.
 type BreakerConfig struct {
-	Failures int           // in a row that open it; 0 means DefaultBreakerFailures
-	Pause    time.Duration // until one call may probe; 0 means DefaultBreakerPause
-	Logger   *slog.Logger  // told of changes; nil logs nothing
-	Metrics  *Metrics      // nil counts nothing
+	Failures int                // in a row that open it; 0 means DefaultBreakerFailures
+	Pause    time.Duration      // until one call may probe; 0 means DefaultBreakerPause
+	Logger   *slog.Logger       // logs each change of state; nil logs nothing
+	OnChange func(BreakerState) // is called at each change of state, under a lock of the breaker; may be nil
 }
 
-// Breaker keeps callers from waiting for a Redis that does not answer. It is
-// closed at first and lets calls through. After some failures in a row it
-// opens: calls fail at once, in less than a microsecond. A pause later it lets
-// one call through as a probe, and closes if that works. One Breaker is for
-// all that talk to the same Redis.
+// BreakerState is the state of a [Breaker].
+type BreakerState int
+
+// The states of a [Breaker].
+const (
+	BreakerClosed   BreakerState = iota // calls go to Redis
+	BreakerHalfOpen                     // one call probes Redis, the others fail at once
+	BreakerOpen                         // calls fail at once
+)
+
+// Breaker keeps callers from waiting for a Redis that does not answer. A new
+// breaker is closed: calls go to Redis. After some failures in a row it
+// opens: calls fail at once, in less than a microsecond. A pause later one
+// call goes through as a probe, and the breaker closes if the probe works.
+// All callers of one Redis share one Breaker.
 //
-// A nil *Breaker lets everything through. It is safe for concurrent use.
+// A nil *Breaker lets every call through. A Breaker is safe for concurrent use.
 type Breaker struct {
 	cfg     BreakerConfig
 	circuit *gobreaker.CircuitBreaker[struct{}]
@@ -58,13 +68,15 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 		MaxRequests: 1,
 		Timeout:     cfg.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
-		// What Redis answers, be it an error, shows that it is there.
+		// An answer of Redis, even an error, shows that Redis is there.
 		IsSuccessful: func(err error) bool { return !Unavailable(err) },
 		// A caller that gave up says nothing of Redis.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			b.shaky.Store(to != gobreaker.StateClosed)
-			cfg.Metrics.setBreaker(to)
+			if cfg.OnChange != nil {
+				cfg.OnChange(BreakerState(to)) // the library numbers its states alike
+			}
 			tell := log.Info
 			if to == gobreaker.StateOpen {
 				tell = log.Warn
@@ -75,7 +87,7 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 	return b
 }
 
-// Run calls f, or returns [ErrStoreAway] at once while the breaker is open, or
+// Run calls f, or returns [ErrBreakerOpen] at once while the breaker is open, or
 // half-open with a probe under way. It returns the error of f as it is. An
 // error counts as a failure if it is [Unavailable]; one that is
 // [context.Canceled] does not count at all. A deadline of the caller's own,
@@ -86,24 +98,23 @@ func (b *Breaker) Run(f func() error) error {
 	}
 	_, err := b.circuit.Execute(func() (struct{}, error) { return struct{}{}, f() })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return ErrStoreAway
+		return ErrBreakerOpen
 	}
 	return err
 }
 
-// Shaky reports whether the breaker is not closed: Redis did not answer, and
-// has not been found to be back.
+// Shaky reports whether the breaker is open or half-open.
 func (b *Breaker) Shaky() bool { return b != nil && b.shaky.Load() }
 
-// Apart returns another breaker with the same settings, for a part of Redis that
-// may be away while others are not, as a node of a cluster. It is not counted.
-// Its changes are logged with attrs.
+// Apart returns a closed breaker with the same settings but OnChange, for a part of
+// Redis that may be unavailable by itself, such as a node of a cluster. Its log
+// lines have attrs.
 func (b *Breaker) Apart(attrs ...any) *Breaker {
 	if b == nil {
 		return nil
 	}
 	cfg := b.cfg
-	cfg.Metrics = nil
+	cfg.OnChange = nil
 	if cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.With(attrs...)
 	}

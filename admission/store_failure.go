@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// away answers a question that Redis did not, as the limit says.
+// away decides a question while Redis is unavailable, as the limit's OnStoreFailure says.
 func (l *Limiter) away(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, err error) (Decision, error) {
 	switch {
 	case f.OnStoreFailure == Local:
 		l.awayLog.Do(func() {
-			l.log.WarnContext(ctx, "Redis is away: limits that are local apply their share by themselves",
+			l.log.WarnContext(ctx, "Redis is unavailable: limits with on_store_failure = local apply the share of this process",
 				"limit", f.Name, "instances", l.presence.instances(), "error", err)
 		})
 		return l.locals.decide(g, f, key, n, l.presence.instances(), time.Now()), nil
 	case f.OnStoreFailure == Open, f.Mode == Shadow:
 		l.awayLog.Do(func() {
-			l.log.WarnContext(ctx, "Redis is away: limits that are open let everybody pass", "limit", f.Name, "error", err)
+			l.log.WarnContext(ctx, "Redis is unavailable: limits with on_store_failure = open admit every request", "limit", f.Name, "error", err)
 		})
 		return f.unasked(FromNobody), nil
 	}

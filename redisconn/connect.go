@@ -1,20 +1,19 @@
-package admission
+// Package redisconn is how this project connects to Redis: URLs, TLS, Sentinel and Cluster,
+// the errors that mean "unavailable", and a circuit breaker.
+package redisconn
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// ConnectOptions is what a deployment may choose of the connection to Redis.
-// The zero value is ready to use.
-type ConnectOptions struct {
+// Options are the settings of a connection to Redis. The zero value is ready to use.
+type Options struct {
 	Password         string        // overrides the one of the URL, if not empty
 	SentinelPassword string        // of the sentinels; their user is sentinel_user in the URL
 	Timeout          time.Duration // for one command; 0 means 1 s
@@ -37,7 +36,7 @@ const (
 	maxRedirects     = 3 // MOVED and ASK
 )
 
-// Connect makes the client that this project runs its scripts on. It takes
+// Connect returns the client on which this project runs its scripts. The URL is one of
 //
 //	redis://[user:password@]host[:6379][/db]
 //	redis+sentinel://[user:password@]host[:26379][,host...]/master[/db][?sentinel_user=name]
@@ -46,12 +45,11 @@ const (
 // and the same with rediss for TLS, also to the sentinels. It dials on first use
 // and returns an error only for a URL or a file that it cannot read.
 //
-// It is the one place where a client is built, because the defaults of
-// go-redis are wrong for a queue: it would send a script again when the reply
-// is lost, ignore the deadline of a context, look for a dead node of a cluster
-// for a minute, and start goroutines for notifications of a managed Redis. All
-// of that is off here.
-func Connect(url string, opts ConnectOptions) (redis.UniversalClient, error) {
+// No other code builds a client, because the defaults of go-redis are wrong for a
+// queue. It would send a script again when the reply is lost, ignore the deadline of a
+// context, keep a dead node of a cluster for a minute, and start goroutines for
+// notifications of a managed Redis. Connect switches all of that off.
+func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	a, err := parseAddress(url)
 	if err != nil {
 		return nil, fmt.Errorf("redis url %q: %w", RedactURL(url), err)
@@ -159,31 +157,4 @@ func (f follower) look(ctx context.Context, err error) {
 	if err != nil && Unavailable(err) && (!errors.As(err, &answer) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {
 		f.client.ReloadState(ctx)
 	}
-}
-
-// Unavailable reports whether err means that Redis could not be asked now, so
-// that the same call may work later: it is not reachable, too slow, loading,
-// full, without its replicas, failing over, or moving a slot. It is false for
-// nil and for errors that stay, such as a wrong password.
-func Unavailable(err error) bool {
-	if err == nil {
-		return false
-	}
-	if errors.Is(err, ErrStoreAway) {
-		return true
-	}
-	for _, prefix := range []string{"LOADING", "BUSY ", "READONLY", "OOM", "NOREPLICAS", "MISCONF", "CLUSTERDOWN",
-		"TRYAGAIN", "MOVED ", "ASK ", "MASTERDOWN", "max number of clients"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	var answer redis.Error
-	if errors.As(err, &answer) {
-		return false
-	}
-	var netErr net.Error
-	return errors.As(err, &netErr) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }

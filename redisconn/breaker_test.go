@@ -1,4 +1,4 @@
-package admission
+package redisconn
 
 import (
 	"bytes"
@@ -10,17 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		metrics := NewMetrics(prometheus.NewRegistry(), nil)
-		b := NewBreaker(BreakerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics})
+		now := BreakerClosed
+		b := NewBreaker(BreakerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil)), OnChange: func(state BreakerState) { now = state }})
 		calls := 0
 		try := func(result error) error {
 			return b.Run(func() error {
@@ -28,10 +25,10 @@ func TestBreaker(t *testing.T) {
 				return result
 			})
 		}
-		state := func(want float64, shaky bool) {
+		state := func(want BreakerState, shaky bool) {
 			t.Helper()
-			if got := testutil.ToFloat64(metrics.breaker); got != want || b.Shaky() != shaky {
-				t.Errorf("state %v, shaky %t; want %v", got, b.Shaky(), want)
+			if now != want || b.Shaky() != shaky {
+				t.Errorf("state %v, shaky %t; want %v", now, b.Shaky(), want)
 			}
 		}
 		away, stays := fmt.Errorf("x: %w", context.DeadlineExceeded), errors.New("WRONGTYPE")
@@ -46,14 +43,14 @@ func TestBreaker(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		state(0, false)
+		state(BreakerClosed, false)
 		for range DefaultBreakerFailures {
 			_ = try(away)
 		}
-		state(2, true)
+		state(BreakerOpen, true)
 		calls = 0
 		for range 100 {
-			if err := try(nil); !errors.Is(err, ErrStoreAway) || !Unavailable(err) {
+			if err := try(nil); !errors.Is(err, ErrBreakerOpen) || !Unavailable(err) {
 				t.Fatal(err)
 			}
 		}
@@ -61,19 +58,19 @@ func TestBreaker(t *testing.T) {
 		// One probe at a time; a caller who gives up is none.
 		for _, outcome := range []error{context.Canceled, away} {
 			_ = b.Run(func() error {
-				if err := try(nil); !errors.Is(err, ErrStoreAway) {
+				if err := try(nil); !errors.Is(err, ErrBreakerOpen) {
 					t.Error(err)
 				}
-				state(1, true)
+				state(BreakerHalfOpen, true)
 				return outcome
 			})
 		}
-		state(2, true)
+		state(BreakerOpen, true)
 		<-time.After(DefaultBreakerPause + time.Millisecond)
 		if err := try(nil); err != nil || calls != 1 {
 			t.Errorf("%v, %d calls", err, calls)
 		}
-		state(0, false)
+		state(BreakerClosed, false)
 		if lines := strings.Count(log.String(), "\n"); lines != 5 {
 			t.Errorf("%d lines of log for 5 changes:\n%s", lines, &log)
 		}

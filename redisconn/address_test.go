@@ -1,9 +1,7 @@
-package admission
+package redisconn
 
 import (
 	"crypto/tls"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +77,7 @@ func TestParseAddressRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", url, err, want)
 		}
-		if _, err := Connect(url, ConnectOptions{}); err == nil {
+		if _, err := Connect(url, Options{}); err == nil {
 			t.Errorf("Connect takes %s", url)
 		}
 	}
@@ -110,7 +108,7 @@ func FuzzParseAddress(f *testing.F) {
 		if a.options == nil || a.topology != single && len(a.hosts) == 0 || a.topology == sentinel && a.master == "" {
 			t.Errorf("%q: %+v", url, a)
 		}
-		client, err := Connect(url, ConnectOptions{})
+		client, err := Connect(url, Options{})
 		if err != nil {
 			t.Fatalf("%q: %v", url, err)
 		}
@@ -118,58 +116,24 @@ func FuzzParseAddress(f *testing.F) {
 	})
 }
 
-func TestConnectToSentinelsAndClusters(t *testing.T) {
+func TestRedactURL(t *testing.T) {
 	t.Parallel()
-	a, err := parseAddress("redis+sentinel://u:p@h1,h2/m/2?sentinel_user=s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.options.MaxRetries, a.options.DialTimeout, a.options.ReadTimeout, a.options.ContextTimeoutEnabled = -1, time.Second, time.Second, true
-	if o := a.failoverOptions("sp"); o.MasterName != "m" || o.DB != 2 || o.Username != "u" || o.SentinelUsername != "s" || o.SentinelPassword != "sp" ||
-		o.MaxRetries != -1 || o.DialTimeout <= o.ReadTimeout || !o.ContextTimeoutEnabled {
-		t.Errorf("options %+v", o)
-	}
-	client, err := Connect("redis+cluster://u:p@h1,h2", ConnectOptions{Password: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	o := client.(*redis.ClusterClient).Options()
-	if !slices.Equal(o.Addrs, []string{"h1:6379", "h2:6379"}) || o.Username != "u" || o.Password != "new" {
-		t.Errorf("addresses %v, user %s, password %s", o.Addrs, o.Username, o.Password)
-	}
-	if o.MaxRedirects != 3 || o.MaxRetries != -1 || !o.ContextTimeoutEnabled || o.ReadTimeout != time.Second || o.PoolSize != 64 ||
-		o.ClusterStateReloadInterval != time.Second || !o.DisableRoutingPolicies || !o.DisableIdentity || o.Protocol != 2 ||
-		o.MaintNotificationsConfig == nil || string(o.MaintNotificationsConfig.Mode) != "disabled" || o.DialerRetries != 1 {
-		t.Errorf("options %+v", o)
-	}
-}
-
-func TestTLSOptions(t *testing.T) {
-	t.Parallel()
-	noPEM := filepath.Join(t.TempDir(), "no.pem")
-	if err := os.WriteFile(noPEM, []byte("nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		url  string
-		tls  TLSOptions
-		want string
-	}{
-		"not TLS":          {"redis://h", TLSOptions{ServerName: "x"}, "write rediss"},
-		"no such file":     {"rediss://h", TLSOptions{CA: "/no/such/file"}, "/no/such/file"},
-		"no certificate":   {"rediss+cluster://h", TLSOptions{CA: noPEM}, "no certificate in PEM"},
-		"only one of two":  {"rediss://h", TLSOptions{Cert: noPEM}, "one of the two is missing"},
-		"no pair":          {"rediss://h", TLSOptions{Cert: noPEM, Key: noPEM}, "read the certificate"},
-		"nothing is given": {"redis://h", TLSOptions{}, ""},
-		"a name":           {"rediss://h", TLSOptions{ServerName: "x"}, ""},
+	for url, want := range map[string]string{
+		"redis://host:6379/0":               "redis://host:6379/0",
+		"redis://user:secret@host:6379":     "redis://user:***@host:6379",
+		"rediss://:secret@host":             "rediss://:***@host",
+		"redis://u:se@cr:et@host/1":         "redis://u:***@host/1",
+		"embedded":                          "embedded",
+		"user:secret@host:6379":             "***@host:6379",
+		"redis+cluster://u:secret@h1,h2":    "redis+cluster://u:***@h1,h2",
+		"redis://secret@host":               "redis://***@host",
+		"redis://secret:@host":              "redis://***@host",
+		"redis://u:secret@h/0?a=b&password": "redis://u:***@h/0?a=b&password",
+		"redis://h/0?a=b&Password=secret":   "redis://h/0?a=b&Password=***",
+		"redis+sentinel://u:s,t@h1,h2/m":    "redis+sentinel://u:***@h1,h2/m",
 	} {
-		client, err := Connect(test.url, ConnectOptions{TLS: test.tls})
-		if err == nil {
-			_ = client.Close()
-		}
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %s", name, err, test.want)
+		if got := RedactURL(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package redisconn
 
 import (
 	"crypto/tls"

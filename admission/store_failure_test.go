@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 func daily(name string, n int64, mode OnStoreFailure) Limit {
@@ -18,7 +19,7 @@ func daily(name string, n int64, mode OnStoreFailure) Limit {
 // connected is a client as programs have it.
 func connected(t *testing.T, server *redistest.Server) redis.UniversalClient {
 	t.Helper()
-	client, err := Connect(server.URL(), ConnectOptions{})
+	client, err := redisconn.Connect(server.URL(), redisconn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func frozenRedis(t *testing.T) time.Duration {
 					slowest = max(slowest, took)
 					mu.Unlock()
 					switch {
-					case name == "closed" && !Unavailable(err):
+					case name == "closed" && !redisconn.Unavailable(err):
 						t.Errorf("closed: %+v, %v", d, err)
 					case (name == "open" || name == "shadow") && (err != nil || !d.Allowed || d.Source != FromNobody):
 						t.Errorf("%s: %+v, %v", name, d, err)
@@ -114,7 +115,7 @@ func frozenRedis(t *testing.T) time.Duration {
 	}
 	fast := time.Now()
 	for range 1000 {
-		if _, err := l.Ask(t.Context(), "closed", Identity{}, 1); !Unavailable(err) {
+		if _, err := l.Ask(t.Context(), "closed", Identity{}, 1); !redisconn.Unavailable(err) {
 			t.Fatal(err)
 		}
 	}
@@ -155,13 +156,13 @@ func TestRedisNeverThere(t *testing.T) {
 	if d, err := l.Ask(t.Context(), "open", Identity{}, 1); err != nil || !d.Allowed {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := l.Ask(t.Context(), "closed", Identity{}, 1); !Unavailable(err) {
+	if _, err := l.Ask(t.Context(), "closed", Identity{}, 1); !redisconn.Unavailable(err) {
 		t.Error(err)
 	}
-	if err := l.Reconfigure(t.Context(), []Limit{daily("local", 20, Local)}, 1); !Unavailable(err) {
+	if err := l.Reconfigure(t.Context(), []Limit{daily("local", 20, Local)}, 1); !redisconn.Unavailable(err) {
 		t.Error(err)
 	}
-	if _, err := l.Pin(t.Context(), "local", Patch{Limit: hours(5)}); !Unavailable(err) {
+	if _, err := l.Pin(t.Context(), "local", Patch{Limit: hours(5)}); !redisconn.Unavailable(err) {
 		t.Error(err)
 	}
 	if err := server.Restart(); err != nil {
@@ -251,8 +252,8 @@ func TestErrorsThatStay(t *testing.T) {
 	if err := client.LPush(t.Context(), "tundish:{l:open}:all", 1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 * DefaultBreakerFailures {
-		if _, err := l.Ask(t.Context(), "open", Identity{}, 1); err == nil || Unavailable(err) {
+	for range 3 * redisconn.DefaultBreakerFailures {
+		if _, err := l.Ask(t.Context(), "open", Identity{}, 1); err == nil || redisconn.Unavailable(err) {
 			t.Fatal(err)
 		}
 	}
