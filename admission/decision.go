@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -73,6 +74,10 @@ func namedLimits(by []Decision, say func(Decision) string) string {
 		return "limits " + strings.Join(words[:n-1], ", ") + " and " + words[n-1]
 	}
 }
+
+// RetrySeconds is a wait as the value of Retry-After: whole seconds, 1 or more, rounded
+// up, so that a client that waits as long has waited long enough.
+func RetrySeconds(wait time.Duration) int64 { return max(int64(math.Ceil(wait.Seconds())), 1) }
 
 // ExceededText is the sentence for a refusal by limits, as every error, problem
 // and log has it: `limit "per-caller" exceeded (100/m): retry in 12s`. Of several

@@ -29,6 +29,17 @@ type Identity struct {
 	Headers map[string]string
 }
 
+// KeyCaller makes the [Identity.Caller] of an API key's name. It never equals an AddrCaller.
+func KeyCaller(name string) string { return "key:" + name }
+
+// AddrCaller makes the [Identity.Caller] of an address as text; of "" it is "".
+func AddrCaller(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "addr:" + name
+}
+
 // MissingIdentityError says that a limit counts by something of the caller
 // that is not known, and is configured to refuse then.
 type MissingIdentityError struct {

@@ -180,7 +180,7 @@ func parseOne(text string) (*redis.Options, error) {
 	case u.Query().Has("password") || u.Query().Has("sentinel_password"):
 		return nil, errors.New("has a password after the question mark: write redis://user:password@host, or use the setting for it")
 	case u.Query().Has("skip_verify"):
-		return nil, errors.New("has skip_verify, which accepts the certificate of any server: leave it out, and name its authority (redis.tls_ca, Options.TLS)")
+		return nil, errors.New("has skip_verify, which accepts the certificate of any server: leave it out, and name its authority (redis.tls_ca, redisconn.TLSOptions.CA)")
 	}
 	o, err := redis.ParseURL(text)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/telemetry"
@@ -162,7 +163,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
-		RateLimitHeaders: admission.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
 	})

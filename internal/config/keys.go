@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -177,10 +178,10 @@ func settingsOf(key httpapi.Key) keySettings {
 // forwarding checks how the client's address is found behind proxies.
 func (l *loader) forwarding(p Producer) {
 	if p.ForwardedHeader == "" {
-		l.fail(at("producer.forwarded_header"), `""`, "want %s or %s", admission.XForwardedFor, admission.Forwarded)
+		l.fail(at("producer.forwarded_header"), `""`, "want %s or %s", httplimit.XForwardedFor, httplimit.Forwarded)
 	}
 	inRange(l, at("producer.ipv6_prefix"), p.IPv6Prefix, 1, 128)
-	l.failAll(at("producer"), admission.Proxies{
+	l.failAll(at("producer"), httplimit.Proxies{
 		Trusted: p.TrustedProxies, Header: p.ForwardedHeader, IPv6Prefix: p.IPv6Prefix,
 	}.Validate())
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -127,8 +128,8 @@ func defaultSettings() settings {
 		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Timeout: time.Second},
 		Producer: Producer{
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
-			ForwardedHeader: admission.XForwardedFor, IPv6Prefix: admission.DefaultIPv6Prefix,
-			RateLimitHeaders: string(admission.BothHeaders),
+			ForwardedHeader: httplimit.XForwardedFor, IPv6Prefix: httplimit.DefaultIPv6Prefix,
+			RateLimitHeaders: string(httplimit.BothHeaders),
 			BodyMemory:       httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
 		},
 		Dispatcher: Dispatcher{

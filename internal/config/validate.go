@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -51,7 +51,7 @@ func (l *loader) validate(s *settings) {
 	inRange(l, at("dispatcher.lease"), s.Dispatcher.Lease, minLease, maxLease)
 	inRange(l, at("dispatcher.shutdown_timeout"), s.Dispatcher.ShutdownTimeout, 0, maxShutdownTimeout)
 	l.oneOf(at("producer.rate_limit_headers"), s.Producer.RateLimitHeaders,
-		string(admission.BothHeaders), string(admission.StandardHeaders), string(admission.LegacyHeaders))
+		string(httplimit.BothHeaders), string(httplimit.StandardHeaders), string(httplimit.LegacyHeaders))
 	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf(at("log.format"), s.Log.Format, "auto", "text", "json")
 	const open = "anybody who reaches it could use it"

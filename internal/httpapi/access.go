@@ -9,17 +9,18 @@ import (
 	"sync/atomic"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // access decides who may do what.
 type access struct {
 	keys    atomic.Pointer[keyring] // empty: programs of this machine may do everything
-	proxies admission.Proxies
+	proxies httplimit.Proxies
 	origins *http.CrossOriginProtection
 }
 
-func newAccess(keys []Key, proxies admission.Proxies) *access {
+func newAccess(keys []Key, proxies httplimit.Proxies) *access {
 	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection()}
 	a.setKeys(keys)
 	return a
@@ -163,6 +164,6 @@ func (a *access) identity(r *http.Request, names []string) admission.Identity {
 			}
 		}
 	}
-	id.Headers = admission.RequestHeaders(h)
+	id.Headers = httplimit.RequestHeaders(h)
 	return id
 }

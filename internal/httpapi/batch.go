@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -103,7 +104,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 		to.Status, to.jobAnswer = http.StatusAccepted, admitted(receipt)
 	}
 	p.headers.Set(w.Header(), decisions, time.Now())
-	admission.SetShadowHeader(w.Header(), decisions)
+	httplimit.SetShadowHeader(w.Header(), decisions)
 	answerBatch(w, r, results)
 }
 

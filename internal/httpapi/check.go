@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -107,7 +108,7 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 		return admission.Decision{}, admission.ErrUnknownLimit
 	}
 	id := p.access.identity(r, nil)
-	if p.access.proxies.ClientAddr(r) != admission.Peer(r) {
+	if p.access.proxies.ClientAddr(r) != httplimit.Peer(r) {
 		// A gateway asks for its client: its own key and tier are not his.
 		id.Caller, id.Tier = admission.AddrCaller(id.IP), ""
 	}

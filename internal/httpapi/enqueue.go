@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -78,7 +79,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	}
 	receipt := &receipts[0]
 	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
-	admission.SetShadowHeader(w.Header(), receipt.Decisions)
+	httplimit.SetShadowHeader(w.Header(), receipt.Decisions)
 	if receipt.Refusal != nil {
 		problem := refused(receipt.Refusal).problem(r)
 		problem.State = receipt.State

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
 // guard is what a request passes before its route is looked for.
@@ -58,7 +58,7 @@ func (a *access) refuse(why string) *fault {
 // another host name is how a web page gets past the same-origin rule (DNS
 // rebinding).
 func (a *access) notLocal(r *http.Request) string {
-	peer := admission.Peer(r)
+	peer := httplimit.Peer(r)
 	header := forwardingHeader(r.Header)
 	switch {
 	case !peer.IsLoopback():

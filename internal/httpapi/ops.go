@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -51,7 +51,7 @@ type ops struct {
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
-	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, admission.Proxies{})}
+	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, httplimit.Proxies{})}
 	draining := new(atomic.Bool)
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := append(o.routes(), probes.routes()...)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -154,7 +155,7 @@ func (f *fault) problem(r *http.Request) *problem {
 		Instance: r.URL.EscapedPath(), RequestID: requestID(r),
 	}
 	if f.Code == codeLimitExceeded {
-		p.Type = admission.TypeQuotaExceeded
+		p.Type = httplimit.TypeQuotaExceeded
 	}
 	return p
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -42,13 +42,13 @@ type ProducerConfig struct {
 	// TrustedProxies are the proxies whose word on their client's address is
 	// taken, and ForwardedHeader is where they leave it; IPv6Prefix is the
 	// length of the prefix that counts as one address, 1 to 128, 0 means 64.
-	// See [admission.Proxies].
+	// See [httplimit.Proxies].
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader string
 	IPv6Prefix      int
 
 	// RateLimitHeaders are those that tell a client of limits; "" means both.
-	RateLimitHeaders admission.RateLimitHeaders
+	RateLimitHeaders httplimit.RateLimitHeaders
 
 	// BodyMemory is how many bytes the bodies of all requests may take together; above it the
 	// answer is 503. 0 means DefaultBodyMemory.
@@ -67,7 +67,7 @@ type producer struct {
 	access   *access
 	limits   Limits
 	pins     BucketLimits
-	headers  admission.RateLimitHeaders
+	headers  httplimit.RateLimitHeaders
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -78,7 +78,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, pins: cfg.BucketLimits,
 		headers: cfg.RateLimitHeaders,
-		access: newAccess(cfg.Keys, admission.Proxies{
+		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
 	}

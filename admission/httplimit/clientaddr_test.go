@@ -1,4 +1,4 @@
-package admission_test
+package httplimit_test
 
 import (
 	"net/http"
@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
 // behind are proxies in 10.0.0.0/8, on this machine, and at 2001:db8:f::/48.
-func behind(header string) admission.Proxies {
-	return admission.Proxies{Header: header, Trusted: []netip.Prefix{
+func behind(header string) httplimit.Proxies {
+	return httplimit.Proxies{Header: header, Trusted: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::ffff:127.0.0.0/104"), netip.MustParsePrefix("2001:db8:f::/48"),
 	}}
 }
@@ -140,11 +141,11 @@ func TestProxiesName(t *testing.T) {
 		{"2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"},
 		{"2001:db8:1:2:3:4:5:6", -1, "2001:db8:1:2:3:4:5:6"},
 	} {
-		if got := (admission.Proxies{IPv6Prefix: test.bits}).Name(netip.MustParseAddr(test.addr)); got != test.want {
+		if got := (httplimit.Proxies{IPv6Prefix: test.bits}).Name(netip.MustParseAddr(test.addr)); got != test.want {
 			t.Errorf("%s with %d: %s, want %s", test.addr, test.bits, got, test.want)
 		}
 	}
-	if got := (admission.Proxies{}).Name(netip.Addr{}); got != "" {
+	if got := (httplimit.Proxies{}).Name(netip.Addr{}); got != "" {
 		t.Errorf("no address: %q", got)
 	}
 }
@@ -155,7 +156,7 @@ func TestProxiesIdentity(t *testing.T) {
 	if id.Caller != "addr:2001:db8::/64" || id.IP != "2001:db8::/64" || id.Headers["X-Tenant"] != "a, b" {
 		t.Errorf("%+v", id)
 	}
-	if id := (admission.Proxies{}).Identity(from("@")); id.Caller != "" || id.IP != "" {
+	if id := (httplimit.Proxies{}).Identity(from("@")); id.Caller != "" || id.IP != "" {
 		t.Errorf("nobody: %+v", id)
 	}
 	if admission.KeyCaller("10.0.0.1") == admission.AddrCaller("10.0.0.1") {
@@ -168,7 +169,7 @@ func TestProxiesValidate(t *testing.T) {
 	if err := behind("X-Forwarded-For").Validate(); err != nil {
 		t.Error(err)
 	}
-	err := admission.Proxies{Header: "X-Real-IP", IPv6Prefix: 129, Trusted: make([]netip.Prefix, 1)}.Validate()
+	err := httplimit.Proxies{Header: "X-Real-IP", IPv6Prefix: 129, Trusted: make([]netip.Prefix, 1)}.Validate()
 	if err == nil || !slices.Equal(keysOf(err), []string{"forwarded_header", "ipv6_prefix", "trusted_proxies"}) {
 		t.Errorf("%v", err)
 	}

@@ -1,4 +1,4 @@
-package admission
+package httplimit
 
 import (
 	"cmp"
@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/tundish-io/tundish/admission"
 )
 
 // TypeQuotaExceeded is the type of the problem (RFC 9457) that a refusal by a
 // limit is.
 const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-
-// RetrySeconds makes the value of Retry-After: whole seconds, 1 or more,
-// rounded up, so that who waits that long has waited long enough.
-func RetrySeconds(d time.Duration) int64 { return max(secondsUp(d), 1) }
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
@@ -33,7 +31,7 @@ const (
 )
 
 // SetHeaders writes what limits decided of a request with [BothHeaders].
-func SetHeaders(h http.Header, decisions []Decision, now time.Time) {
+func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 	BothHeaders.Set(h, decisions, now)
 }
 
@@ -61,13 +59,13 @@ func SetHeaders(h http.Header, decisions []Decision, now time.Time) {
 // counts from.
 //
 // What holds nobody back is left out: a limit in shadow mode, and one that
-// exempts the caller. Of a limit that nobody could ask ([FromNobody]) the
+// exempts the caller. Of a limit that nobody could ask ([admission.FromNobody]) the
 // policy is told and no state. Without anything to tell, nothing is written.
-func (k RateLimitHeaders) Set(h http.Header, decisions []Decision, now time.Time) {
+func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now time.Time) {
 	decisions = mostRestrictive(decisions)
-	worst := slices.IndexFunc(decisions, func(d Decision) bool { return d.Source != FromNobody })
+	worst := slices.IndexFunc(decisions, func(d admission.Decision) bool { return d.Source != admission.FromNobody })
 	for i, d := range decisions {
-		if d.Source != FromNobody && compareDecisions(d, decisions[worst]) < 0 {
+		if d.Source != admission.FromNobody && compareDecisions(d, decisions[worst]) < 0 {
 			worst = i
 		}
 	}
@@ -78,7 +76,7 @@ func (k RateLimitHeaders) Set(h http.Header, decisions []Decision, now time.Time
 			policy.Params.Add("q", d.Quota)
 			policy.Params.Add("w", max(secondsUp(d.Window), 1))
 			policies = append(policies, policy)
-			if d.Source == FromNobody {
+			if d.Source == admission.FromNobody {
 				continue
 			}
 			state := httpsfv.NewItem(d.Limit)
@@ -112,7 +110,7 @@ const wouldRefuse = "X-Tundish-Would-Refuse"
 //	X-Tundish-Would-Refuse  "per-ip", "per-caller"
 //
 // Nothing is written if there is none.
-func SetShadowHeader(h http.Header, decisions []Decision) {
+func SetShadowHeader(h http.Header, decisions []admission.Decision) {
 	list, seen := httpsfv.List{}, make(map[string]bool)
 	for i := range decisions {
 		if d := &decisions[i]; d.WouldRefuse && !seen[d.Limit] {
@@ -136,13 +134,13 @@ func setField(h http.Header, name string, list httpsfv.List) {
 
 // mostRestrictive keeps one decision of each limit, in order of first
 // appearance, and none that holds nobody back.
-func mostRestrictive(decisions []Decision) []Decision {
-	kept := make([]Decision, 0, min(len(decisions), 8))
+func mostRestrictive(decisions []admission.Decision) []admission.Decision {
+	kept := make([]admission.Decision, 0, min(len(decisions), 8))
 	for _, d := range decisions {
-		if d.Shadow || d.Source == FromExemption || d.Quota <= 0 {
+		if d.Shadow || d.Source == admission.FromExemption || d.Quota <= 0 {
 			continue
 		}
-		at := slices.IndexFunc(kept, func(k Decision) bool { return k.Limit == d.Limit })
+		at := slices.IndexFunc(kept, func(k admission.Decision) bool { return k.Limit == d.Limit })
 		switch {
 		case at < 0:
 			kept = append(kept, d)
@@ -155,7 +153,7 @@ func mostRestrictive(decisions []Decision) []Decision {
 
 // untilMore is what RateLimit calls t: in how many seconds the refused request
 // would pass, or else until the limit is as new.
-func untilMore(d Decision) int64 {
+func untilMore(d admission.Decision) int64 {
 	if d.RetryAfter > 0 {
 		return secondsUp(d.RetryAfter)
 	}
@@ -170,7 +168,7 @@ func ceilUnix(t time.Time) int64 {
 }
 
 // compareDecisions puts the more restrictive one first.
-func compareDecisions(a, b Decision) int {
+func compareDecisions(a, b admission.Decision) int {
 	switch {
 	case a.Allowed && !b.Allowed:
 		return 1

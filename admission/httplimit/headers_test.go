@@ -1,4 +1,4 @@
-package admission_test
+package httplimit_test
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
 var (
@@ -66,7 +67,7 @@ func less(d admission.Decision, remaining int64) admission.Decision {
 	return d
 }
 
-func headersOf(kind admission.RateLimitHeaders, decisions []admission.Decision, at int64) map[string]string {
+func headersOf(kind httplimit.RateLimitHeaders, decisions []admission.Decision, at int64) map[string]string {
 	h, got := http.Header{}, map[string]string{}
 	kind.Set(h, decisions, time.Unix(at, 1))
 	for name := range h {
@@ -90,10 +91,10 @@ func TestSetHeaders(t *testing.T) {
 func TestSetsOfHeaders(t *testing.T) {
 	t.Parallel()
 	decisions := []admission.Decision{dAllowed, dRefused}
-	for kind, want := range map[admission.RateLimitHeaders]map[string]string{
-		admission.StandardHeaders: {"Ratelimit-Policy": `"a";q=200;w=120, "b.c";q=10;w=1`, "Ratelimit": `"a";r=7;t=2, "b.c";r=8;t=3`},
-		admission.LegacyHeaders:   {"X-Ratelimit-Limit": "10", "X-Ratelimit-Remaining": "8", "X-Ratelimit-Reset": "1004"},
-		admission.BothHeaders:     headerCases["one refuses"].want,
+	for kind, want := range map[httplimit.RateLimitHeaders]map[string]string{
+		httplimit.StandardHeaders: {"Ratelimit-Policy": `"a";q=200;w=120, "b.c";q=10;w=1`, "Ratelimit": `"a";r=7;t=2, "b.c";r=8;t=3`},
+		httplimit.LegacyHeaders:   {"X-Ratelimit-Limit": "10", "X-Ratelimit-Remaining": "8", "X-Ratelimit-Reset": "1004"},
+		httplimit.BothHeaders:     headerCases["one refuses"].want,
 	} {
 		if diff := cmp.Diff(want, headersOf(kind, decisions, 1000)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", kind, diff)
@@ -128,7 +129,7 @@ func TestHeadersForOthers(t *testing.T) {
 	t.Parallel()
 	const at = 1_900_000_000 // what a parser takes for Unix seconds
 	names := slices.Sorted(maps.Keys(headerCases))
-	for _, kind := range []admission.RateLimitHeaders{"", admission.BothHeaders, admission.StandardHeaders, admission.LegacyHeaders} {
+	for _, kind := range []httplimit.RateLimitHeaders{"", httplimit.BothHeaders, httplimit.StandardHeaders, httplimit.LegacyHeaders} {
 		sent := make([]map[string]string, len(names))
 		for i, name := range names {
 			sent[i] = map[string]string{}
@@ -141,10 +142,10 @@ func TestHeadersForOthers(t *testing.T) {
 				if d.Shadow || d.Source == admission.FromExemption || names[i] == "one limit for a list" && d.Remaining != 3 {
 					continue
 				}
-				if kind != admission.LegacyHeaders {
+				if kind != httplimit.LegacyHeaders {
 					read.wantStandard(t, d)
 				}
-				if kind != admission.StandardHeaders { // whose numbers the parser of an earlier draft does not find
+				if kind != httplimit.StandardHeaders { // whose numbers the parser of an earlier draft does not find
 					read.wantOlder(t, d, at)
 				}
 			}
@@ -197,7 +198,7 @@ func untilMore(d admission.Decision) time.Duration {
 func readByOthers(t *testing.T, sent []map[string]string, now int64) []reading {
 	t.Helper()
 	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", ".tools", "npm")
+	installed := filepath.Join("..", "..", ".tools", "npm")
 	if _, statErr := os.Stat(filepath.Join(installed, "node_modules")); err != nil || statErr != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("node or the parsers are not installed: scripts/parsers installs them")

@@ -1,4 +1,4 @@
-package admission
+package httplimit
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tundish-io/tundish/admission"
 )
 
 // The headers in which proxies leave the address of their client.
@@ -108,11 +110,11 @@ func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	return client
 }
 
-// Identity is who has sent a request, as far as the addresses tell: the client
-// is its own caller, and the headers are all of the request.
-func (p Proxies) Identity(r *http.Request) Identity {
-	id := Identity{IP: p.Name(p.ClientAddr(r)), Headers: RequestHeaders(r.Header)}
-	id.Caller = AddrCaller(id.IP)
+// Identity is the sender of a request, as far as the addresses tell: the caller is the
+// client's address, and the headers are all headers of the request.
+func (p Proxies) Identity(r *http.Request) admission.Identity {
+	id := admission.Identity{IP: p.Name(p.ClientAddr(r)), Headers: RequestHeaders(r.Header)}
+	id.Caller = admission.AddrCaller(id.IP)
 	return id
 }
 
@@ -138,20 +140,7 @@ func (p Proxies) Name(addr netip.Addr) string {
 	return prefix.String()
 }
 
-// KeyCaller and AddrCaller make the callers of [Identity.Caller]: one known by
-// the name of an API key and one known by its address. A key that is named
-// like an address is not that address.
-func KeyCaller(name string) string { return "key:" + name }
-
-// AddrCaller is for what [Proxies.Name] returns; of "" it is "".
-func AddrCaller(name string) string {
-	if name == "" {
-		return ""
-	}
-	return "addr:" + name
-}
-
-// RequestHeaders makes the headers of an [Identity]. A header that is sent in
+// RequestHeaders makes the headers of an [admission.Identity]. A header that is sent in
 // several lines is one list (RFC 9110, 5.3) and counts as such: no line of it
 // can hide another.
 func RequestHeaders(h http.Header) map[string]string {

@@ -1,4 +1,4 @@
-package admission_test
+package httplimit_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/redisconn"
 )
@@ -34,7 +35,7 @@ func (a *asker) Ask(_ context.Context, name string, id admission.Identity, n int
 }
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	_, _ = fmt.Fprintf(w, "hello after %d", len(admission.Decisions(r.Context())))
+	_, _ = fmt.Fprintf(w, "hello after %d", len(httplimit.Decisions(r.Context())))
 })
 
 func TestMiddleware(t *testing.T) {
@@ -61,7 +62,7 @@ func TestMiddleware(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			handler := admission.Middleware(&test.asker, admission.Policy{
+			handler := httplimit.Middleware(&test.asker, httplimit.Policy{
 				Limit: "asked", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})(hello)
 			w := httptest.NewRecorder()
@@ -103,7 +104,7 @@ func TestMiddlewareChoices(t *testing.T) {
 	t.Parallel()
 	asked := &asker{decision: dAllowed}
 	cost := int64(7)
-	handler := admission.Middleware(asked, admission.Policy{
+	handler := httplimit.Middleware(asked, httplimit.Policy{
 		Limit:    "asked",
 		Identify: func(r *http.Request) admission.Identity { return admission.Identity{Flow: r.URL.Path} },
 		Cost:     func(*http.Request) int64 { return cost },
@@ -121,9 +122,9 @@ func TestMiddlewareChoices(t *testing.T) {
 			t.Errorf("cost %d: %d", cost, status)
 		}
 	}
-	for name, policy := range map[string]admission.Policy{
+	for name, policy := range map[string]httplimit.Policy{
 		"no limit":  {},
-		"a network": {Limit: "asked", Proxies: admission.Proxies{Header: "Via"}},
+		"a network": {Limit: "asked", Proxies: httplimit.Proxies{Header: "Via"}},
 	} {
 		func() {
 			defer func() {
@@ -131,27 +132,27 @@ func TestMiddlewareChoices(t *testing.T) {
 					t.Errorf("%s: taken", name)
 				}
 			}()
-			admission.Middleware(asked, policy)
+			httplimit.Middleware(asked, policy)
 		}()
 	}
 }
 
 func TestMiddlewareInMiddleware(t *testing.T) {
 	t.Parallel()
-	outer := admission.Middleware(&asker{decision: dAllowed}, admission.Policy{Limit: "a"})
+	outer := httplimit.Middleware(&asker{decision: dAllowed}, httplimit.Policy{Limit: "a"})
 	for _, inner := range []struct {
 		decision admission.Decision
 		status   int
 		body     string
 	}{{dRefused, 429, `"violated-policies":["b.c"]`}, {less(dAllowed, 3), 200, "hello after 2"}} {
-		handler := outer(admission.Middleware(&asker{decision: inner.decision}, admission.Policy{Limit: "b"})(hello))
+		handler := outer(httplimit.Middleware(&asker{decision: inner.decision}, httplimit.Policy{Limit: "b"})(hello))
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		if w.Code != inner.status || !strings.Contains(w.Body.String(), inner.body) {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
 		h := http.Header{}
-		admission.SetHeaders(h, []admission.Decision{dAllowed, inner.decision}, time.Now())
+		httplimit.SetHeaders(h, []admission.Decision{dAllowed, inner.decision}, time.Now())
 		if got, want := w.Header().Get("RateLimit"), h.Get("RateLimit"); got != want {
 			t.Errorf("RateLimit %s, want %s", got, want)
 		}
@@ -180,7 +181,7 @@ func ExampleMiddleware() {
 		fmt.Println(err)
 		return
 	}
-	limited := admission.Middleware(limiter, admission.Policy{
+	limited := httplimit.Middleware(limiter, httplimit.Policy{
 		Limit:  "per-client",
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})

@@ -1,4 +1,4 @@
-package admission
+package httplimit
 
 import (
 	"encoding/json"

@@ -1,4 +1,6 @@
-package admission
+// Package httplimit is the net/http half of package admission: a middleware that asks a limit,
+// the headers that tell clients of limits, and the client's address behind proxies.
+package httplimit
 
 import (
 	"context"
@@ -9,12 +11,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Asker asks a limit by its name. [*Limiter] is one.
 type Asker interface {
-	Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error)
+	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
 }
 
 // Policy is what [Middleware] asks of a request. Only Limit is required.
@@ -23,12 +26,12 @@ type Policy struct {
 
 	// Identify says who asks; nil means Proxies.Identity: the client's address,
 	// and the headers of the request.
-	Identify func(r *http.Request) Identity
+	Identify func(r *http.Request) admission.Identity
 
 	// Proxies are those before this server, for the default of Identify.
 	Proxies Proxies
 
-	// Cost is what the request is charged, 1 to [MaxCost]: any other number is
+	// Cost is what the request is charged, 1 to [admission.MaxCost]: any other number is
 	// a fault of the request. nil means 1.
 	Cost func(r *http.Request) int64
 
@@ -46,7 +49,7 @@ type Policy struct {
 //	422 cost-impossible    the cost is above what the limit can ever hold
 //	400 identity-missing   the limit counts by something that the request does not have
 //	400 invalid            the cost is out of range
-//	503 store-unavailable  with Retry-After: Redis is away, and the limit is [Closed]
+//	503 store-unavailable  with Retry-After: Redis is unavailable, and the limit is [admission.Closed]
 //	500 internal           the limit is not configured, or such; the log says more
 //
 // It asks one limit. Where several are to hold, put one Middleware around the
@@ -58,7 +61,7 @@ type Policy struct {
 // It panics if the policy names no limit or its Proxies are not valid.
 func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 	if err := policy.Proxies.Validate(); err != nil || policy.Limit == "" {
-		panic(fmt.Sprintf("admission: Middleware: want a limit and valid proxies: limit %q: %v", policy.Limit, err))
+		panic(fmt.Sprintf("httplimit: Middleware: want a limit and valid proxies: limit %q: %v", policy.Limit, err))
 	}
 	if policy.Identify == nil {
 		policy.Identify = policy.Proxies.Identity
@@ -72,10 +75,10 @@ func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			cost := policy.Cost(r)
-			if cost < 1 || cost > MaxCost {
+			if cost < 1 || cost > admission.MaxCost {
 				problem{
 					Title: "The request is not valid", Status: http.StatusBadRequest, Code: "invalid",
-					Detail: fmt.Sprintf("it costs %d: want 1 to %d", cost, MaxCost),
+					Detail: fmt.Sprintf("it costs %d: want 1 to %d", cost, admission.MaxCost),
 				}.write(w, r)
 				return
 			}
@@ -99,30 +102,30 @@ type decisionsKey struct{}
 
 // Decisions are those by which [Middleware] has let the request of ctx pass,
 // the outermost first. They are not to be changed.
-func Decisions(ctx context.Context) []Decision {
-	decisions, _ := ctx.Value(decisionsKey{}).([]Decision)
+func Decisions(ctx context.Context) []admission.Decision {
+	decisions, _ := ctx.Value(decisionsKey{}).([]admission.Decision)
 	return decisions
 }
 
-func problemOf(d *Decision, cost int64) problem {
+func problemOf(d *admission.Decision, cost int64) problem {
 	if d.Impossible {
 		return problem{
 			Title: "The cost can never be met", Status: http.StatusUnprocessableEntity, Code: "cost-impossible",
-			Detail:           ImpossibleText(cost, *d),
+			Detail:           admission.ImpossibleText(cost, *d),
 			ViolatedPolicies: []string{d.Limit},
 		}
 	}
 	return problem{
 		Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: "limit-exceeded",
-		Detail:           ExceededText(d.RetryAfter, *d),
-		ViolatedPolicies: []string{d.Limit}, RetryAfter: RetrySeconds(d.RetryAfter),
+		Detail:           admission.ExceededText(d.RetryAfter, *d),
+		ViolatedPolicies: []string{d.Limit}, RetryAfter: admission.RetrySeconds(d.RetryAfter),
 	}
 }
 
 // fault is what a request is answered of which nothing was decided. What the
-// client cannot know is logged; that Redis is away says the [redisconn.Breaker] once.
+// client cannot know is logged. The [redisconn.Breaker] logs once that Redis is unavailable.
 func (p *Policy) fault(r *http.Request, err error) problem {
-	if missing, ok := errors.AsType[*MissingIdentityError](err); ok {
+	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
 		return problem{
 			Title: "A limit counts by something that the request does not have", Status: http.StatusBadRequest,
 			Code: "identity-missing", Detail: missing.Error(),
