@@ -76,10 +76,8 @@ type Limiter struct {
 	awayLog  rate.Sometimes
 	fullLog  rate.Sometimes
 
-	questions sync.Pool
-	bounded   atomic.Pointer[bounded]
-	calls     *batch.Calls
-	beside    sync.WaitGroup // what runs beside the callers
+	calls  *batch.Calls
+	beside sync.WaitGroup // what runs beside the callers
 }
 
 // gates are those of the configured limits, also in their order.
@@ -227,15 +225,14 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 			return d, nil
 		}
 	}
-	q := l.newQuestion(f, key, n, start)
+	q := newQuestion(ctx, f, key, n, start)
 	if f.SyncInterval > 0 {
 		if d, ok := l.chunks.give(q); ok {
-			l.release(q)
 			return d, nil
 		}
 	}
 	q.report = l.locals.owed(key)
-	err := g.ask(ctx, q)
+	err := g.ask(q)
 	l.locals.reported(key, q.report, err == nil)
 	if f.SyncInterval > 0 {
 		l.chunks.keep(q, err)
@@ -264,7 +261,6 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 		l.presence.say(ctx, l)
 	}
 	l.reconcile(ctx)
-	l.release(q)
 	return d, nil
 }
 

@@ -239,7 +239,7 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 			continue
 		}
 		of = g
-		q := l.newQuestion(g.current(f), key, 0, start)
+		q := newQuestion(ctx, g.current(f), key, 0, start)
 		q.report = n
 		batch = append(batch, q)
 	}
@@ -248,10 +248,9 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	r := of.newRound(batch)
-	defer r.release()
-	err := r.exchange(ctx)
-	r.decode(err)
+	c := of.newAllowCall(batch)
+	err := c.exchange(ctx)
+	c.decode(err)
 	for _, q := range batch {
 		l.locals.reported(q.key, q.report, q.err == nil)
 		if q.err != nil {

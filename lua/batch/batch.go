@@ -1,130 +1,141 @@
-// Package batch lets concurrent callers of a script share round trips, without
-// delay for who is alone.
+// Package batch lets concurrent callers of a script share round trips. Limits, jobs and
+// outcomes go through it alike.
+//
+// The policy: an item joins the batch that leaves next. A batch leaves at once when none is
+// under way. A second batch leaves beside the first when as many items wait as are under
+// way. There is no third.
+//
+// So a lone caller never waits, and many callers settle at two batches of half of them each:
+// Redis works on one batch while this process reads and writes the other.
 package batch
 
-import "sync"
-
-// A second send beside the one under way keeps Redis busy while this process encodes
-// and decodes. It starts once eagerness 64ths of the crowd wait. Where it is over it goes
-// on with fewer: those who would make the batch full have just been told, and Redis would
-// wait for them. (With 64 callers that is a tenth more than with one number for both.)
-const (
-	eagerness   = 24
-	persistence = 15
-	whole       = 64
+import (
+	"slices"
+	"sync"
 )
 
-// Queue lets concurrent calls share a round trip. An item is sent at once
-// when nothing is under way; what comes meanwhile goes together in the next
-// send. So there is no added delay when idle and full batches under load.
-// Under load two sends may be under way. Items of one owner are never in both,
-// so that they keep their order.
+// Queue collects items into batches, by the policy of the package. Without an Owner one
+// batch at a time is under way, which makes batches as large as they can be.
 //
 // Set Send, Max, MaxWeight and Weigh before use. No goroutine runs while there
 // is nothing to send.
-type Queue[T any] struct {
-	// Send deals with items and blocks until the next ones may go. What it
-	// returns, if not nil, runs beside that: telling callers costs as much as
-	// a round trip.
-	Send      func(items []T) (after func())
-	Max       int // items in a send
-	MaxWeight int // sum of weights in a send; one item may be heavier alone
-	Weigh     func(T) int
-	Owner     func(T) any // whose items keep their order; nil: one send at a time
+type Queue[T comparable] struct {
+	// Send makes the round trip of a batch. The function that it returns, if not nil, tells
+	// the callers. It runs beside the next batch, as it takes as long as a round trip.
+	Send      func(items []T) (tell func())
+	Max       int         // items in a batch
+	MaxWeight int         // sum of weights in a batch; one item may be heavier alone
+	Weigh     func(T) int // nil: no item weighs anything
+	Owner     func(T) any // items of one owner keep their order: they are never in two batches under way
 
-	// Kind, if not nil, tells what an item touches, of which a send has MaxKinds at most.
+	// Kind, if not nil, is the kind of an item. A batch has items of MaxKinds kinds at most.
 	Kind     func(T) [2]string
 	MaxKinds int
 
-	mu      sync.Mutex
-	pending []T
-	running int
-	crowd   Crowd // of items that wait, or are being sent
-	split   any   // the owner whose items a send under way has some of, and pending the rest
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	pending  []T
+	batches  int  // under way
+	underWay int  // items of these
+	split    bool // a batch under way ends with items of an owner that pending begins with
+	wg       sync.WaitGroup
 }
 
 // Add hands over items and returns at once.
-func (c *Queue[T]) Add(items ...T) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending = append(c.pending, items...)
-	c.crowd.Come(len(items))
-	if c.running == 0 || c.running == 1 && c.Owner != nil && c.split == nil && c.crowd.IsPart(len(c.pending), eagerness, whole) {
-		c.running++
-		c.wg.Go(c.run)
-	}
+func (q *Queue[T]) Add(items ...T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pending = append(q.pending, items...)
+	q.leave()
 }
 
-// Drain takes what has not been sent yet, so that the caller can refuse it.
-func (c *Queue[T]) Drain() []T {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	rest := c.pending
-	c.crowd.Go(len(rest))
-	c.pending, c.split = nil, nil
+// Remove takes back an item. It reports false if the item is under way, or was sent.
+func (q *Queue[T]) Remove(item T) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.pending, item)
+	if i >= 0 {
+		q.pending = slices.Delete(slices.Clone(q.pending), i, i+1) // batches share the array
+	}
+	return i >= 0
+}
+
+// Drain takes back all items that are not under way, so that the caller can refuse them.
+func (q *Queue[T]) Drain() []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	rest := q.pending
+	q.pending = nil
 	return rest
 }
 
-// Wait returns when nothing is under way. Nobody may add meanwhile.
-func (c *Queue[T]) Wait() { c.wg.Wait() }
+// Waiting is the number of items that are not under way.
+func (q *Queue[T]) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending)
+}
 
-func (c *Queue[T]) run() {
-	var mine any // the owner that this run's last send split
-	var after func()
-	sent := 0
-	for {
-		batch, split := c.next(mine, sent)
-		switch {
-		case batch == nil && after != nil:
-			after() // here, as there is nothing to do beside it
-			return
-		case batch == nil:
-			return
-		case after != nil:
-			c.wg.Go(after)
-		}
-		mine, sent = split, len(batch)
-		after = c.Send(batch)
+// Wait returns when nothing is under way. Nobody may add meanwhile.
+func (q *Queue[T]) Wait() { q.wg.Wait() }
+
+// leave sends the batches that may leave now. The caller holds mu.
+func (q *Queue[T]) leave() {
+	for q.mayLeave() {
+		batch := q.take()
+		splits := q.split
+		q.batches++
+		q.underWay += len(batch)
+		q.wg.Go(func() {
+			tell := q.Send(batch)
+			q.mu.Lock()
+			q.batches--
+			q.underWay -= len(batch)
+			q.split = q.split && !splits
+			q.leave()
+			q.mu.Unlock()
+			if tell != nil {
+				tell()
+			}
+		})
 	}
 }
 
-// next takes the next batch, after one of so many items, or ends the run. A run whose
-// last send split an owner's items is the only one that may go on with them.
-func (c *Queue[T]) next(mine any, sent int) (batch []T, split any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sent > 0 {
-		c.crowd.Answered(sent)
+// mayLeave is the policy of the package. The caller holds mu.
+func (q *Queue[T]) mayLeave() bool {
+	switch {
+	case len(q.pending) == 0 || q.split:
+		return false
+	case q.Owner == nil:
+		return q.batches == 0
+	default:
+		return q.batches < 2 && len(q.pending) >= q.underWay
 	}
-	if mine != nil && c.split == mine {
-		c.split = nil
-	}
-	// Beside another send a small batch would cost more than it hurries.
-	if len(c.pending) == 0 || c.split != nil || c.running > 1 && !c.crowd.IsPart(len(c.pending), persistence, whole) {
-		c.running--
-		return nil, nil
-	}
+}
+
+// take takes a batch off pending. The caller holds mu.
+func (q *Queue[T]) take() []T {
 	n, weight := 0, 0
 	var kinds kindSet
-	for n < len(c.pending) && n < c.Max {
-		weight += c.Weigh(c.pending[n])
-		if n > 0 && weight > c.MaxWeight {
+	for n < len(q.pending) && n < q.Max {
+		if q.Weigh != nil {
+			weight += q.Weigh(q.pending[n])
+		}
+		if n > 0 && weight > q.MaxWeight {
 			break
 		}
-		if c.Kind != nil && kinds.with(c.Kind(c.pending[n])) > c.MaxKinds {
+		if q.Kind != nil && kinds.with(q.Kind(q.pending[n])) > q.MaxKinds {
 			break
 		}
 		n++
 	}
-	batch = c.pending[:n:n]
-	c.pending = c.pending[n:]
-	if len(c.pending) == 0 {
-		c.pending = nil
-	} else if c.Owner != nil && c.Owner(batch[n-1]) == c.Owner(c.pending[0]) {
-		c.split = c.Owner(batch[n-1])
+	batch := q.pending[:n:n]
+	q.pending = q.pending[n:]
+	if len(q.pending) == 0 {
+		q.pending = nil
+	} else if q.Owner != nil {
+		q.split = q.Owner(batch[n-1]) == q.Owner(q.pending[0])
 	}
-	return batch, c.split
+	return batch
 }
 
 // kindSet counts kinds. Of one, the usual case, it needs no memory.

@@ -158,30 +158,66 @@ func TestQueueKeepsTheOrderOfAnOwner(t *testing.T) {
 	})
 }
 
-// Few items do not wait for each other: a second send goes beside the first as soon
-// as those who wait are their share of those that were here lately, and no sooner.
-func TestQueueSendsItsShareBeside(t *testing.T) {
+// A second batch leaves as soon as as many wait as are under way, and no sooner; there is no third.
+func TestQueueSendsASecondBatch(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		lately int
-		sends  string
-	}{
-		"few":  {0, "[[1] [2] [3 4 5]]"},
-		"some": {6, "[[1] [2 3 4] [5]]"},
-		"many": {1000, "[[1] [2 3 4 5]]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				g := newGatherer()
-				g.Max, g.crowd.lately = 8, test.lately
-				g.Owner = func(n int) any { return n }
-				for n := range 5 {
-					g.Add(n + 1)
-					synctest.Wait()
-				}
-				g.want(t, test.sends)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Max = 8
+		g.Owner = func(n int) any { return n }
+		add := func(items ...int) {
+			g.Add(items...)
+			synctest.Wait()
+		}
+		add(1, 2, 3)
+		add(4)
+		add(5)
+		add(6)
+		add(7, 8, 9, 10, 11, 12, 13)
+		<-time.After(time.Millisecond)
+		if got := fmt.Sprint(g.sends); got != "[[1 2 3] [4 5 6]]" {
+			t.Errorf("under way are %s", got)
+		}
+		g.want(t, "[[1 2 3] [4 5 6] [7 8 9 10 11 12 13]]")
+		if !slices.Equal(g.at, []time.Duration{0, 0, time.Second}) {
+			t.Errorf("sent at %v", g.at)
+		}
+	})
+}
+
+// More items than a batch may have leave as two batches at once.
+func TestQueueSendsTwoFullBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Owner = func(n int) any { return n }
+		g.Add(1, 2, 3, 4, 5, 6, 7)
+		synctest.Wait()
+		g.mu.Lock()
+		if len(g.sends) != 2 {
+			t.Errorf("under way are %v", g.sends)
+		}
+		g.mu.Unlock()
+		g.Wait()
+		if len(g.sends) != 3 || g.at[2] != time.Second {
+			t.Errorf("sent %v at %v", g.sends, g.at)
+		}
+	})
+}
+
+// An item that is not under way can be taken back.
+func TestQueueRemove(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2, 3, 4)
+		for item, want := range map[int]bool{1: false, 3: true, 5: false} {
+			if got := g.Remove(item); got != want {
+				t.Errorf("item %d is taken back: %t", item, got)
+			}
+		}
+		g.want(t, "[[1] [2 4]]")
+	})
 }

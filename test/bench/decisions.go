@@ -53,9 +53,9 @@ type crowd struct {
 }
 
 var (
-	alone     = crowd{callers: 1, bar: 1}
+	alone     = crowd{callers: 1, bar: 0.8}
 	few       = crowd{callers: 8}
-	together  = crowd{callers: 64, bar: 5}
+	together  = crowd{callers: 64, bar: 4}
 	oneThread = crowd{callers: 64, oneThread: true}
 	apart     = crowd{callers: 64, own: true}
 )

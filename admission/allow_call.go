@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,9 +26,9 @@ var errStale = errors.New("admission: the limit was changed")
 // understand.
 var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
 
-// round is a batch of questions as one run of lua/allow.lua, in which questions
+// allowCall is a batch of questions as one run of lua/allow.lua, in which questions
 // that are the same travel as one.
-type round struct {
+type allowCall struct {
 	gate    *gate
 	batch   []*question
 	keys    []string
@@ -56,142 +55,119 @@ type group struct {
 	reports   bool // the answer is of no interest
 }
 
-var rounds = sync.Pool{New: func() any { return &round{states: map[string]int{}} }}
-
-func (g *gate) newRound(batch []*question) *round {
-	r := rounds.Get().(*round)
-	r.gate, r.batch = g, batch
+func (g *gate) newAllowCall(batch []*question) *allowCall {
+	c := &allowCall{gate: g, batch: batch, states: map[string]int{}}
 	for _, q := range batch {
-		state := r.state(q)
+		state := c.state(q)
 		if q.report > 0 {
-			r.add(state, q.report, 0, true)
+			c.add(state, q.report, 0, true)
 		}
 		if q.cost == 0 {
 			continue // it only reports
 		}
 		// Questions about different states do not change each other's answers, so
 		// that only those about the same one must keep their order.
-		if last := r.latest[state]; last >= 0 && r.groups[last].cost == q.cost && r.groups[last].times > 0 {
-			r.groups[last].times++
+		if last := c.latest[state]; last >= 0 && c.groups[last].cost == q.cost && c.groups[last].times > 0 {
+			c.groups[last].times++
 		} else {
-			r.add(state, q.cost, 1, false)
+			c.add(state, q.cost, 1, false)
 		}
-		line := &r.groups[r.latest[state]]
+		line := &c.groups[c.latest[state]]
 		line.questions = append(line.questions, q)
 		if q.extra > 0 {
-			r.add(state, q.extra, takeIfAllowed, false)
-			last := &r.groups[len(r.groups)-1]
+			c.add(state, q.extra, takeIfAllowed, false)
+			last := &c.groups[len(c.groups)-1]
 			last.questions = append(last.questions, q)
 		}
 	}
-	return r
+	return c
 }
 
-func (r *round) add(state int, cost, times int64, reports bool) {
-	if len(r.groups) < cap(r.groups) {
-		r.groups = r.groups[:len(r.groups)+1]
-	} else {
-		r.groups = append(r.groups, group{})
-	}
-	g := &r.groups[len(r.groups)-1]
-	*g = group{state: state, cost: cost, times: times, reports: reports, questions: g.questions[:0]}
-	r.latest[state] = len(r.groups) - 1
+func (c *allowCall) add(state int, cost, times int64, reports bool) {
+	c.groups = append(c.groups, group{state: state, cost: cost, times: times, reports: reports})
+	c.latest[state] = len(c.groups) - 1
 }
 
 // state is the number of the state that a question is about, from 0.
-func (r *round) state(q *question) int {
-	last := len(r.keys) - 1
-	if last >= 0 && r.keys[last] == q.key {
+func (c *allowCall) state(q *question) int {
+	last := len(c.keys) - 1
+	if last >= 0 && c.keys[last] == q.key {
 		return last
 	}
-	if len(r.batch) > 1 {
-		if n, ok := r.states[q.key]; ok {
-			return n
-		}
-		r.states[q.key] = last + 1
+	if n, ok := c.states[q.key]; ok {
+		return n
 	}
-	r.keys, r.latest = append(r.keys, q.key), append(r.latest, -1)
-	for n := len(r.limits) - 1; n >= 0; n-- {
-		if r.limits[n] == q.compiledLimit {
-			r.of = append(r.of, n)
+	c.states[q.key] = last + 1
+	c.keys, c.latest = append(c.keys, q.key), append(c.latest, -1)
+	for n := len(c.limits) - 1; n >= 0; n-- {
+		if c.limits[n] == q.compiledLimit {
+			c.of = append(c.of, n)
 			return last + 1
 		}
 	}
-	r.limits = append(r.limits, q.compiledLimit)
-	r.of = append(r.of, len(r.limits)-1)
+	c.limits = append(c.limits, q.compiledLimit)
+	c.of = append(c.of, len(c.limits)-1)
 	return last + 1
 }
 
-func (r *round) release() {
-	for i := range r.groups {
-		clear(r.groups[i].questions)
-	}
-	clear(r.keys)
-	clear(r.limits)
-	clear(r.args)
-	clear(r.states)
-	*r = round{keys: r.keys[:0], limits: r.limits[:0], of: r.of[:0], latest: r.latest[:0], states: r.states, groups: r.groups[:0], args: r.args[:0]}
-	rounds.Put(r)
-}
-
 // exchange runs the script. An error is one of all questions.
-func (r *round) exchange(ctx context.Context) error {
-	if err := r.gate.limiter.breaker.Run(func() error { return r.run(ctx) }); err != nil {
+func (c *allowCall) exchange(ctx context.Context) error {
+	if err := c.gate.limiter.breaker.Run(func() error { return c.run(ctx) }); err != nil {
 		return err
 	}
-	if len(r.numbers) == 0 {
+	if len(c.numbers) == 0 {
 		return errReply
 	}
-	switch r.numbers[0] {
+	switch c.numbers[0] {
 	case statusStale:
 		return errStale
 	case statusUnconfigured:
-		r.gate.unconfigured(r.batch[0].rev)
+		c.gate.unconfigured(c.batch[0].rev)
 	}
 	return nil
 }
 
-func (r *round) run(ctx context.Context) (err error) {
-	limiter := r.gate.limiter
-	keys := append(append(make([]string, 0, 1+len(r.keys)+2*len(r.limits)), r.gate.conf), r.keys...)
-	for _, f := range r.limits {
+func (c *allowCall) run(ctx context.Context) (err error) {
+	limiter := c.gate.limiter
+	keys := append(append(make([]string, 0, 1+len(c.keys)+2*len(c.limits)), c.gate.conf), c.keys...)
+	for _, f := range c.limits {
 		keys = append(keys, f.keys[:]...)
 	}
-	q := r.batch[0]
-	r.args = r.lines(append(r.args[:0], q.rev, limiter.now, string(q.params.Algorithm), len(r.limits)))
-	r.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, r.args...)
+	q := c.batch[0]
+	c.args = c.lines(append(c.args, q.rev, limiter.now, string(q.params.Algorithm), len(c.limits)))
+	c.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, c.args...)
 	return err
 }
 
 // lines appends the settings, the states and the questions.
-func (r *round) lines(args []any) []any {
-	for _, f := range r.limits {
+func (c *allowCall) lines(args []any) []any {
+	for _, f := range c.limits {
 		args = append(args, f.args[:]...)
 	}
-	for _, n := range r.of {
+	for _, n := range c.of {
 		args = append(args, n+1)
 	}
-	for i := range r.groups {
-		line := &r.groups[i]
+	for i := range c.groups {
+		line := &c.groups[i]
 		args = append(args, line.state+1, line.cost, line.times)
 	}
 	return args
 }
 
 // decode gives every question its answer, or the error.
-func (r *round) decode(err error) {
+func (c *allowCall) decode(err error) {
 	if err == nil {
-		err = r.check()
+		err = c.check()
 	}
 	if err != nil {
-		for _, q := range r.batch {
+		for _, q := range c.batch {
 			q.err = err
 		}
 		return
 	}
-	in := r.numbers[1:]
-	for i := range r.groups {
-		line := &r.groups[i]
+	in := c.numbers[1:]
+	for i := range c.groups {
+		line := &c.groups[i]
 		if line.times <= 0 {
 			if !line.reports {
 				q := line.questions[0]
@@ -215,9 +191,9 @@ func (r *round) decode(err error) {
 		in = in[4:]
 	}
 	for _, state := range in {
-		for i := range r.groups {
-			if int64(r.groups[i].state) == state-1 {
-				for _, q := range r.groups[i].questions {
+		for i := range c.groups {
+			if int64(c.groups[i].state) == state-1 {
+				for _, q := range c.groups[i].questions {
 					q.shared = true
 				}
 			}
@@ -226,14 +202,14 @@ func (r *round) decode(err error) {
 }
 
 // check reports whether the reply is as long as the questions want it.
-func (r *round) check() error {
-	in := r.numbers[1:]
-	for i := range r.groups {
-		line := &r.groups[i]
+func (c *allowCall) check() error {
+	in := c.numbers[1:]
+	for i := range c.groups {
+		line := &c.groups[i]
 		n := int64(3)
 		if line.times > 0 {
 			if len(in) == 0 || in[0] < 0 || in[0] > line.times {
-				return fmt.Errorf("%w: %v", errReply, r.numbers)
+				return fmt.Errorf("%w: %v", errReply, c.numbers)
 			}
 			n = 4
 			if in[0] < line.times {
@@ -241,12 +217,12 @@ func (r *round) check() error {
 			}
 		}
 		if int64(len(in)) < n {
-			return fmt.Errorf("%w: %v", errReply, r.numbers)
+			return fmt.Errorf("%w: %v", errReply, c.numbers)
 		}
 		in = in[n:]
 	}
-	if len(in) > len(r.keys) || slices.ContainsFunc(in, func(state int64) bool { return state < 1 || state > int64(len(r.keys)) }) {
-		return fmt.Errorf("%w: %v", errReply, r.numbers)
+	if len(in) > len(c.keys) || slices.ContainsFunc(in, func(state int64) bool { return state < 1 || state > int64(len(c.keys)) }) {
+		return fmt.Errorf("%w: %v", errReply, c.numbers)
 	}
 	return nil
 }

@@ -83,13 +83,10 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, _ := l.configured("l")
-	g.crowd(1000) // so few are not worth a batch beside another
 	waiting := func(n int) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
-			g.mu.Lock()
-			have := len(g.pending)
-			g.mu.Unlock()
+			have := g.queue.Waiting()
 			if have == n {
 				return
 			}
@@ -114,8 +111,10 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 			}
 		})
 	}
-	ask(t.Context(), nil)
-	for client.sent.Load() == before {
+	for n := range int64(2) { // no third batch goes beside two
+		ask(t.Context(), nil)
+		for client.sent.Load() == before+n {
+		}
 	}
 	impatient, cancel := context.WithCancel(t.Context())
 	ask(impatient, context.Canceled)
@@ -130,90 +129,11 @@ func TestQuestionsShareARoundTrip(t *testing.T) {
 	client.hold.Store(nil)
 	close(hold)
 	all.Wait()
-	if sent := client.sent.Load() - before; sent != 2 {
-		t.Errorf("%d were sent for 10 questions, want 2", sent)
+	if sent := client.sent.Load() - before; sent != 3 {
+		t.Errorf("%d were sent for 11 questions, want 3", sent)
 	}
-	if d, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil || d.Remaining != 1000-12 {
+	if d, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil || d.Remaining != 1000-13 {
 		t.Errorf("%+v, %v", d, err)
-	}
-}
-
-// Where many wait, batches go side by side, as many as are allowed and no small
-// ones; everybody is answered once and the limit is exact.
-func TestBatchesSideBySide(t *testing.T) {
-	t.Parallel()
-	client := &hookedRedis{UniversalClient: redistest.Start(t).Client()}
-	const share = 21
-	const callers = 1 + maxUnderWay*share + 5
-	l := newLimiter(t, client, Limit{Name: "l", Limit: Rate{Count: callers, Per: MaxPeriod, Unit: UnitRequests}})
-	l.timeout = 30 * time.Second
-	g, _ := l.configured("l")
-	for range 2 { // so that the server knows the scripts: of one question, and of several
-		if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.crowd(maxUnderWay * share)
-	until := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !is(); {
-			if time.Now().After(deadline) {
-				t.Fatal(what)
-			}
-		}
-	}
-	waiting := func() int {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.pending)
-	}
-	hold := make(chan struct{})
-	client.hold.Store(&hold)
-	before := client.sent.Load()
-	var all sync.WaitGroup
-	var passed, refused atomic.Int64
-	ask := func() {
-		all.Go(func() {
-			switch d, err := l.Ask(t.Context(), "l", Identity{}, 1); {
-			case err != nil:
-				t.Error(err)
-			case d.Allowed:
-				passed.Add(1)
-			default:
-				refused.Add(1)
-			}
-		})
-	}
-	ask()
-	until("the first is not sent", func() bool { return client.sent.Load() == before+1 })
-	for batch := range int64(maxUnderWay - 1) {
-		for range share - 1 {
-			ask()
-		}
-		until("they do not wait", func() bool { return waiting() == share-1 })
-		if sent := client.sent.Load() - before; sent != batch+1 {
-			t.Fatalf("%d are under way, want %d: a small batch went beside others", sent, batch+1)
-		}
-		ask()
-		until("no other is sent", func() bool { return client.sent.Load() == before+batch+2 })
-	}
-	for range share + 5 {
-		ask()
-	}
-	until("they do not wait", func() bool { return waiting() == share+5 })
-	if sent := client.sent.Load() - before; sent != maxUnderWay {
-		t.Errorf("%d are under way, want %d at most", sent, maxUnderWay)
-	}
-	client.hold.Store(nil)
-	close(hold)
-	all.Wait()
-	if passed.Load() != callers-2 || refused.Load() != 2 {
-		t.Errorf("%d passed and %d were refused, want %d and 2", passed.Load(), refused.Load(), callers-2)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.underWay != 0 || len(g.pending) != 0 {
-		t.Errorf("%d are under way and %d wait in the end", g.underWay, len(g.pending))
 	}
 }
 
@@ -267,41 +187,4 @@ func TestASpoiltKeyConcernsNobodyElse(t *testing.T) {
 		}
 	}
 	all.Wait()
-}
-
-// Few callers do not wait for each other's round trips: only as many wait as
-// would ask in batches that are not worth it.
-func TestFewCallersDoNotWait(t *testing.T) {
-	t.Parallel()
-	client := &hookedRedis{UniversalClient: redistest.Start(t).Client()}
-	l := newLimiter(t, client, Limit{Name: "l", Limit: Rate{Count: 1000, Per: time.Hour, Unit: UnitRequests}})
-	l.timeout = 30 * time.Second
-	if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
-		t.Fatal(err)
-	}
-	hold := make(chan struct{})
-	client.hold.Store(&hold)
-	before := client.sent.Load()
-	var all sync.WaitGroup
-	for n := range int64(maxUnderWay) {
-		all.Go(func() {
-			if d, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil || !d.Allowed {
-				t.Errorf("%+v, %v", d, err)
-			}
-		})
-		for deadline := time.Now().Add(30 * time.Second); client.sent.Load() != before+n+1; {
-			if time.Now().After(deadline) {
-				t.Fatalf("caller %d waits for the answers of others", n+1)
-			}
-		}
-	}
-	client.hold.Store(nil)
-	close(hold)
-	all.Wait()
-}
-
-// crowd has the gate think that so many callers were here lately.
-func (g *gate) crowd(callers int) {
-	g.callers.Come(callers)
-	g.callers.Go(callers)
 }

@@ -1,0 +1,128 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
+)
+
+// maxBatch is how many questions go in one script.
+const maxBatch = 256
+
+// gate is a limit as this process asks it: its configuration, and the batcher that has
+// concurrent questions share round trips (package batch).
+type gate struct {
+	limiter  *Limiter
+	name     string
+	conf     string                 // key
+	source   atomic.Pointer[source] // of a configured limit
+	compiled atomic.Pointer[[]*compiledLimit]
+	queue    batch.Queue[*question]
+}
+
+func newGate(l *Limiter, limit string) *gate {
+	g := &gate{limiter: l, name: limit, conf: confKey(limit)}
+	g.queue = batch.Queue[*question]{
+		Max: maxBatch, Send: g.send,
+		Owner: func(q *question) any { return q },
+		// Questions of another state of the configuration, or of another algorithm, go
+		// in another batch.
+		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.rev, string(q.Algorithm)} },
+	}
+	return g
+}
+
+func confKey(limit string) string { return "tundish:{l:" + limit + "}:conf" }
+
+// question is a question to a limit, and its answer.
+type question struct {
+	*compiledLimit
+	ctx    context.Context //nolint:containedctx // of the caller, for its values
+	key    string
+	cost   int64
+	start  time.Time
+	report int64 // was admitted without Redis, and is to be taken first
+	extra  int64 // to take in advance, if the question is allowed
+	taken  int64 // of extra
+
+	verdict, remaining, wait, reset int64
+	shared                          bool // the key that callers above MaxKeys share was asked
+	err                             error
+	answered                        chan struct{}
+}
+
+func newQuestion(ctx context.Context, f *compiledLimit, key string, cost int64, start time.Time) *question {
+	return &question{compiledLimit: f, ctx: ctx, key: key, cost: cost, start: start, answered: make(chan struct{})}
+}
+
+// ask has the question answered. It returns when it is, when its context ends, or when
+// the limiter's timeout is over; and at once while the breaker is open.
+func (g *gate) ask(q *question) error {
+	if err := q.ctx.Err(); err != nil {
+		return err
+	}
+	if g.limiter.breaker.Shaky() {
+		// In a batch it would wait as long as the probe.
+		g.limiter.beside.Go(func() { g.send([]*question{q})() })
+	} else {
+		g.queue.Add(q)
+	}
+	select {
+	case <-q.answered:
+		return q.err
+	case <-q.ctx.Done():
+	}
+	if g.queue.Remove(q) {
+		return context.Cause(q.ctx)
+	}
+	g.limiter.beside.Go(func() { <-q.answered }) // a Close waits for it
+	return fmt.Errorf("the outcome is unknown: %w", context.Cause(q.ctx))
+}
+
+// send has a batch answered, and returns what tells the callers. It outlives the callers:
+// a caller that gives up does not undo what is under way.
+func (g *gate) send(batch []*question) (tell func()) {
+	first := batch[0]
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))
+	defer cancel()
+	c := g.newAllowCall(batch)
+	err := c.exchange(ctx)
+	switch {
+	case isolated(err) && len(c.keys) > 1:
+		g.askApart(ctx, batch)
+		return func() { tellAll(batch) }
+	case redisconn.Unavailable(err):
+		// Questions behind this batch would wait as long again.
+		batch = append(batch, g.queue.Drain()...)
+	}
+	return func() {
+		c.decode(err)
+		for _, q := range batch[len(c.batch):] {
+			q.err = err
+		}
+		tellAll(batch)
+	}
+}
+
+func tellAll(batch []*question) {
+	for _, q := range batch {
+		close(q.answered)
+	}
+}
+
+// askApart asks about each key by itself, because one of them spoils a batch:
+// something is kept there that is no state of a limit. Nothing was spent yet.
+func (g *gate) askApart(ctx context.Context, batch []*question) {
+	byKey := map[string][]*question{}
+	for _, q := range batch {
+		byKey[q.key] = append(byKey[q.key], q)
+	}
+	for _, questions := range byKey {
+		c := g.newAllowCall(questions)
+		c.decode(c.exchange(ctx))
+	}
+}
