@@ -141,7 +141,7 @@ func TestPinsAtOnce(t *testing.T) {
 		for _, patch := range want {
 			l := newLimiter(t, client, limit)
 			all.Go(func() {
-				if _, err := l.Pin(t.Context(), "l", patch); err != nil {
+				if _, err := l.Override(t.Context(), "l", patch); err != nil {
 					t.Error(err)
 				}
 			})
@@ -180,11 +180,11 @@ func TestPin(t *testing.T) {
 				t.Fatal(d, err)
 			}
 		}
-		limit, err := a.Pin(ctx, "l", Patch{Limit: hours(10)})
+		limit, err := a.Override(ctx, "l", Patch{Limit: hours(10)})
 		if err != nil || limit.Limit.Count != 10 {
 			t.Fatal(limit, err)
 		}
-		limit, err = b.Pin(ctx, "l", Patch{Tiers: map[string]Rate{"pro": *hours(50)}})
+		limit, err = b.Override(ctx, "l", Patch{Tiers: map[string]Rate{"pro": *hours(50)}})
 		if err != nil || limit.Limit.Count != 10 || limit.Tiers["pro"].Count != 50 {
 			t.Fatal(limit, err)
 		}
@@ -200,7 +200,7 @@ func TestPin(t *testing.T) {
 				t.Fatal(infos, err)
 			}
 			want := Patch{Limit: hours(10), Tiers: map[string]Rate{"pro": *hours(50)}}
-			if diff := cmp.Diff(want, infos[0].Pin); diff != "" || infos[0].Configured.Limit.Count != 3 || infos[0].InForce.Limit.Count != 10 {
+			if diff := cmp.Diff(want, infos[0].Override); diff != "" || infos[0].Configured.Limit.Count != 3 || infos[0].InForce.Limit.Count != 10 {
 				t.Errorf("%+v\n%s", infos[0], diff)
 			}
 		}
@@ -209,14 +209,14 @@ func TestPin(t *testing.T) {
 			if p.Burst != nil {
 				*p.Burst = 5
 			}
-			if _, err := a.Pin(ctx, "l", p); !errors.As(err, &invalid) {
+			if _, err := a.Override(ctx, "l", p); !errors.As(err, &invalid) {
 				t.Errorf("%+v: %v", p, err)
 			}
 		}
-		if _, err := a.Pin(ctx, "none", Patch{}); !errors.Is(err, ErrUnknownLimit) {
+		if _, err := a.Override(ctx, "none", Patch{}); !errors.Is(err, ErrUnknownLimit) {
 			t.Error(err)
 		}
-		// Another configuration leaves the pin in force, a lower revision changes nothing.
+		// Another configuration leaves the override in force, a lower revision changes nothing.
 		if err := b.Reconfigure(ctx, []Limit{hourly("l", 5)}, 2); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestPin(t *testing.T) {
 		if got := left(a, ada); got != 8 {
 			t.Errorf("%d left", got)
 		}
-		if limit, err = a.Unpin(ctx, "l"); err != nil || limit.Limit.Count != 5 {
+		if limit, err = a.ResetOverride(ctx, "l"); err != nil || limit.Limit.Count != 5 {
 			t.Fatal(limit, err)
 		}
 		for _, l := range []*Limiter{a, b} {
@@ -235,7 +235,7 @@ func TestPin(t *testing.T) {
 			}
 		}
 		// A lower limit takes effect at once.
-		if _, err := a.Pin(ctx, "l", Patch{Limit: hours(1)}); err != nil {
+		if _, err := a.Override(ctx, "l", Patch{Limit: hours(1)}); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := b.Ask(ctx, "l", ada, 1); err != nil || d.Allowed {

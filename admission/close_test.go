@@ -65,9 +65,9 @@ func TestCloseOfALimiter(t *testing.T) {
 		_, keyErr := l.AskKey(t.Context(), "l", "", "k", 1)
 		_, allowErr := l.Allow(t.Context(), limit, "k", 1)
 		_, limitsErr := l.Limits(t.Context())
-		_, pinErr := l.Pin(t.Context(), "l", Patch{})
-		_, unpinErr := l.Unpin(t.Context(), "l")
-		for i, err := range []error{askErr, keyErr, allowErr, limitsErr, pinErr, unpinErr, l.Reconfigure(t.Context(), nil, 1)} {
+		_, overrideErr := l.Override(t.Context(), "l", Patch{})
+		_, resetErr := l.ResetOverride(t.Context(), "l")
+		for i, err := range []error{askErr, keyErr, allowErr, limitsErr, overrideErr, resetErr, l.Reconfigure(t.Context(), nil, 1)} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("call %d: %v", i, err)
 			}

@@ -91,8 +91,8 @@ func TestStoredLimits(t *testing.T) {
 		t.Fatalf("%v %v %s", err, ignored, diff)
 	}
 
-	conf[FieldPin+"a"] = `{"limit":"10/h","tiers":{"pro":"100/h"},"mode":"enforce"}`
-	conf[FieldPin+"b"] = `{"limit":"14/m"}`
+	conf[FieldOverride+"a"] = `{"limit":"10/h","tiers":{"pro":"100/h"},"mode":"enforce"}`
+	conf[FieldOverride+"b"] = `{"limit":"14/m"}`
 	got, ignored, err = DecodeLimits(conf)
 	if err != nil || ignored != nil {
 		t.Fatal(err, ignored)
@@ -104,13 +104,13 @@ func TestStoredLimits(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	if limits[0].Tiers["pro"].Count != 50 {
-		t.Error("a pin changed the limit that it is over")
+		t.Error("a override changed the limit that it is over")
 	}
 
-	for _, pin := range []string{`{"tiers":{"gold":"1/s"}}`, `{"limit":"0/s"}`, `{"burst":5}`, `nonsense`} {
-		conf[FieldPin+"a"] = pin
+	for _, override := range []string{`{"tiers":{"gold":"1/s"}}`, `{"limit":"0/s"}`, `{"burst":5}`, `nonsense`} {
+		conf[FieldOverride+"a"] = override
 		if got, ignored, err = DecodeLimits(conf); err != nil || len(ignored) != 1 || got[0].Limit.Count != 5 {
-			t.Errorf("pin %s: %v, %v, %+v", pin, err, ignored, got[0])
+			t.Errorf("override %s: %v, %v, %+v", override, err, ignored, got[0])
 		}
 	}
 	for _, text := range []string{"", "{}", `[{"name":"a","algorithm":"leaky","limit":"1/s"}]`, `[{"name":"a","limit":"1"}]`} {
@@ -122,8 +122,8 @@ func TestStoredLimits(t *testing.T) {
 
 func FuzzDecodeLimits(f *testing.F) {
 	f.Add(`[{"name":"a","algorithm":"fixed_window","limit":"5/s","tiers":{"pro":"5/m"}}]`, `{"limit":"3/s","burst":5}`)
-	f.Fuzz(func(t *testing.T, text, pin string) {
-		limits, _, err := DecodeLimits(map[string]string{FieldLimits: text, FieldPin + "a": pin})
+	f.Fuzz(func(t *testing.T, text, override string) {
+		limits, _, err := DecodeLimits(map[string]string{FieldLimits: text, FieldOverride + "a": override})
 		if err != nil {
 			return
 		}

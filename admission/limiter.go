@@ -137,13 +137,13 @@ func (l *Limiter) setLimits(limits []Limit, revision int64) error {
 		if next.byName[limit.Name] != nil {
 			return fmt.Errorf("limit %q: is given twice", limit.Name)
 		}
-		g, pin := old.byName[limit.Name], Patch{}
+		g, override := old.byName[limit.Name], Patch{}
 		if g == nil {
 			g = newGate(l, limit.Name)
 		} else {
-			pin = g.source.Load().latest.Load().pin
+			override = g.source.Load().latest.Load().override
 		}
-		s, err := newSource(limit, revision, pin)
+		s, err := newSource(limit, revision, override)
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,7 @@ func TestRefusalsAskRarely(t *testing.T) {
 			t.Errorf("%d questions in 10 s", sent)
 		}
 		// A smaller cost is another question; so is a changed limit.
-		if _, err := l.Pin(t.Context(), "l", Patch{Limit: &Rate{Count: 6, Per: time.Hour, Unit: UnitRequests}}); err != nil {
+		if _, err := l.Override(t.Context(), "l", Patch{Limit: &Rate{Count: 6, Per: time.Hour, Unit: UnitRequests}}); err != nil {
 			t.Fatal(err)
 		}
 		if d := ask(); !d.Allowed {
@@ -180,7 +180,7 @@ func TestRefusalsAskRarely(t *testing.T) {
 		// Another process raises it: that is noticed within a second.
 		other := newLimiter(t, client, limit)
 		ask()
-		if _, err := other.Pin(t.Context(), "l", Patch{Limit: &Rate{Count: 7, Per: time.Hour, Unit: UnitRequests}}); err != nil {
+		if _, err := other.Override(t.Context(), "l", Patch{Limit: &Rate{Count: 7, Per: time.Hour, Unit: UnitRequests}}); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(time.Second)

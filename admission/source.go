@@ -34,14 +34,14 @@ type source struct {
 type state struct {
 	configured Limit // by the configuration in force, which may be another than ours
 	limit      Limit
-	pin        Patch  // what an operator changed
+	override   Patch  // what an operator changed
 	rev        string // limits_rev
 	base       *compiledLimit
 	tiers      map[string]*compiledLimit
 }
 
-func newState(configured, limit Limit, pin Patch, rev string) *state {
-	s := &state{configured: configured, limit: limit, pin: pin, rev: rev, base: compile(limit, "", rev)}
+func newState(configured, limit Limit, override Patch, rev string) *state {
+	s := &state{configured: configured, limit: limit, override: override, rev: rev, base: compile(limit, "", rev)}
 	s.tiers = make(map[string]*compiledLimit, len(limit.Tiers))
 	for tier := range limit.Tiers {
 		s.tiers[tier] = compile(limit, tier, rev)
@@ -59,7 +59,7 @@ func (s *state) forTier(tier string) *compiledLimit {
 
 // newSource is a limit before Redis was asked about it: with the change that
 // was last known of an operator, if it fits.
-func newSource(limit Limit, revision int64, pin Patch) (*source, error) {
+func newSource(limit Limit, revision int64, override Patch) (*source, error) {
 	limit = limit.WithDefaults()
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
@@ -69,11 +69,11 @@ func newSource(limit Limit, revision int64, pin Patch) (*source, error) {
 		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
 	}
 	s := &source{own: limit, text: text, revision: revision, turn: make(chan struct{}, 1)}
-	pinned, err := limit.With(pin)
+	inForce, err := limit.With(override)
 	if err != nil {
-		pinned, pin = limit, Patch{}
+		inForce, override = limit, Patch{}
 	}
-	s.latest.Store(newState(limit, pinned, pin, ""))
+	s.latest.Store(newState(limit, inForce, override, ""))
 	return s, nil
 }
 
@@ -189,7 +189,7 @@ func (g *gate) read(ctx context.Context, s *source) error {
 }
 
 func (g *gate) decode(ctx context.Context, s *source, conf map[string]string) (*state, error) {
-	unpinned, _, err := DecodeLimits(map[string]string{FieldLimits: conf[FieldLimits]})
+	configuredLimits, _, err := DecodeLimits(map[string]string{FieldLimits: conf[FieldLimits]})
 	if err != nil {
 		return nil, err
 	}
@@ -198,18 +198,18 @@ func (g *gate) decode(ctx context.Context, s *source, conf map[string]string) (*
 		return nil, err
 	}
 	name := s.own.Name
-	configured, limit, pin := s.own, s.own, Patch{}
+	configured, limit, override := s.own, s.own, Patch{}
 	for i := range limits {
 		if limits[i].Name == name {
-			configured, limit = unpinned[i], limits[i]
+			configured, limit = configuredLimits[i], limits[i]
 		}
 	}
 	if slices.Contains(ignored, name) {
-		g.limiter.log.WarnContext(ctx, "what an operator changed of a limit does not fit it any more and is ignored", "limit", name)
-	} else if text := conf[FieldPin+name]; text != "" {
-		if err := json.Unmarshal([]byte(text), &pin); err != nil {
-			return nil, fmt.Errorf("read %s: %w", FieldPin+name, err)
+		g.limiter.log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "limit", name)
+	} else if text := conf[FieldOverride+name]; text != "" {
+		if err := json.Unmarshal([]byte(text), &override); err != nil {
+			return nil, fmt.Errorf("read %s: %w", FieldOverride+name, err)
 		}
 	}
-	return newState(configured, limit, pin, conf[FieldLimitsRev]), nil
+	return newState(configured, limit, override, conf[FieldLimitsRev]), nil
 }

@@ -162,7 +162,7 @@ func TestRedisNeverThere(t *testing.T) {
 	if err := l.Reconfigure(t.Context(), []Limit{daily("local", 20, Local)}, 1); !redisconn.Unavailable(err) {
 		t.Error(err)
 	}
-	if _, err := l.Pin(t.Context(), "local", Patch{Limit: hours(5)}); !redisconn.Unavailable(err) {
+	if _, err := l.Override(t.Context(), "local", Patch{Limit: hours(5)}); !redisconn.Unavailable(err) {
 		t.Error(err)
 	}
 	if err := server.Restart(); err != nil {

@@ -12,7 +12,7 @@ import (
 // of a bucket and of a limit that is asked on its own:
 //
 //	limits        JSON array of the limits of the configuration in force
-//	pin:<limit>   JSON of a [Patch]: what an operator changed of that limit
+//	pin:<limit>   JSON of a [Patch]: the override of that limit, in the stored form of every version
 //	limits_rev    a number that every change of these raises
 //
 // Scripts compare limits_rev with the one that the caller knows, and the caller
@@ -23,7 +23,7 @@ import (
 const (
 	FieldLimits    = "limits"
 	FieldLimitsRev = "limits_rev"
-	FieldPin       = "pin:" // and the limit's name
+	FieldOverride  = "pin:" // and the limit's name
 )
 
 // Patch is a change of a limit. What is nil stays as it is.
@@ -148,8 +148,8 @@ func EncodeLimits(limits []Limit) (string, error) {
 }
 
 // DecodeLimits reads the limits of a hash "conf" as they are in force: what
-// the configuration says, with the operators' pins over it. A pin that does
-// not fit its limit any more, because that was changed, is left out and named
+// the configuration says, with the operators' overrides. An override that does
+// not fit its limit any more, because the limit was changed, is left out and named
 // in ignored. Limits that this program does not know how to apply are an error:
 // a newer program wrote them.
 func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err error) {
@@ -164,11 +164,11 @@ func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err
 		if err := limit.Validate(); err != nil {
 			return nil, nil, fmt.Errorf("admission: limit %q in Redis is not one that this program knows, use a newer one: %w", limit.Name, err)
 		}
-		pin, ok := conf[FieldPin+limit.Name]
+		override, ok := conf[FieldOverride+limit.Name]
 		if !ok {
 			continue
 		}
-		patched, err := limit.withPin(pin)
+		patched, err := limit.withOverride(override)
 		if err != nil {
 			ignored = append(ignored, limit.Name)
 			continue
@@ -178,7 +178,7 @@ func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err
 	return limits, ignored, nil
 }
 
-func (l Limit) withPin(text string) (Limit, error) {
+func (l Limit) withOverride(text string) (Limit, error) {
 	var p Patch
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return l, err
@@ -186,16 +186,16 @@ func (l Limit) withPin(text string) (Limit, error) {
 	return l.With(p)
 }
 
-// PinText makes the text of the field [FieldPin] of what is to be pinned of a
-// configured limit, "" for nothing. What does not fit the limit is an
+// OverrideText makes the text of the field [FieldOverride] for an override of a
+// configured limit, "" for none. An override that does not fit the limit is an
 // [*InvalidPatchError].
-func PinText(configured Limit, pinned Patch) (string, error) {
-	if pinned.IsZero() {
+func OverrideText(configured Limit, override Patch) (string, error) {
+	if override.IsZero() {
 		return "", nil
 	}
-	if _, err := configured.With(pinned); err != nil {
+	if _, err := configured.With(override); err != nil {
 		return "", &InvalidPatchError{Limit: configured.Name, Err: err}
 	}
-	text, err := json.Marshal(pinned)
+	text, err := json.Marshal(override)
 	return string(text), err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // limitSet is the limits of a bucket as they are in force: what the
-// configuration with the highest revision says, with what operators pinned
+// configuration with the highest revision says, with the overrides of operators
 // over it. The enqueue script refuses to decide by another one than the conf
 // has (rev), and this process then reads the conf again.
 type limitSet struct {
@@ -92,7 +92,7 @@ func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) 
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
 	for _, name := range ignored {
-		s.log.WarnContext(ctx, "what was pinned of a limit does not fit it any more and is ignored", "bucket", b.Name, "limit", name)
+		s.log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "bucket", b.Name, "limit", name)
 	}
 	set := &limitSet{rev: conf[admission.FieldLimitsRev]}
 	for _, limit := range limits {
@@ -134,33 +134,32 @@ func (c *Client) LimitHeaders(bucket string) []string {
 	return headers
 }
 
-// PinLimit changes a limit in every bucket that names it, for all processes at
-// once and until [Client.UnpinLimit]: whatever configurations say. State is
-// kept, so that who has spent has spent. What an earlier pin changed stays
-// changed. A patch that does not fit is an error and changes nothing; any
+// OverrideLimit changes a limit in every bucket that names it, for all processes at
+// once, until [Client.ResetLimit]. It takes precedence over every configuration. The
+// limit keeps its state. A setting that an earlier override changed and patch does not
+// name stays changed. A patch that does not fit is an error and changes nothing; any
 // other error may leave it changed in some buckets: do it again. It takes
 // five round trips a bucket, and two more each time that others come between.
-func (c *Client) PinLimit(ctx context.Context, name string, patch admission.Patch) error {
-	return c.pin(ctx, name, func(pinned admission.Patch) admission.Patch { return pinned.Merge(patch) })
+func (c *Client) OverrideLimit(ctx context.Context, name string, patch admission.Patch) error {
+	return c.overrideLimit(ctx, name, func(before admission.Patch) admission.Patch { return before.Merge(patch) })
 }
 
-// UnpinLimit lets a limit be as configured again, in every bucket that names
-// it.
-func (c *Client) UnpinLimit(ctx context.Context, name string) error {
-	return c.pin(ctx, name, func(admission.Patch) admission.Patch { return admission.Patch{} })
+// ResetLimit removes the override of a limit, in every bucket that names it.
+func (c *Client) ResetLimit(ctx context.Context, name string) error {
+	return c.overrideLimit(ctx, name, func(admission.Patch) admission.Patch { return admission.Patch{} })
 }
 
-func (c *Client) pin(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
+func (c *Client) overrideLimit(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
 	// All have to fit before one is written.
 	for _, bucket := range c.store.order {
-		if _, _, _, err := c.store.pinText(ctx, c.store.buckets[bucket], name, change); err != nil {
+		if _, _, _, err := c.store.overrideText(ctx, c.store.buckets[bucket], name, change); err != nil {
 			return err
 		}
 	}
 	var errs []error
 	for _, bucket := range c.store.order {
 		b := c.store.buckets[bucket]
-		if err := c.store.pin(ctx, b, name, change); err != nil {
+		if err := c.store.overrideLimit(ctx, b, name, change); err != nil {
 			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", bucket, name, err))
 		}
 		b.force.Store(nil)
@@ -168,14 +167,14 @@ func (c *Client) pin(ctx context.Context, name string, change func(admission.Pat
 	return errors.Join(errs...)
 }
 
-// pinTries is how often a change is made again because others come between. Each time
-// one of them got through.
-const pinTries = 20
+// overrideTries is how often a change is tried again because another change came between.
+// Each time, the other change got through.
+const overrideTries = 20
 
-// pin writes a pin, if the bucket has such a limit.
-func (s *store) pin(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) error {
-	for range pinTries {
-		text, rev, ok, err := s.pinText(ctx, b, name, change)
+// overrideLimit writes an override, if the bucket has such a limit.
+func (s *store) overrideLimit(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) error {
+	for range overrideTries {
+		text, rev, ok, err := s.overrideText(ctx, b, name, change)
 		if err != nil || !ok {
 			return err
 		}
@@ -188,12 +187,12 @@ func (s *store) pin(ctx context.Context, b *bucketState, name string, change fun
 			return r.Err()
 		}
 	}
-	return fmt.Errorf("others changed it %d times meanwhile: change it again", pinTries)
+	return fmt.Errorf("others changed it %d times meanwhile: change it again", overrideTries)
 }
 
-// pinText makes the text of a pin of the limits that have this number; ok is false
+// overrideText makes the text of an override of the limits that have this number; ok is false
 // where the bucket has no such limit.
-func (s *store) pinText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
+func (s *store) overrideText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
 	if err := s.configure(ctx, b); err != nil {
 		return "", "", false, err
 	}
@@ -205,11 +204,11 @@ func (s *store) pinText(ctx context.Context, b *bucketState, name string, change
 		b.configured.Store(false)
 		return "", "", false, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
 	}
-	var pinned admission.Patch
-	if json.Unmarshal([]byte(conf[admission.FieldPin+name]), &pinned) != nil {
-		pinned = admission.Patch{} // there is none, or nobody obeys it
+	var before admission.Patch
+	if json.Unmarshal([]byte(conf[admission.FieldOverride+name]), &before) != nil {
+		before = admission.Patch{} // there is none, or no script obeys it
 	}
-	delete(conf, admission.FieldPin+name)
+	delete(conf, admission.FieldOverride+name)
 	limits, _, err := admission.DecodeLimits(conf)
 	if err != nil {
 		return "", "", false, fmt.Errorf("bucket %q: %w", b.Name, err)
@@ -218,6 +217,6 @@ func (s *store) pinText(ctx context.Context, b *bucketState, name string, change
 	if at < 0 {
 		return "", "", false, nil
 	}
-	text, err = admission.PinText(limits[at], change(pinned))
+	text, err = admission.OverrideText(limits[at], change(before))
 	return text, conf[admission.FieldLimitsRev], err == nil, err
 }

@@ -71,9 +71,9 @@ const generated = "generated"
 var lastID atomic.Int64
 
 // Of changes at the same moment none is lost.
-func TestPinLimitsAtOnce(t *testing.T) {
+func TestOverridesOfALimitAtOnce(t *testing.T) {
 	t.Parallel()
-	b := testBucket("pinnedatonce", 1000)
+	b := testBucket("overriddenatonce", 1000)
 	limit := admission.Limit{Name: "l", Algorithm: admission.FixedWindow, Limit: rate("10/744h"), Tiers: map[string]admission.Rate{}}
 	const tiers = 8
 	for i := range tiers {
@@ -85,7 +85,7 @@ func TestPinLimitsAtOnce(t *testing.T) {
 	for i, c := range processes {
 		all.Go(func() {
 			patch := admission.Patch{Tiers: map[string]admission.Rate{fmt.Sprint("tier", i): rate(fmt.Sprint(20+i, "/744h"))}}
-			if err := c.PinLimit(t.Context(), "l", patch); err != nil {
+			if err := c.OverrideLimit(t.Context(), "l", patch); err != nil {
 				t.Error(err)
 			}
 		})
@@ -102,10 +102,10 @@ func TestPinLimitsAtOnce(t *testing.T) {
 func caller(name string) Job { return Job{Identity: admission.Identity{Caller: name}} }
 
 // A limit that an operator changes is another one for every process at once,
-// keeps what was spent, and is the configured one again when it is unpinned.
-func TestPinLimit(t *testing.T) {
+// keeps what was spent, and is the configured one again when it is reset.
+func TestOverrideLimit(t *testing.T) {
 	t.Parallel()
-	b := testBucket("pinned", 1000)
+	b := testBucket("overridden", 1000)
 	b.Limits = []admission.Limit{{Name: "l", Algorithm: admission.FixedWindow, Per: []string{admission.PerCaller}, Limit: rate("10/744h")}}
 	both := clients(t, 2, b)
 	one, other := both[0], both[1]
@@ -116,7 +116,7 @@ func TestPinLimit(t *testing.T) {
 		t.Fatalf("%d of 1", in)
 	}
 	lower := rate("5/744h")
-	if err := other.PinLimit(t.Context(), "l", admission.Patch{Limit: &lower}); err != nil {
+	if err := other.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &lower}); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range both {
@@ -126,31 +126,31 @@ func TestPinLimit(t *testing.T) {
 		}
 	}
 	higher, shadow := rate("9/744h"), admission.Shadow
-	if err := one.PinLimit(t.Context(), "l", admission.Patch{Limit: &higher}); err != nil {
+	if err := one.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &higher}); err != nil {
 		t.Fatal(err)
 	}
 	if in, _ := admitted(t, other, 3, caller("ada")); in != 2 {
 		t.Errorf("%d in with 7 of 9 spent", in)
 	}
-	if err := one.PinLimit(t.Context(), "l", admission.Patch{Mode: &shadow}); err != nil {
+	if err := one.OverrideLimit(t.Context(), "l", admission.Patch{Mode: &shadow}); err != nil {
 		t.Fatal(err)
 	}
 	if in, last := admitted(t, other, 3, caller("ada")); in != 3 || !last.Decisions[0].WouldRefuse || last.Decisions[0].Quota != 9 {
 		t.Errorf("in shadow mode %d of 3 in: %+v", in, last.Decisions)
 	}
-	if err := other.UnpinLimit(t.Context(), "l"); err != nil {
+	if err := other.ResetLimit(t.Context(), "l"); err != nil {
 		t.Fatal(err)
 	}
 	if in, last := admitted(t, one, 3, caller("ada")); in != 1 || last.Decisions[0].Quota != 10 {
 		t.Errorf("as configured again, with 9 of 10 spent: %d in: %+v", in, last.Decisions)
 	}
 	tooMuch := int64(7)
-	err := one.PinLimit(t.Context(), "l", admission.Patch{Burst: &tooMuch})
+	err := one.OverrideLimit(t.Context(), "l", admission.Patch{Burst: &tooMuch})
 	var unfit *admission.InvalidPatchError
 	if !errors.As(err, &unfit) || !strings.Contains(err.Error(), "burst") {
 		t.Errorf("a patch that does not fit: %v", err)
 	}
-	if err := one.PinLimit(t.Context(), "nobody", admission.Patch{Limit: &higher}); err != nil {
+	if err := one.OverrideLimit(t.Context(), "nobody", admission.Patch{Limit: &higher}); err != nil {
 		t.Errorf("a limit that no bucket has: %v", err)
 	}
 }

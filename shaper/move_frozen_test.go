@@ -62,17 +62,17 @@ func TestFrozenBucketDoesNothing(t *testing.T) {
 						"cancel":    func() error { _, err := client.Cancel(t.Context(), "b", "wait1"); return err },
 						"drop":      func() error { _, err := client.DropDead(t.Context(), "b", "dead1"); return err },
 						"redrive":   func() error { _, err := client.Redrive(t.Context(), "b", "dead1"); return err },
-						"pin limit": func() error { return client.PinLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(7))}) },
+						"override limit": func() error { return client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(7))}) },
 					}
 					if b.Flow != nil && b.Group == nil {
 						does["pause flow"] = func() error { return control.PauseFlow(t.Context(), "b", "flow1", "") }
 					}
 					for what, do := range does {
-						if who == "a stranger" && (what == "enqueue" || what == "cancel" || what == "drop" || what == "redrive" || what == "pin limit") {
+						if who == "a stranger" && (what == "enqueue" || what == "cancel" || what == "drop" || what == "redrive" || what == "override limit") {
 							continue // it knows no such bucket
 						}
 						err := do()
-						if err != nil && !errors.Is(err, ErrMoving) && what == "pin limit" {
+						if err != nil && !errors.Is(err, ErrMoving) && what == "override limit" {
 							err = do() // the first one finds out that the settings are gone
 						}
 						if !errors.Is(err, ErrMoving) || !strings.Contains(err.Error(), `from the tag "b" to "vendor" since`) {

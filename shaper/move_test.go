@@ -148,7 +148,7 @@ func fillAll(t *testing.T, conn redis.UniversalClient, b Bucket) (sent []Job) {
 		_, err = control.SetFlow(t.Context(), b.Name, "flow1", own)
 		must(err)
 	}
-	must(client.PinLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
+	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
 	must(client.Control("anna").Pause(t.Context(), b.Name, "it is moved"))
 	jobs := slices.Concat(named("gone", 3), named("wait", waitingJobs), named("later", 3))
 	for i := range jobs {

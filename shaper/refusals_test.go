@@ -177,7 +177,7 @@ func TestKnownRefusals(t *testing.T) {
 		t.Error("another tier is refused")
 	}
 	more := rate("10/744h")
-	if err := w.client.PinLimit(t.Context(), "l", admission.Patch{Limit: &more}); err != nil {
+	if err := w.client.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &more}); err != nil {
 		t.Fatal(err)
 	}
 	if in, _ := admitted(t, w.client, 1, unnamed); in != 1 {

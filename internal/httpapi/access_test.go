@@ -65,7 +65,7 @@ const far = "192.0.2.1:9"
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	producer := httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: store(t), CheckJob: checkJob, Keys: keys(), Limits: &fakeLimits{}, BucketLimits: &fakePins{},
+		Jobs: store(t), CheckJob: checkJob, Keys: keys(), Limits: &fakeLimits{}, BucketLimits: &fakeOverrides{},
 	})
 	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{client: pooledClient(t, redistest.Start(t), &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")})},
 		Keys: keys(), Sink: true})
@@ -84,7 +84,7 @@ func TestRoles(t *testing.T) {
 		{producer, "GET", "/v1/limits", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{producer, "GET", "/v1/limits/a", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{producer, "PATCH", "/v1/limits/a", `{"burst":1}`, []string{"admin"}},
-		{producer, "DELETE", "/v1/limits/a/pin", "", []string{"admin"}},
+		{producer, "DELETE", "/v1/limits/a/override", "", []string{"admin"}},
 		{producer, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/buckets", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/buckets/roomy", "", []string{"read", "admin", "admin-some"}},

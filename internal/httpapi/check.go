@@ -19,8 +19,8 @@ type Limits interface {
 	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
 	AskKey(ctx context.Context, name, tier, key string, n int64) (admission.Decision, error)
 	Limits(ctx context.Context) ([]admission.LimitInfo, error)
-	Pin(ctx context.Context, name string, p admission.Patch) (admission.Limit, error)
-	Unpin(ctx context.Context, name string) (admission.Limit, error)
+	Override(ctx context.Context, name string, p admission.Patch) (admission.Limit, error)
+	ResetOverride(ctx context.Context, name string) (admission.Limit, error)
 }
 
 // Headers by which a gateway says what it asks. It must not pass on those of

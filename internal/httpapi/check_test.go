@@ -73,12 +73,12 @@ func (f *fakeLimits) Limits(context.Context) ([]admission.LimitInfo, error) {
 	return []admission.LimitInfo{{Configured: limit, InForce: limit}}, nil
 }
 
-func (f *fakeLimits) Pin(_ context.Context, name string, _ admission.Patch) (admission.Limit, error) {
+func (f *fakeLimits) Override(_ context.Context, name string, _ admission.Patch) (admission.Limit, error) {
 	_, err := f.answer(name)
 	return admission.Limit{Name: name}, err
 }
 
-func (f *fakeLimits) Unpin(_ context.Context, name string) (admission.Limit, error) {
+func (f *fakeLimits) ResetOverride(_ context.Context, name string) (admission.Limit, error) {
 	_, err := f.answer(name)
 	return admission.Limit{Name: name}, err
 }
@@ -269,16 +269,16 @@ func TestCheckAndChange(t *testing.T) {
 	api.do("PATCH", "/v1/limits/per-caller", `{"limit":"8/h"}`).want(200, "")
 	a = api.do("GET", "/v1/limits/per-caller", "").want(200, "")
 	want := map[string]any{"limit": "8/h"}
-	if diff := cmp.Diff(want, a.json["pin"]); diff != "" || a.json["configured"].(map[string]any)["limit"] != "4/h" ||
+	if diff := cmp.Diff(want, a.json["override"]); diff != "" || a.json["configured"].(map[string]any)["limit"] != "4/h" ||
 		a.json["in_force"].(map[string]any)["limit"] != "8/h" || a.json["in_force"].(map[string]any)["burst"] != float64(6) {
 		t.Errorf("after PATCH: %s", a.text)
 	}
 	limited := "/v1/buckets/limited/jobs"
 	api.do("POST", limited, job(`"cost":6`)).want(202, "").wantHeader("RateLimit-Policy", `"per-caller";q=6;w=2700, "everybody";q=100;w=60`)
-	api.do("DELETE", "/v1/limits/per-caller/pin", "").want(200, "").has("name", "per-caller")
+	api.do("DELETE", "/v1/limits/per-caller/override", "").want(200, "").has("name", "per-caller")
 	api.do("POST", limited, job(`"cost":6`)).want(422, "cost-impossible")
 	a = api.do("GET", "/v1/limits", "").want(200, "")
-	if list := a.json["limits"].([]any); len(list) != 2 || list[0].(map[string]any)["pin"] != nil {
+	if list := a.json["limits"].([]any); len(list) != 2 || list[0].(map[string]any)["override"] != nil {
 		t.Errorf("after DELETE: %s", a.text)
 	}
 }

@@ -14,25 +14,25 @@ import (
 // BucketLimits is what the API asks of [*shaper.Client] to change a limit in
 // the buckets that name it.
 type BucketLimits interface {
-	PinLimit(ctx context.Context, name string, p admission.Patch) error
-	UnpinLimit(ctx context.Context, name string) error
+	OverrideLimit(ctx context.Context, name string, p admission.Patch) error
+	ResetLimit(ctx context.Context, name string) error
 }
 
 const maxPatchBytes = 64 << 10
 
 // limitView is a limit as GET shows it. A change is answered without
-// Configured and Pin.
+// Configured and Override.
 type limitView struct {
 	Name       string           `json:"name"`
 	Configured *admission.Limit `json:"configured,omitempty"`
 	InForce    *admission.Limit `json:"in_force"`
-	Pin        *admission.Patch `json:"pin,omitempty"` // what was changed at run time, if anything
+	Override   *admission.Patch `json:"override,omitempty"` // what was changed at run time, if anything
 }
 
 func limitViewOf(info *admission.LimitInfo) *limitView {
 	view := &limitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
-	if !info.Pin.IsZero() {
-		view.Pin = &info.Pin
+	if !info.Override.IsZero() {
+		view.Override = &info.Override
 	}
 	return view
 }
@@ -73,7 +73,7 @@ func (p *producer) showLimit(w http.ResponseWriter, r *http.Request) {
 	p.limitFault(r, err).write(w, r)
 }
 
-// changeLimit changes a limit for all processes, until it is unpinned:
+// changeLimit changes a limit for all processes, until the override is reset:
 // PATCH /v1/limits/{limit}. It is changed where it is asked on its own, and
 // then in every bucket that names it.
 func (p *producer) changeLimit(w http.ResponseWriter, r *http.Request) {
@@ -93,17 +93,21 @@ func (p *producer) changeLimit(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.pin(w, r, change{
-		limit:   func(ctx context.Context, name string) (admission.Limit, error) { return p.limits.Pin(ctx, name, patch) },
-		buckets: func(ctx context.Context, name string) error { return p.pins.PinLimit(ctx, name, patch) },
+	p.override(w, r, change{
+		limit: func(ctx context.Context, name string) (admission.Limit, error) {
+			return p.limits.Override(ctx, name, patch)
+		},
+		buckets: func(ctx context.Context, name string) error { return p.overrides.OverrideLimit(ctx, name, patch) },
 	})
 }
 
-// unpinLimit takes back all changes of a limit: DELETE /v1/limits/{limit}/pin.
-func (p *producer) unpinLimit(w http.ResponseWriter, r *http.Request) {
-	p.pin(w, r, change{
-		limit:   func(ctx context.Context, name string) (admission.Limit, error) { return p.limits.Unpin(ctx, name) },
-		buckets: func(ctx context.Context, name string) error { return p.pins.UnpinLimit(ctx, name) },
+// resetLimit removes the override of a limit: DELETE /v1/limits/{limit}/override.
+func (p *producer) resetLimit(w http.ResponseWriter, r *http.Request) {
+	p.override(w, r, change{
+		limit: func(ctx context.Context, name string) (admission.Limit, error) {
+			return p.limits.ResetOverride(ctx, name)
+		},
+		buckets: func(ctx context.Context, name string) error { return p.overrides.ResetLimit(ctx, name) },
 	})
 }
 
@@ -114,7 +118,7 @@ type change struct {
 	buckets func(ctx context.Context, name string) error
 }
 
-func (p *producer) pin(w http.ResponseWriter, r *http.Request, c change) {
+func (p *producer) override(w http.ResponseWriter, r *http.Request, c change) {
 	name, ctx := r.PathValue("limit"), context.WithoutCancel(r.Context())
 	var inForce admission.Limit
 	err := admission.ErrUnknownLimit
@@ -134,7 +138,7 @@ func (p *producer) pin(w http.ResponseWriter, r *http.Request, c change) {
 		f.write(w, r)
 		return
 	}
-	if p.pins != nil {
+	if p.overrides != nil {
 		err = c.buckets(ctx, name)
 	}
 	if err != nil {
@@ -169,7 +173,7 @@ func decodePatch(data []byte) (admission.Patch, error) {
 		case again:
 			d.fail(name, "is given twice")
 		case isNull(value):
-			d.fail(name, "is null: leave it out; DELETE .../pin takes back every change")
+			d.fail(name, "is null: leave it out; DELETE .../override takes back every change")
 		case name == "limit":
 			p.Limit = d.rate(name, value)
 		case name == "burst":

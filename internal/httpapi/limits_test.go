@@ -13,26 +13,26 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// fakePins are the limits of buckets.
-type fakePins struct {
-	err    error
-	pinned []string
+// fakeOverrides are the limits of buckets.
+type fakeOverrides struct {
+	err        error
+	overridden []string
 }
 
-func (f *fakePins) PinLimit(_ context.Context, name string, _ admission.Patch) error {
-	f.pinned = append(f.pinned, name)
+func (f *fakeOverrides) OverrideLimit(_ context.Context, name string, _ admission.Patch) error {
+	f.overridden = append(f.overridden, name)
 	return f.err
 }
 
-func (f *fakePins) UnpinLimit(_ context.Context, name string) error {
-	f.pinned = append(f.pinned, name)
+func (f *fakeOverrides) ResetLimit(_ context.Context, name string) error {
+	f.overridden = append(f.overridden, name)
 	return f.err
 }
 
 func TestChangeOfLimitThatIsNotOne(t *testing.T) {
 	t.Parallel()
-	pins := &fakePins{}
-	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{}, BucketLimits: pins}))
+	overrides := &fakeOverrides{}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{}, BucketLimits: overrides}))
 	for name, test := range map[string]struct {
 		body, contentType string
 		status            int
@@ -69,8 +69,8 @@ func TestChangeOfLimitThatIsNotOne(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if len(pins.pinned) > 0 {
-			t.Errorf("buckets were changed: %v", pins.pinned)
+		if len(overrides.overridden) > 0 {
+			t.Errorf("buckets were changed: %v", overrides.overridden)
 		}
 	})
 }
@@ -79,31 +79,31 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 	t.Parallel()
 	invalid := &admission.InvalidPatchError{Limit: "a", Err: errors.Join(errors.New("burst: 0: want 1 or more"), errors.New("odd"))}
 	for name, test := range map[string]struct {
-		limit   string
-		err     error // of the limiter
-		pinErr  error // of the buckets
-		status  int
-		code    string
-		has     string
-		buckets int // times that they were changed
+		limit       string
+		err         error // of the limiter
+		overrideErr error // of the buckets
+		status      int
+		code        string
+		has         string
+		buckets     int // times that they were changed
 	}{
 		"done":            {limit: "a", status: 200, has: `"in_force"`, buckets: 1},
 		"no such":         {limit: "b", status: 404, code: "unknown-limit"},
 		"not valid":       {limit: "a", err: invalid, status: 400, code: "invalid", has: `{"field":"burst","reason":"0: want 1 or more"},{"field":"body","reason":"odd"}`},
 		"Redis away":      {limit: "a", err: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is not in buckets"},
-		"buckets away":    {limit: "a", pinErr: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is changed at the check", buckets: 1},
-		"buckets refuse":  {limit: "a", pinErr: errors.New("canary"), status: 500, code: "internal", has: "is changed at the check", buckets: 1},
+		"buckets away":    {limit: "a", overrideErr: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is changed at the check", buckets: 1},
+		"buckets refuse":  {limit: "a", overrideErr: errors.New("canary"), status: 500, code: "internal", has: "is changed at the check", buckets: 1},
 		"limiter refuses": {limit: "a", err: errors.New("canary"), status: 500, code: "internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pins, log := &fakePins{err: test.pinErr}, &logBuffer{}
+			overrides, log := &fakeOverrides{err: test.overrideErr}, &logBuffer{}
 			api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
-				Jobs: store(t), Limits: &fakeLimits{err: test.err}, BucketLimits: pins, Logger: logTo(log),
+				Jobs: store(t), Limits: &fakeLimits{err: test.err}, BucketLimits: overrides, Logger: logTo(log),
 			}))
 			answers := []*answer{
 				api.do("PATCH", "/v1/limits/"+test.limit, `{"mode":"shadow"}`),
-				api.do("DELETE", "/v1/limits/"+test.limit+"/pin", ""),
+				api.do("DELETE", "/v1/limits/"+test.limit+"/override", ""),
 			}
 			for _, a := range answers {
 				a.want(test.status, test.code)
@@ -114,8 +114,8 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 					a.wantHeader("Retry-After", "1")
 				}
 			}
-			if len(pins.pinned) != 2*test.buckets || test.buckets > 0 && pins.pinned[0] != test.limit {
-				t.Errorf("buckets changed: %v", pins.pinned)
+			if len(overrides.overridden) != 2*test.buckets || test.buckets > 0 && overrides.overridden[0] != test.limit {
+				t.Errorf("buckets changed: %v", overrides.overridden)
 			}
 			if said := strings.Contains(log.String(), "limit changed"); said != (test.status == 200) {
 				t.Errorf("the log says\n%s", log)
@@ -127,7 +127,7 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 func TestShowLimits(t *testing.T) {
 	t.Parallel()
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{}}))
-	api.do("GET", "/v1/limits/a", "").want(200, "").lacks("pin")
+	api.do("GET", "/v1/limits/a", "").want(200, "").lacks("override")
 	api.do("GET", "/v1/limits/b", "").want(404, "unknown-limit")
 	away := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: &fakeLimits{err: redisconn.ErrBreakerOpen}}))
 	away.do("GET", "/v1/limits", "").want(503, "store-unavailable")

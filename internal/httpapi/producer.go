@@ -60,14 +60,14 @@ type ProducerConfig struct {
 
 // producer serves the routes by which jobs come in.
 type producer struct {
-	jobs     Jobs
-	checkJob func(bucket string, job *shaper.Job) error
-	store    *storeFaults
-	log      *slog.Logger
-	access   *access
-	limits   Limits
-	pins     BucketLimits
-	headers  httplimit.RateLimitHeaders
+	jobs      Jobs
+	checkJob  func(bucket string, job *shaper.Job) error
+	store     *storeFaults
+	log       *slog.Logger
+	access    *access
+	limits    Limits
+	overrides BucketLimits
+	headers   httplimit.RateLimitHeaders
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -76,7 +76,7 @@ type producer struct {
 func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
-		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, pins: cfg.BucketLimits,
+		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
 		headers: cfg.RateLimitHeaders,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
@@ -98,7 +98,7 @@ func (p *producer) routes() []route {
 		{"GET", "/v1/limits", p.listLimits, roles(RoleRead)},
 		{"GET", "/v1/limits/{limit}", p.showLimit, roles(RoleRead)},
 		{"PATCH", "/v1/limits/{limit}", p.changeLimit, rights{roles: []Role{RoleAdmin}, allBuckets: true}},
-		{"DELETE", "/v1/limits/{limit}/pin", p.unpinLimit, rights{roles: []Role{RoleAdmin}, allBuckets: true}},
+		{"DELETE", "/v1/limits/{limit}/override", p.resetLimit, rights{roles: []Role{RoleAdmin}, allBuckets: true}},
 	}
 }
 

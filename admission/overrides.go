@@ -9,15 +9,15 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// pinTries is how often a change is made again because others come between. Each time
-// one of them got through.
-const pinTries = 20
+// overrideTries is how often a change is tried again because another change came between.
+// Each time, the other change got through.
+const overrideTries = 20
 
-// LimitInfo is a configured limit and what became of it.
+// LimitInfo is a configured limit, the override of an operator, and the limit in force.
 type LimitInfo struct {
 	Configured Limit // by the configuration in force, which may be of a higher revision
 	InForce    Limit
-	Pin        Patch  // what an operator changed of it
+	Override   Patch  // what an operator changed of it
 	Rev        string // changes with InForce, in all processes alike
 }
 
@@ -45,7 +45,7 @@ func (g *gate) info(ctx context.Context) (LimitInfo, error) {
 	if err != nil {
 		return LimitInfo{}, err
 	}
-	return LimitInfo{Configured: s.configured, InForce: s.limit, Pin: s.pin, Rev: s.rev}, nil
+	return LimitInfo{Configured: s.configured, InForce: s.limit, Override: s.override, Rev: s.rev}, nil
 }
 
 // look asks Redis what is in force.
@@ -68,26 +68,26 @@ type InvalidPatchError struct {
 func (e *InvalidPatchError) Error() string { return fmt.Sprintf("limit %q: %v", e.Limit, e.Err) }
 func (e *InvalidPatchError) Unwrap() error { return e.Err }
 
-// Pin changes a configured limit for all processes at once, over what
-// configurations say, until [Limiter.Unpin]. What an earlier Pin changed and
-// this one does not name stays changed, also where both come at the same moment.
-// The state of the limit stays: who has spent much is over a lower limit at once.
-// It returns the limit in force afterwards.
+// Override changes a configured limit for all processes at once, until
+// [Limiter.ResetOverride]. It takes precedence over every configuration. A setting that
+// an earlier override changed and p does not name stays changed, also if both come at
+// the same moment. The limit keeps its state: a caller that has spent more than a
+// lowered limit allows exceeds it at once. Override returns the limit in force afterwards.
 //
 // Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [redisconn.Unavailable],
 // after which the same call may be made again. It costs three round trips,
 // and two more each time that others come between.
-func (l *Limiter) Pin(ctx context.Context, name string, p Patch) (Limit, error) {
-	return l.pin(ctx, name, func(pinned Patch) Patch { return pinned.Merge(p) })
+func (l *Limiter) Override(ctx context.Context, name string, p Patch) (Limit, error) {
+	return l.override(ctx, name, func(before Patch) Patch { return before.Merge(p) })
 }
 
-// Unpin takes back all that [Limiter.Pin] changed of a limit, for all processes
-// at once. It returns the limit in force afterwards.
-func (l *Limiter) Unpin(ctx context.Context, name string) (Limit, error) {
-	return l.pin(ctx, name, func(Patch) Patch { return Patch{} })
+// ResetOverride removes the override of a limit, for all processes at once. It returns
+// the limit in force afterwards.
+func (l *Limiter) ResetOverride(ctx context.Context, name string) (Limit, error) {
+	return l.override(ctx, name, func(Patch) Patch { return Patch{} })
 }
 
-func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch) Patch) (Limit, error) {
+func (l *Limiter) override(ctx context.Context, name string, change func(before Patch) Patch) (Limit, error) {
 	if !l.calls.Enter() {
 		return Limit{}, ErrClosed
 	}
@@ -98,18 +98,18 @@ func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch
 	}
 	written := false
 	for tries := 0; !written; tries++ {
-		if tries == pinTries {
+		if tries == overrideTries {
 			return Limit{}, fmt.Errorf("limit %q: others changed it %d times meanwhile: change it again", name, tries)
 		}
 		before, err := g.look(ctx)
 		if err != nil {
 			return Limit{}, err
 		}
-		text, err := PinText(before.configured, change(before.pin))
+		text, err := OverrideText(before.configured, change(before.override))
 		if err != nil {
 			return Limit{}, err
 		}
-		if written, err = l.writePin(ctx, g, name, text, before.rev); err != nil {
+		if written, err = l.writeOverride(ctx, g, name, text, before.rev); err != nil {
 			return Limit{}, fmt.Errorf("limit %q: %w", name, err)
 		}
 	}
@@ -120,9 +120,9 @@ func (l *Limiter) pin(ctx context.Context, name string, change func(pinned Patch
 	return after.limit, nil
 }
 
-// writePin reports whether the change was written: not if the limit is another one
+// writeOverride reports whether the change was written: not if the limit is another one
 // than that of rev by now.
-func (l *Limiter) writePin(ctx context.Context, g *gate, name, text, rev string) (bool, error) {
+func (l *Limiter) writeOverride(ctx context.Context, g *gate, name, text, rev string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
 	written := false
