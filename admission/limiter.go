@@ -45,11 +45,10 @@ type LimiterConfig struct {
 // Limiter asks limits on their own, outside any bucket. It is safe for
 // concurrent use.
 //
-// Concurrent questions of one limit share round trips; one that is alone takes
-// one, in the goroutine of its caller. The first question of a configured limit
-// takes two more, as does the one that finds that the limit was changed. A
-// caller who was refused, and was told when to come back, is refused until then
-// without a question, for up to a second at a time.
+// Concurrent questions of one limit share round trips (package batch); a lone question
+// takes one. The first question of a configured limit takes two more, and so does the
+// first one after a change of the limit. A refused caller that comes back early is
+// refused without a round trip, for up to a second at a time.
 //
 // When Redis does not answer, each limit does what its OnStoreFailure says;
 // one in shadow mode lets everybody pass. An answer takes at most

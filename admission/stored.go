@@ -12,7 +12,7 @@ import (
 // of a bucket and of a limit that is asked on its own:
 //
 //	limits        JSON array of the limits of the configuration in force
-//	pin:<limit>   JSON of a [Patch]: the override of that limit, in the stored form of every version
+//	pin:<limit>   JSON of a [Patch]: the override of that limit
 //	limits_rev    a number that every change of these raises
 //
 // Scripts compare limits_rev with the one that the caller knows, and the caller

@@ -35,3 +35,10 @@ func Unavailable(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
+
+// ReplyLost reports whether a command may have run although err came back: the connection
+// failed, and Redis gave no answer. It is false for [ErrBreakerOpen].
+func ReplyLost(err error) bool {
+	var answer redis.Error
+	return !errors.As(err, &answer) && Unavailable(err) && !errors.Is(err, ErrBreakerOpen)
+}

@@ -3,6 +3,8 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -32,5 +34,17 @@ func TestUnavailableByText(t *testing.T) {
 	}
 	if !Unavailable(context.DeadlineExceeded) || !Unavailable(redis.ErrPoolTimeout) {
 		t.Error("too slow is unavailable")
+	}
+}
+
+func TestReplyLost(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		context.DeadlineExceeded: true, io.EOF: true, redis.ErrPoolTimeout: true,
+		ErrBreakerOpen: false, answerOf("LOADING"): false, answerOf("OOM"): false, context.Canceled: false, redis.Nil: false,
+	} {
+		if got := ReplyLost(fmt.Errorf("script: %w", err)); got != want {
+			t.Errorf("%v: %t", err, got)
+		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
@@ -30,7 +28,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 			q, r, err = c.store.enqueue(ctx, b, tickets, try > 0)
 			return err
 		})
-		if err == nil || !lostReply(err) || ctx.Err() != nil {
+		if err == nil || !redisconn.ReplyLost(err) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -55,13 +53,6 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 			t.finish(err)
 		}
 	}
-}
-
-// lostReply reports whether the script may have run though err came back: the
-// connection failed, as opposed to an answer of Redis.
-func lostReply(err error) bool {
-	var answer redis.Error
-	return !errors.As(err, &answer) && redisconn.Unavailable(err) && !errors.Is(err, redisconn.ErrBreakerOpen)
 }
 
 // enqueue runs the script for a batch, which may be there already if it is sent again: once more

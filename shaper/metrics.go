@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Metrics counts what clients and dispatchers do. A nil *Metrics counts
@@ -116,7 +117,7 @@ func (m *Metrics) observeScript(script string, took time.Duration, err error) {
 	if err != nil {
 		m.errors.WithLabelValues(script).Inc()
 	}
-	if lostReply(err) {
+	if redisconn.ReplyLost(err) {
 		m.up.Set(0)
 	} else {
 		m.up.Set(1)

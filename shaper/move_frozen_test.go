@@ -59,10 +59,12 @@ func TestFrozenBucketDoesNothing(t *testing.T) {
 							_, err := client.Enqueue(t.Context(), Job{Bucket: "b", Flow: "f", Group: "g", Payload: []byte("x"), Identity: admission.Identity{Caller: "anna"}})
 							return err
 						},
-						"cancel":    func() error { _, err := client.Cancel(t.Context(), "b", "wait1"); return err },
-						"drop":      func() error { _, err := client.DropDead(t.Context(), "b", "dead1"); return err },
-						"redrive":   func() error { _, err := client.Redrive(t.Context(), "b", "dead1"); return err },
-						"override limit": func() error { return client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(7))}) },
+						"cancel":  func() error { _, err := client.Cancel(t.Context(), "b", "wait1"); return err },
+						"drop":    func() error { _, err := client.DropDead(t.Context(), "b", "dead1"); return err },
+						"redrive": func() error { _, err := client.Redrive(t.Context(), "b", "dead1"); return err },
+						"override limit": func() error {
+							return client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(7))})
+						},
 					}
 					if b.Flow != nil && b.Group == nil {
 						does["pause flow"] = func() error { return control.PauseFlow(t.Context(), "b", "flow1", "") }

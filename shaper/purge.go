@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Sizes of one chunk of a purge: a script of about a millisecond.
@@ -122,7 +123,7 @@ func (c *Control) purge(ctx context.Context, bucket string, k keys, flow string,
 		}
 		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, k.parted, flow)
 		if err != nil {
-			if lost++; lostReply(err) && lost < purgeTries {
+			if lost++; redisconn.ReplyLost(err) && lost < purgeTries {
 				continue // safe: by its id it is the same purge
 			}
 			return sum, fmt.Errorf("purge: %w", err)
