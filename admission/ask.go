@@ -15,9 +15,9 @@ var ErrUnknownLimit = errors.New("admission: unknown limit")
 // staleTries is how often a question is asked of a limit that is being changed.
 const staleTries = 3
 
-// Ask asks a configured limit, as it is in force now (the configuration, with
-// what operators changed of it), whether n requests (1 to [MaxCost]) may pass
-// for a caller, and spends them if so; a refusal spends nothing and is no error.
+// Ask asks a configured limit whether n requests (1 to [MaxCost]) may pass for a caller,
+// and spends them if so. A refusal spends nothing and is no error. The limit is the one
+// in force now: the configuration, with the overrides of operators.
 //
 // Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the limit counts by
 // something that is not known of the caller and refuses such callers; one that

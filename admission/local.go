@@ -23,8 +23,8 @@ const maxLocals = 16_384
 // with this instance's part of what Redis last said was left, refilled since, or
 // full where nothing is known. A cost above the whole share passes when the
 // share is full, and is paid off before the next. So all instances together let
-// the limit's rate through, and no more than its burst at once, as far as the
-// number of instances is right and each has its part of the callers.
+// the limit's rate through, and no more than its burst at once. That holds as far as the
+// number of instances is right and each instance has its part of the callers.
 type locals struct {
 	of    *lru.Cache[string, *local]
 	owing *atomic.Int64 // keys that were let through something which Redis does not know

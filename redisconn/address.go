@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// topology is how many servers a Redis URL names, and what they are.
+// topology is the kind of servers that a Redis URL names.
 type topology int
 
 const (
@@ -30,23 +30,23 @@ type address struct {
 	sentinelUser string
 }
 
-// optionSentinelUser is what a query may say beside the options of go-redis.
+// optionSentinelUser is the option of a query that go-redis does not know.
 const optionSentinelUser = "sentinel_user"
 
-// What a URL may be, for messages.
+// Parts of messages.
 const (
 	wantURL      = `want "redis://host:6379/0", "redis+sentinel://h1:26379,h2:26379/master" or "redis+cluster://h1:6379,h2:6379", or the same with rediss for TLS`
 	wantEncoding = "percent-encode what is special in the password"
 )
 
-// CheckURL returns what is wrong with a URL for [Connect], or nil. The error has
-// no part of the URL in it that may be secret.
+// CheckURL returns the fault of a URL for [Connect], or nil. The error shows no part of
+// the URL that may be secret.
 func CheckURL(url string) error {
 	_, err := parseAddress(url)
 	return err
 }
 
-// parseAddress takes a URL apart. The error has no secret in it.
+// parseAddress parses a URL. The error shows no secret.
 func parseAddress(text string) (*address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -96,7 +96,7 @@ func parseAddress(text string) (*address, error) {
 	if query, err = a.takeOwn(query); err != nil {
 		return nil, err
 	}
-	// What the forms have in common is read as of the first host alone.
+	// The rest is parsed as a URL of the first host alone.
 	a.options, err = parseOne(plain + "://" + user + a.hosts[0] + database + query)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (a *address) readPath(path string) (string, error) {
 	return "", nil
 }
 
-// takeOwn takes our own options out of a query.
+// takeOwn removes the options of this project from a query.
 func (a *address) takeOwn(query string) (string, error) {
 	values, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
 	if err != nil {

@@ -89,9 +89,8 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 
 // Run calls f, or returns [ErrBreakerOpen] at once while the breaker is open, or
 // half-open with a probe under way. It returns the error of f as it is. An
-// error counts as a failure if it is [Unavailable]; one that is
-// [context.Canceled] does not count at all. A deadline of the caller's own,
-// shorter than Redis may need, should not reach f.
+// error counts as a failure if it is [Unavailable]. [context.Canceled] does not count at
+// all. The caller's own deadline must not reach f if it is shorter than Redis may need.
 func (b *Breaker) Run(f func() error) error {
 	if b == nil {
 		return f()

@@ -21,17 +21,16 @@ type Options struct {
 	TLS              TLSOptions    // for URLs that begin with rediss
 }
 
-// DefaultTimeout bounds a command where no other is given. A caller of the
-// HTTP API is answered within twice that when Redis is away.
+// DefaultTimeout bounds a command if no other timeout is given.
 const DefaultTimeout = time.Second
 
-// What go-redis leaves too late for a failover within seconds.
+// Settings for a failover within seconds: the defaults of go-redis are too slow.
 const (
-	// slotsReload is the age at which the map of a cluster is read again. Errors
-	// have it read at once; this is for what is idle.
+	// slotsReload is the age at which an idle client reads the map of a cluster again.
+	// Errors trigger a read at once.
 	slotsReload = time.Second
-	// sentinelPatience is how many times the timeout of a command it may take to
-	// find the master, so that a sentinel that hangs leaves time for the others.
+	// sentinelPatience times the timeout of a command is the time to find the master, so
+	// that a sentinel that hangs leaves time for the others.
 	sentinelPatience = 3
 	maxRedirects     = 3 // MOVED and ASK
 )
@@ -42,11 +41,11 @@ const (
 //	redis+sentinel://[user:password@]host[:26379][,host...]/master[/db][?sentinel_user=name]
 //	redis+cluster://[user:password@]host[:6379][,host...]
 //
-// and the same with rediss for TLS, also to the sentinels. It dials on first use
-// and returns an error only for a URL or a file that it cannot read.
+// and the same with rediss for TLS, also to the sentinels. The client dials on first use.
+// An error means that the URL or a file cannot be read.
 //
 // No other code builds a client, because the defaults of go-redis are wrong for a
-// queue. It would send a script again when the reply is lost, ignore the deadline of a
+// queue. They send a script again when its reply is lost, ignore the deadline of a
 // context, keep a dead node of a cluster for a minute, and start goroutines for
 // notifications of a managed Redis. Connect switches all of that off.
 func Connect(url string, opts Options) (redis.UniversalClient, error) {
@@ -92,7 +91,7 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	}
 }
 
-// failoverOptions are those of one server, for one that sentinels name.
+// failoverOptions are the options of one server, for a master that sentinels name.
 func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	o := a.options
 	return &redis.FailoverOptions{
@@ -108,13 +107,13 @@ func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions are those of one server, for each master of a cluster.
+// clusterOptions are the options of one server, for each master of a cluster.
 func (a *address) clusterOptions() *redis.ClusterOptions {
 	o := a.options
 	return &redis.ClusterOptions{
 		Addrs: a.hosts, MaxRedirects: maxRedirects, ClusterStateReloadInterval: slotsReload,
-		// Each command goes where its first key is. The policies would have every
-		// client ask for the table of all commands first.
+		// Each command goes to the node of its first key. With the policies, every
+		// client would first ask for the table of all commands.
 		DisableRoutingPolicies: true,
 		ClientName:             o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
 		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
@@ -126,8 +125,8 @@ func (a *address) clusterOptions() *redis.ClusterOptions {
 	}
 }
 
-// follower has a cluster's map read again when a node does not answer: go-redis
-// does so only when one answers that it has moved, which a dead one does not.
+// follower reads a cluster's map again when a node does not answer. go-redis itself does
+// so only when a node answers that a slot has moved, and a dead node answers nothing.
 type follower struct{ client *redis.ClusterClient }
 
 // DialHook implements [redis.Hook].
@@ -151,7 +150,7 @@ func (f follower) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// look does not wait, and the library reads five times a second at most.
+// look does not wait. The library reads the map five times a second at most.
 func (f follower) look(ctx context.Context, err error) {
 	var answer redis.Error
 	if err != nil && Unavailable(err) && (!errors.As(err, &answer) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {

@@ -8,23 +8,21 @@ import (
 	"os"
 )
 
-// TLSOptions is how a Redis that speaks TLS is known, and how it knows us. The
-// zero value trusts the authorities of the system and shows no certificate.
-// All names are of PEM files.
+// TLSOptions are the certificates of a TLS connection to Redis, as names of PEM files.
+// The zero value trusts the system's authorities and shows no client certificate.
 type TLSOptions struct {
 	CA         string // authorities to trust instead of the system's
 	Cert, Key  string // ours, both or none; read again for each connection, so that they can be renewed
 	ServerName string // that the certificates of all servers have, where it is not their host's
 }
 
-// apply puts the options into the configuration of a URL, nil if that is not
-// one of TLS.
+// apply puts the options into the TLS configuration of a URL, nil for a URL without TLS.
 func (o TLSOptions) apply(config *tls.Config) error {
 	switch {
 	case o == TLSOptions{}:
 		return nil
 	case config == nil:
-		return errors.New("options of TLS are given, but it is not a URL of TLS: write rediss instead of redis, or take them away")
+		return errors.New("TLS options are given, but the URL is not one of TLS: write rediss instead of redis, or remove the options")
 	case (o.Cert == "") != (o.Key == ""):
 		return errors.New("a certificate and its key are needed for TLS, and one of the two is missing")
 	}

@@ -39,7 +39,7 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 // most restrictive decision.
 //
 //	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
-//	RateLimit              "per-caller";r=7;t=2        r remain; in t seconds the request passes, or the limit is as new
+//	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is as new.
 //	X-RateLimit-Limit      200                         q, r and the end of t in Unix seconds,
 //	X-RateLimit-Remaining  7                           of the most restrictive limit
 //	X-RateLimit-Reset      1796213400
@@ -58,9 +58,9 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 // that paces itself by it errs on the slow side. now is what X-RateLimit-Reset
 // counts from.
 //
-// What holds nobody back is left out: a limit in shadow mode, and one that
-// exempts the caller. Of a limit that nobody could ask ([admission.FromNobody]) the
-// policy is told and no state. Without anything to tell, nothing is written.
+// A limit that holds no caller back is left out: one in shadow mode, and one that
+// exempts the caller. For a limit that could not be asked ([admission.FromNobody]),
+// RateLimit-Policy is written and RateLimit is not. No decision writes no header.
 func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now time.Time) {
 	decisions = mostRestrictive(decisions)
 	worst := slices.IndexFunc(decisions, func(d admission.Decision) bool { return d.Source != admission.FromNobody })

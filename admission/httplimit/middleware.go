@@ -20,43 +20,42 @@ type Asker interface {
 	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
 }
 
-// Policy is what [Middleware] asks of a request. Only Limit is required.
+// Policy is the limit that a [Middleware] asks, and how. Only Limit is required.
 type Policy struct {
 	Limit string // the name of the limit that is asked
 
-	// Identify says who asks; nil means Proxies.Identity: the client's address,
-	// and the headers of the request.
+	// Identify returns the caller of a request. nil means Proxies.Identity: the client's
+	// address, and the headers of the request.
 	Identify func(r *http.Request) admission.Identity
 
-	// Proxies are those before this server, for the default of Identify.
+	// Proxies are the proxies before this server, for the default of Identify.
 	Proxies Proxies
 
-	// Cost is what the request is charged, 1 to [admission.MaxCost]: any other number is
+	// Cost is the charge for a request, 1 to [admission.MaxCost]. Any other number is
 	// a fault of the request. nil means 1.
 	Cost func(r *http.Request) int64
 
-	// Headers are those that tell the client of the limit; "" means [BothHeaders].
+	// Headers selects the headers that tell the client of the limit; "" means [BothHeaders].
 	Headers RateLimitHeaders
 
-	Logger *slog.Logger // told of what only the operator can repair; nil logs nothing
+	Logger *slog.Logger // logs faults that only the operator can repair; nil logs nothing
 }
 
 // Middleware lets a limit decide of each request whether the handler behind it
 // sees it. It answers the others with a problem of RFC 9457, and every request
 // with the headers of [RateLimitHeaders.Set]:
 //
-//	429 limit-exceeded     with Retry-After: who waits that long and is alone passes
+//	429 limit-exceeded     with Retry-After: after that time a lone client passes
 //	422 cost-impossible    the cost is above what the limit can ever hold
 //	400 identity-missing   the limit counts by something that the request does not have
 //	400 invalid            the cost is out of range
 //	503 store-unavailable  with Retry-After: Redis is unavailable, and the limit is [admission.Closed]
 //	500 internal           the limit is not configured, or such; the log says more
 //
-// It asks one limit. Where several are to hold, put one Middleware around the
-// other: they are asked from the outermost to the innermost, and what is
-// refused by an inner one has been spent at the outer ones. (The limits of a
-// bucket are decided in one step: enqueue a job where that matters.) The
-// answer then has the headers of all that were asked.
+// A Middleware asks one limit. For several limits, put one Middleware around the
+// other. The outermost is asked first, and a request that an inner limit refuses has been
+// spent at the outer ones. (Enqueue a job where that matters: one step decides all limits
+// of a bucket.) The answer has the headers of all limits that were asked.
 //
 // It panics if the policy names no limit or its Proxies are not valid.
 func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
@@ -100,8 +99,8 @@ func Middleware(limiter Asker, policy Policy) func(http.Handler) http.Handler {
 
 type decisionsKey struct{}
 
-// Decisions are those by which [Middleware] has let the request of ctx pass,
-// the outermost first. They are not to be changed.
+// Decisions returns the decisions by which [Middleware] has let the request of ctx pass,
+// the outermost first. The caller must not change them.
 func Decisions(ctx context.Context) []admission.Decision {
 	decisions, _ := ctx.Value(decisionsKey{}).([]admission.Decision)
 	return decisions
@@ -122,8 +121,8 @@ func problemOf(d *admission.Decision, cost int64) problem {
 	}
 }
 
-// fault is what a request is answered of which nothing was decided. What the
-// client cannot know is logged. The [redisconn.Breaker] logs once that Redis is unavailable.
+// fault is the answer to a request that could not be decided. Details that the client must
+// not know are logged. The [redisconn.Breaker] logs once that Redis is unavailable.
 func (p *Policy) fault(r *http.Request, err error) problem {
 	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
 		return problem{
@@ -133,8 +132,8 @@ func (p *Policy) fault(r *http.Request, err error) problem {
 	}
 	if redisconn.Unavailable(err) || r.Context().Err() != nil {
 		return problem{
-			Title: "The store cannot be asked now", Status: http.StatusServiceUnavailable, Code: "store-unavailable",
-			Detail: "it is not reachable or too slow: retry", RetryAfter: 1,
+			Title: "Redis is unavailable", Status: http.StatusServiceUnavailable, Code: "store-unavailable",
+			Detail: "Redis is not reachable or too slow: retry", RetryAfter: 1,
 		}
 	}
 	p.Logger.ErrorContext(r.Context(), "a request could not be decided", "limit", p.Limit, "error", err)

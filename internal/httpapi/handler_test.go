@@ -110,7 +110,7 @@ func TestFaultThatStays(t *testing.T) {
 			t.Errorf("the client sees %s", a.text)
 		}
 	}
-	if n := strings.Count(log.String(), "the store could not be asked"); n != 1 {
+	if n := strings.Count(log.String(), "a call of Redis failed"); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 }

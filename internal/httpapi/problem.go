@@ -87,7 +87,7 @@ var kinds = map[code]struct {
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
-	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be asked now"},
+	codeStoreUnavailable: {http.StatusServiceUnavailable, "Redis is unavailable"},
 }
 
 const (

@@ -28,7 +28,7 @@ func newStoreFaults(log *slog.Logger) *storeFaults {
 func (s *storeFaults) of(r *http.Request, err error) *fault {
 	if r.Context().Err() == nil {
 		s.sometimes.Do(func() {
-			s.log.ErrorContext(r.Context(), "the store could not be asked", "error", err, "request_id", requestID(r))
+			s.log.ErrorContext(r.Context(), "a call of Redis failed", "error", err, "request_id", requestID(r))
 		})
 	}
 	if detail := elsewhere(err); detail != "" {
