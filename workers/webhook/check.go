@@ -61,6 +61,9 @@ func checkMethod(method string) error {
 }
 
 func checkHeaders(headers map[string]string) error {
+	if len(headers) == 0 {
+		return nil
+	}
 	if len(headers) > MaxHeaders {
 		return &shaper.FieldError{
 			Field:  "headers",
