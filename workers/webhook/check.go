@@ -43,7 +43,7 @@ var ours = []string{
 // bucket has one, whatever its flow has: the door does not read the settings of flows.
 // A job whose URL holds an address that the guard would refuse is refused here already.
 func (c Config) CheckJob(job *shaper.Job) error {
-	t, err := c.targetOf(job.URL, c.URL)
+	t, err := c.checkTarget(job.URL)
 	if addr, ok := t.origin.Addr(); err == nil && ok && job.URL != "" && workers.Blocks(addr, c.AllowNetworks) {
 		err = &shaper.FieldError{
 			Field:  "url",
@@ -51,6 +51,18 @@ func (c Config) CheckJob(job *shaper.Job) error {
 		}
 	}
 	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
+}
+
+// checkTarget is targetOf a job whose flow has nothing.
+func (c Config) checkTarget(jobURL string) (target, error) {
+	var home target
+	if jobURL == "" {
+		var err error
+		if home, err = c.homeTarget(); err != nil {
+			return target{}, &shaper.FieldError{Field: "url", Reason: err.Error()}
+		}
+	}
+	return c.targetOf(jobURL, home)
 }
 
 func checkMethod(method string) error {
