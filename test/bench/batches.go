@@ -18,7 +18,6 @@ import (
 const (
 	batchJobs    = 100
 	batchCallers = 8
-	target       = "https://example.com/hooks/in"
 )
 
 // batches measures calls of many jobs: into many flows, and by HTTP, against calls of as many
@@ -85,7 +84,7 @@ func batchesOf(ctx context.Context, server *redistest.Server, rounds int, length
 func calls(c *client, b shaper.Bucket, flows bool) func(context.Context) error {
 	jobs := make([]shaper.Job, batchJobs)
 	for i := range jobs {
-		jobs[i] = shaper.Job{Bucket: b.Name, URL: target, Payload: payload}
+		jobs[i] = shaper.Job{Bucket: b.Name, Payload: payload}
 		if flows {
 			jobs[i].Flow = fmt.Sprint("flow-", i)
 		}
@@ -96,10 +95,11 @@ func calls(c *client, b shaper.Bucket, flows bool) func(context.Context) error {
 // overHTTP serves the API on this machine and posts the same jobs to it.
 func overHTTP(c *client, b shaper.Bucket) (func(context.Context) error, func(), error) {
 	check := webhook.DefaultConfig()
+	check.URL = "https://example.com/hooks/in"
 	api := httptest.NewServer(httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: c, CheckJob: func(_ string, job *shaper.Job) error { return check.CheckJob(job) },
 	}))
-	body := bytes.Repeat(fmt.Appendf(nil, "{\"url\":%q,\"payload\":%s}\n", target, payload), batchJobs)
+	body := bytes.Repeat(fmt.Appendf(nil, "{\"payload\":%s}\n", payload), batchJobs)
 	url := api.URL + "/v1/buckets/" + b.Name + "/jobs/batch"
 	hc := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: batchCallers}}
 	call := func(ctx context.Context) error {

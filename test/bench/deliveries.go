@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	deliveryWorkers = 64
+	deliveryWorkers = 256 // the default of a dispatcher
 	deliveriesEach  = 3000
 	deliveryWarmUp  = 300
 )
