@@ -193,6 +193,8 @@ func (d *drain) settle(job *leased, outcome Outcome) {
 		s.delay = d.settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
 	case ResultDead:
 		last.Cause = CausePermanent
+	case ResultDone:
+		last = LastResponse{} // Redis keeps nothing of a delivered job but its id
 	case ResultReturned:
 		last = LastResponse{} // what the attempt before it saw stays
 	}

@@ -156,6 +156,9 @@ func (j *Job) checkText(fail func(field, format string, args ...any)) {
 	if !utf8.ValidString(j.Method) {
 		fail("method", reason)
 	}
+	if len(j.Headers) == 0 { // usual, and to sort none of them costs memory too
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
 		if !utf8.ValidString(name) || !utf8.ValidString(j.Headers[name]) {
 			fail("headers."+strings.ToValidUTF8(name, "?"), reason)

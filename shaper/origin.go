@@ -97,6 +97,9 @@ func (o Origin) String() string { return o.Scheme + "://" + o.Authority() }
 
 // Addr is the address where the host is one; ok tells whether it is.
 func (o Origin) Addr() (addr netip.Addr, ok bool) {
+	if !strings.Contains(o.Host, ":") && !endsInNumber(o.Host) {
+		return netip.Addr{}, false // a name, which needs no error
+	}
 	addr, err := netip.ParseAddr(o.Host)
 	return addr, err == nil
 }
@@ -117,6 +120,9 @@ func canonicalHost(u *url.URL) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if name == host {
+		return name, nil
+	}
 	// What is not its own spelling has two, and so two flows.
 	if again, err := canonicalName(name); err != nil || again != name {
 		return "", errBadHost
@@ -126,26 +132,42 @@ func canonicalHost(u *url.URL) (string, error) {
 
 // canonicalName is a name, or an address of IPv4.
 func canonicalName(host string) (string, error) {
-	name, err := hostProfile.ToASCII(host)
-	if err != nil {
-		return "", errBadHost
+	name := host
+	if !isPlainName(host) {
+		var err error
+		if name, err = hostProfile.ToASCII(host); err != nil {
+			return "", errBadHost
+		}
 	}
 	name = strings.TrimSuffix(name, ".")
-	if addr, err := netip.ParseAddr(name); err == nil && addr.Is4() {
-		return addr.String(), nil
+	isNumber := endsInNumber(name)
+	if isNumber {
+		if addr, err := netip.ParseAddr(name); err == nil && addr.Is4() {
+			return addr.String(), nil
+		}
 	}
 	if len(name) > maxHostBytes {
 		return "", errBadHost
 	}
 	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > maxLabelBytes || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if label == "" || len(label) > maxLabelBytes || strings.ContainsFunc(label, isForeign) {
 			return "", errBadHost
 		}
 	}
-	if endsInNumber(name) {
+	if isNumber {
 		return "", errNumber
 	}
 	return name, nil
+}
+
+// isPlainName reports whether hostProfile has nothing to map in a host and nothing to check.
+func isPlainName(host string) bool {
+	return !strings.Contains(host, "xn--") && !strings.ContainsFunc(host, func(r rune) bool { return r != '.' && isForeign(r) })
+}
+
+// isForeign reports whether a label in its one spelling has no such character.
+func isForeign(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
 // endsInNumber tells apart what some resolvers take for an IPv4 address (127.1,

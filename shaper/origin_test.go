@@ -3,6 +3,7 @@ package shaper
 import (
 	"errors"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -100,4 +101,35 @@ func FuzzOrigin(f *testing.F) {
 			t.Errorf("%q: %q, and of that %q, %v", text, origin, again, err)
 		}
 	})
+}
+
+// The profile of hosts leaves every plain name as it is: OriginOf need not ask it.
+func TestPlainNames(t *testing.T) {
+	t.Parallel()
+	const alphabet, longest = "axnz09-_.", 5
+	plain := 0
+	var check func(host string)
+	check = func(host string) {
+		if isPlainName(host) {
+			plain++
+			if got, err := hostProfile.ToASCII(host); err != nil || got != host {
+				t.Errorf("%q is mapped to %q, %v", host, got, err)
+			}
+		}
+		for i := 0; i < len(alphabet) && len(host) < longest; i++ {
+			check(host + alphabet[i:i+1])
+		}
+	}
+	check("")
+	for _, host := range []string{"example.com", "a-b.c_d.example", "127.0.0.1", strings.Repeat("a", 300) + ".com"} {
+		check(host)
+	}
+	if plain < 60_000 {
+		t.Errorf("only %d names were plain", plain)
+	}
+	for _, host := range []string{"Example.com", "xn--mnchen-3ya.example", "münchen.example", "a%b", "a b", "a\x00", "ex\u00adample.com", "127。0。0。1", "[::1]", "::1"} {
+		if isPlainName(host) {
+			t.Errorf("%q is not plain", host)
+		}
+	}
 }

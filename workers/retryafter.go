@@ -16,10 +16,13 @@ import (
 // HTTP date counted from now (RFC 9110, 10.2.3). Fractions are taken too: some
 // receivers send them.
 func ParseRetryAfter(h http.Header, now time.Time) time.Duration {
-	if wait, ok := parseNumber(h.Get("Retry-After-Ms"), time.Millisecond); ok {
+	exact, value := h.Get("Retry-After-Ms"), h.Get("Retry-After")
+	if exact == "" && value == "" {
+		return 0 // most answers: what is not there is not parsed
+	}
+	if wait, ok := parseNumber(exact, time.Millisecond); ok {
 		return wait
 	}
-	value := h.Get("Retry-After")
 	if wait, ok := parseNumber(value, time.Second); ok {
 		return wait
 	}

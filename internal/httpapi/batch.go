@@ -60,30 +60,38 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.decideBatch(w, r, &bucket, items)
+	decode := decodeJob
+	if kind == typeJSON {
+		decode = decodeValidJob // splitBatch has seen that all of the array is JSON
+	}
+	p.decideBatch(w, r, &bucket, items, decode)
 }
 
-func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket, items []json.RawMessage) {
+func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket, items []json.RawMessage, decode func([]byte) (shaper.Job, error)) {
 	results := make([]result, len(items))
 	sender := p.sender(r, bucket.Name)
 	jobs, places := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items))
 	for i, item := range items {
-		var job shaper.Job
+		jobs = append(jobs, shaper.Job{})
+		job := &jobs[len(jobs)-1]
 		f := jobTooLarge(item, bucket)
 		if f == nil {
-			job, f = p.decode(sender, bucket, item, "", nil)
+			var err error
+			*job, err = decode(item)
+			f = p.complete(job, err, sender, bucket, "", nil)
 		}
 		if f == nil {
-			f = bound(r, bucket, &job)
+			f = bound(r, bucket, job)
 		}
 		if f == nil {
-			jobs, places = append(jobs, job), append(places, i)
+			places = append(places, i)
 			continue
 		}
 		results[i] = result{Status: f.Status, fault: f}
 		if shaper.ValidID(job.ID) {
 			results[i].ID = job.ID
 		}
+		jobs = jobs[:len(jobs)-1]
 	}
 	receipts, err := p.send(r, jobs...)
 	if err != nil {
@@ -91,6 +99,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 		return
 	}
 	var decisions []admission.Decision
+	answers := make([]jobAnswer, len(receipts))
 	for i := range receipts {
 		receipt := &receipts[i]
 		decisions = append(decisions, receipt.Decisions...)
@@ -101,7 +110,8 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 			to.Status = to.fault.Status
 			continue
 		}
-		to.Status, to.jobAnswer = http.StatusAccepted, admitted(receipt)
+		answers[i] = admitted(receipt)
+		to.Status, to.jobAnswer = http.StatusAccepted, &answers[i]
 	}
 	p.headers.Set(w.Header(), decisions, time.Now())
 	httplimit.SetShadowHeader(w.Header(), decisions)

@@ -29,6 +29,11 @@ func decodeJob(data []byte) (shaper.Job, error) {
 	if err := checkJSON(data); err != nil {
 		return shaper.Job{}, err
 	}
+	return decodeValidJob(data)
+}
+
+// decodeValidJob is decodeJob of what is known to be JSON, as an element of a valid array is.
+func decodeValidJob(data []byte) (shaper.Job, error) {
 	var d jobDecoder
 	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
 		if again {
@@ -114,7 +119,8 @@ func (d *jobDecoder) text(field string, value []byte) (text string, given bool) 
 	if isNull(value) {
 		return "", false
 	}
-	if err := json.Unmarshal(value, &text); err != nil {
+	text, err := unquote(value)
+	if err != nil {
 		d.fail(field, "want a string")
 		return "", false
 	}

@@ -9,25 +9,24 @@ import (
 // elements of an array; of an object a name and its value in turn. They share the memory of
 // data, which must be valid JSON, so that a body of millions of pieces costs no more than itself.
 func pieces(data []byte, each func(piece []byte) bool) {
-	depth, start, inText := 0, 0, false
+	depth, start := 0, 0
 	for i := 0; i < len(data); i++ {
 		end := false
-		switch c := data[i]; {
-		case inText:
-			if c == '\\' {
-				i++
+		switch data[i] {
+		case '"':
+			for i++; data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
 			}
-			inText = c != '"'
-		case c == '"':
-			inText = true
-		case c == '[', c == '{':
+		case '[', '{':
 			if depth++; depth == 1 {
 				start = i + 1
 			}
-		case c == ']', c == '}':
+		case ']', '}':
 			depth--
 			end = depth == 0
-		case c == ',', c == ':':
+		case ',', ':':
 			end = depth == 1
 		}
 		if !end {
@@ -51,7 +50,7 @@ func eachMember(data []byte, each func(name string, value []byte, again bool) bo
 	name, named := "", false
 	pieces(data, func(piece []byte) bool {
 		if named = !named; named {
-			_ = json.Unmarshal(piece, &name) // a string, as data is valid
+			name, _ = unquote(piece) // a string, as data is valid
 			return true
 		}
 		again := seen[name]
@@ -59,4 +58,13 @@ func eachMember(data []byte, each func(name string, value []byte, again bool) bo
 		return each(name, piece, again)
 	})
 	return true
+}
+
+// unquote reads a string of valid JSON. Most have nothing escaped, and are what stands between the quotes.
+func unquote(value []byte) (text string, err error) {
+	if value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		return string(value[1 : len(value)-1]), nil
+	}
+	err = json.Unmarshal(value, &text)
+	return text, err
 }

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -53,7 +51,7 @@ type crowd struct {
 }
 
 var (
-	alone     = crowd{callers: 1, bar: 0.8}
+	alone     = crowd{callers: 1, bar: .8}
 	few       = crowd{callers: 8}
 	together  = crowd{callers: 64, bar: 4}
 	oneThread = crowd{callers: 64, oneThread: true}
@@ -214,23 +212,10 @@ func cost(ctx context.Context, client redis.UniversalClient, ours *admission.Lim
 	limit.Limit, limit.Burst = admission.Rate{Count: 10_000, Per: time.Hour, Unit: admission.UnitRequests}, 0
 	const callers, asked = 256, 20_000
 	each := func(total int, key func(i int) string) error {
-		var failed atomic.Pointer[error]
-		var next atomic.Int64
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				for i := int(next.Add(1)) - 1; i < total && failed.Load() == nil; i = int(next.Add(1)) - 1 {
-					if _, err := ours.Allow(ctx, limit, key(i), 1); err != nil {
-						failed.Store(&err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if p := failed.Load(); p != nil {
-			return *p
-		}
-		return nil
+		return inParallel(callers, total, func(i int) error {
+			_, err := ours.Allow(ctx, limit, key(i), 1)
+			return err
+		})
 	}
 	name := func(i int) string { return fmt.Sprint("key-", i) }
 	if err := each(n, name); err != nil {

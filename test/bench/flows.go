@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -64,54 +63,22 @@ func flows(ctx context.Context) ([]string, error) {
 	return missed, nil
 }
 
-func flowBucket() shaper.Bucket {
-	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.Shed = "flows", "bench", shaper.MaxCapacity, 100_000, shaper.NoShedding
-	b.Rate = admission.Rate{Count: flowRate, Per: time.Second, Unit: admission.UnitRequests}
-	f := shaper.DefaultFlowSettings()
-	f.Key, f.MaxFlows = shaper.FlowKeyJob, shaper.MaxFlows
-	b.Flow = &f
-	return b
-}
+func flowBucket() shaper.Bucket { return withFlows(bucketOf("flows", flowRate)) }
 
-// fillFlows gives each flow jobs for all of the measurement, but no more than some.
-func fillFlows(ctx context.Context, client redis.UniversalClient, b shaper.Bucket, n int) error {
-	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 30 * time.Second})
+// fillFlows gives each flow jobs for all of the measurement, but no more than some, and one a flood.
+func fillFlows(ctx context.Context, store redis.UniversalClient, b shaper.Bucket, n int) error {
+	c, err := newClient(store, b)
 	if err != nil {
 		return err
 	}
-	var batch []shaper.Job
-	send := func() error {
-		receipts, err := c.Enqueue(ctx, batch...)
-		if err == nil && receipts[len(receipts)-1].Refusal != nil {
-			err = fmt.Errorf("refused: %+v", *receipts[len(receipts)-1].Refusal)
-		}
-		batch = batch[:0]
-		return err
-	}
-	put := func(flow string) error {
-		if batch = append(batch, shaper.Job{Bucket: b.Name, Flow: flow, Payload: []byte(`{}`)}); len(batch) == 1000 {
-			return send()
-		}
-		return nil
-	}
 	each := max(2*flowRate*int(flowTime.Seconds())/n, 2)
-	for i := range n {
-		for range each {
-			if err := put(fmt.Sprint("flow-", i)); err != nil {
-				return err
-			}
+	return fill(ctx, c, n*each+flood, func(i int) shaper.Job {
+		flow := "flow-0"
+		if i < n*each {
+			flow = fmt.Sprint("flow-", i/each)
 		}
-	}
-	for range flood {
-		if err := put("flow-0"); err != nil {
-			return err
-		}
-	}
-	if len(batch) > 0 {
-		return send()
-	}
-	return nil
+		return shaper.Job{Bucket: b.Name, Flow: flow, Payload: []byte(`{}`)}
+	})
 }
 
 // departureLog is what workers note.
@@ -156,14 +123,11 @@ func drainFlows(ctx context.Context, n int) (run flowRun, err error) {
 	defer stop()
 	stopped := make(chan error, flowDispatchers)
 	for range flowDispatchers {
-		d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-			Redis: client, Buckets: []shaper.Bucket{b}, Concurrency: 2000,
-			Workers: map[string]shaper.Worker{"bench": shaper.WorkerFunc(departures.note)},
-		})
+		dispatch, err := newRun(client, 2000, shaper.WorkerFunc(departures.note), b)
 		if err != nil {
 			return run, err
 		}
-		go func() { stopped <- d.Run(running) }()
+		go func() { stopped <- dispatch(running) }()
 	}
 	wait := func(d time.Duration) {
 		select {

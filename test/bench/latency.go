@@ -63,31 +63,22 @@ func ourLatency(ctx context.Context, server *redistest.Server) ([]time.Duration,
 		return nil, err
 	}
 	arrived := make(chan time.Time, 1)
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-		Redis: client, Buckets: []shaper.Bucket{b},
-		Workers: map[string]shaper.Worker{"bench": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
-			arrived <- time.Now()
-			return shaper.Done(200)
-		})},
-	})
+	run, err := newRun(client, 0, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+		arrived <- time.Now()
+		return shaper.Done(200)
+	}), b)
 	if err != nil {
 		return nil, err
 	}
-	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}})
+	c, err := newClient(client, b)
 	if err != nil {
 		return nil, err
 	}
-	running, stop := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() { stopped <- d.Run(running) }()
-	took, err := pings(ctx, arrived, func() error {
-		_, err := c.Enqueue(ctx, shaper.Job{Bucket: "bench", Payload: []byte("x")})
+	var took []time.Duration
+	err = during(ctx, run, func() (err error) {
+		took, err = pings(ctx, arrived, func() error { return enqueueAll(ctx, c, []shaper.Job{{Bucket: "bench", Payload: []byte("x")}}) })
 		return err
 	})
-	stop()
-	if stopErr := <-stopped; err == nil {
-		err = stopErr
-	}
 	return took, err
 }
 

@@ -6,6 +6,11 @@
 //   - bytes of Redis memory for a waiting job beyond its payload
 //   - the time from enqueue to arrival at an idle receiver, against asynq with
 //     its default and with its fastest polling
+//   - the time that Redis spends on a departure, against a basket of plain commands
+//   - departures of one dispatcher with a worker that does nothing, against asynq
+//   - jobs a second by calls of a hundred: into a hundred flows, and by HTTP
+//   - what a pool costs, and whether its buckets get all that it allows
+//   - webhooks a second to a receiver on this machine, against a bare http.Client and asynq
 //   - departures of 1,000, 100,000 and 1,000,000 flows at 20,000/s by four dispatchers: how even they are, and
 //     what one costs
 //   - decisions a second of each algorithm, one caller and 64 of them, with one key,
@@ -33,7 +38,6 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -48,11 +52,14 @@ func main() {
 
 const payloadSize = 256
 
+// payload is a JSON string of that size.
+var payload = []byte(`"` + strings.Repeat("x", payloadSize-2) + `"`)
+
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	seconds := flags.Duration("for", time.Second, "length of one round")
 	rounds := flags.Int("rounds", 7, "rounds of each kind")
-	only := flags.String("only", "", "one of enqueue, memory, latency, flows, decisions, keys; all of them if it is empty")
+	only := flags.String("only", "", "one of enqueue, memory, latency, engine, deliver, flows, decisions, keys; all of them if it is empty")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -70,6 +77,11 @@ func run(ctx context.Context, args []string) error {
 		{"enqueue", func() ([]string, error) { return enqueue(ctx, server, 512, 2.7, *rounds, *seconds) }},
 		{"memory", func() ([]string, error) { return memory(ctx, server) }},
 		{"latency", func() ([]string, error) { return latency(ctx, server) }},
+		{"engine", func() ([]string, error) { return redisTime(ctx, server, *rounds) }},
+		{"engine", func() ([]string, error) { return departures(ctx, server, *rounds) }},
+		{"engine", func() ([]string, error) { return batches(ctx, server, *rounds, *seconds) }},
+		{"engine", func() ([]string, error) { return pools(ctx, server) }},
+		{"deliver", func() ([]string, error) { return deliveries(ctx, server, *rounds) }},
 		{"flows", func() ([]string, error) { return flows(ctx) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, alone, *rounds, *seconds) }},
 		{"decisions", func() ([]string, error) { return decisions(ctx, server, few, *rounds, *seconds) }},
@@ -91,10 +103,6 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
 	}
 	return nil
-}
-
-func connect(server *redistest.Server) (redis.UniversalClient, error) {
-	return redisconn.Connect(server.URL(), redisconn.Options{Timeout: 5 * time.Second})
 }
 
 func bucket(rate string) (shaper.Bucket, error) {
@@ -120,14 +128,13 @@ func enqueue(ctx context.Context, server *redistest.Server, callers int, bar flo
 	if err != nil {
 		return nil, err
 	}
-	ours, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 5 * time.Second})
+	ours, err := newClient(client, b)
 	if err != nil {
 		return nil, err
 	}
 	theirs := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 64})
 	defer theirs.Close()
 
-	payload := []byte(strings.Repeat("x", payloadSize))
 	sides := []func(context.Context) error{
 		func(ctx context.Context) error {
 			receipts, err := ours.Enqueue(ctx, shaper.Job{Bucket: "bench", Payload: payload})
@@ -157,10 +164,10 @@ func enqueue(ctx context.Context, server *redistest.Server, callers int, bar flo
 		ratios = append(ratios, rates[0][len(rates[0])-1]/rates[1][len(rates[1])-1])
 	}
 	ratio := median(ratios)
-	fmt.Printf("enqueue, %3d callers   tundish %7.0f jobs/s   asynq %7.0f jobs/s   ratio %.2f (bar %g)\n",
+	fmt.Printf("enqueue, %3d callers   tundish %7.0f jobs/s   asynq %7.0f jobs/s   ratio %.2f (bar %.1f)\n",
 		callers, median(rates[0]), median(rates[1]), ratio, bar)
 	if ratio < bar {
-		return []string{fmt.Sprintf("enqueue with %d callers is %.2f times asynq, want %g", callers, ratio, bar)}, nil
+		return []string{fmt.Sprintf("enqueue with %d callers is %.2f times asynq, want %.1f", callers, ratio, bar)}, nil
 	}
 	return nil, nil
 }
@@ -206,7 +213,7 @@ func memory(ctx context.Context, server *redistest.Server) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 5 * time.Second})
+	c, err := newClient(client, b)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +223,7 @@ func memory(ctx context.Context, server *redistest.Server) ([]string, error) {
 	}
 	batch := make([]shaper.Job, 1000)
 	for i := range batch {
-		batch[i] = shaper.Job{Bucket: "bench", Payload: []byte(strings.Repeat("x", payloadSize))}
+		batch[i] = shaper.Job{Bucket: "bench", Payload: payload}
 	}
 	for range jobs / len(batch) {
 		if _, err := c.Enqueue(ctx, batch...); err != nil {
@@ -247,6 +254,27 @@ func used(ctx context.Context, client redis.UniversalClient) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("INFO memory does not tell used_memory: %q", info)
+}
+
+// inParallel makes n calls from a number of callers, and stops at the first error.
+func inParallel(callers, n int, call func(i int) error) error {
+	var failed atomic.Pointer[error]
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && failed.Load() == nil; i = int(next.Add(1)) - 1 {
+				if err := call(i); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if p := failed.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 func median(values []float64) float64 {

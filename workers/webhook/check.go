@@ -43,11 +43,17 @@ var ours = []string{
 // bucket has one, whatever its flow has: the door does not read the settings of flows.
 // A job whose URL holds an address that the guard would refuse is refused here already.
 func (c Config) CheckJob(job *shaper.Job) error {
-	t, err := c.targetOf(job.URL, c.URL)
-	if addr, ok := t.origin.Addr(); err == nil && ok && job.URL != "" && workers.Blocks(addr, c.AllowNetworks) {
-		err = &shaper.FieldError{
-			Field:  "url",
-			Reason: fmt.Sprintf("the address %s is not on the public internet: webhook.allow_networks of the bucket can let it through", addr),
+	var t target
+	var err error
+	if job.URL != "" || c.URL == "" { // Validate has seen the bucket's
+		t, err = c.targetOf(job.URL, target{})
+	}
+	if job.URL != "" && err == nil {
+		if addr, ok := t.origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
+			err = &shaper.FieldError{
+				Field:  "url",
+				Reason: fmt.Sprintf("the address %s is not on the public internet: webhook.allow_networks of the bucket can let it through", addr),
+			}
 		}
 	}
 	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
@@ -61,6 +67,9 @@ func checkMethod(method string) error {
 }
 
 func checkHeaders(headers map[string]string) error {
+	if len(headers) == 0 {
+		return nil
+	}
 	if len(headers) > MaxHeaders {
 		return &shaper.FieldError{
 			Field:  "headers",

@@ -36,6 +36,8 @@ type Config struct {
 	// many connections to one host are kept, and twice as many in all. It
 	// bounds nothing else: that is the dispatcher's to do.
 	Concurrency int
+
+	home target // of URL, once New has read it
 }
 
 // DefaultConfig returns the defaults: every job names its URL, 15 s, the public

@@ -29,9 +29,17 @@ var errFlow = errors.New("the settings of the job's flow cannot be used, so it i
 // [*shaper.FieldError] that repeats neither a URL nor a secret; or nil. It is asked where
 // an operator sets it, and Deliver asks again.
 func CheckFlow(own *shaper.OwnDelivery) error {
+	_, err := readFlow(own)
+	return err
+}
+
+// readFlow is CheckFlow, and returns the target of the flow's URL, zero where it has none.
+func readFlow(own *shaper.OwnDelivery) (target, error) {
+	var t target
 	var errs []error
 	if own.URL != "" {
-		if _, err := parseURL(own.URL); err != nil {
+		var err error
+		if t, err = parseURL(own.URL); err != nil {
 			errs = append(errs, &shaper.FieldError{Field: "url", Reason: err.Error()})
 		}
 	}
@@ -41,7 +49,7 @@ func CheckFlow(own *shaper.OwnDelivery) error {
 			errs = append(errs, &shaper.FieldError{Field: "secrets", Reason: fmt.Sprintf("number %d: %v", i+1, err)})
 		}
 	}
-	return errors.Join(errs...)
+	return t, errors.Join(errs...)
 }
 
 func keyOf(secret string) ([]byte, error) {
@@ -55,37 +63,33 @@ func keyOf(secret string) ([]byte, error) {
 
 // own is what a flow has of its own, checked, for the bucket of a Config.
 type own struct {
-	*shaper.OwnDelivery               // nil where it has nothing
-	url                 string        // where jobs go that name none, "" for nowhere
-	origin              shaper.Origin // of url
+	*shaper.OwnDelivery        // nil where it has nothing
+	target              target // where jobs go that name none, zero for nowhere
 }
 
 // ownOf checks what a flow has of its own, which may be nil. The error is an errFlow.
 func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
-	o := own{OwnDelivery: flow, url: c.URL}
-	if flow == nil {
-		return o, nil
-	}
-	if err := CheckFlow(flow); err != nil {
-		return own{}, fmt.Errorf("%w: %w", errFlow, err)
-	}
-	if flow.URL != "" {
-		o.url = flow.URL
-	}
-	if o.url == "" {
-		return o, nil
-	}
-	t, err := parseURL(o.url)
+	home, err := c.homeTarget()
 	if err != nil {
 		return own{}, fmt.Errorf("%w: url: %w", errFlow, err) // Validate has seen the bucket's
 	}
-	o.origin = t.origin
+	o := own{OwnDelivery: flow, target: home}
+	if flow == nil {
+		return o, nil
+	}
+	t, err := readFlow(flow)
+	if err != nil {
+		return own{}, fmt.Errorf("%w: %w", errFlow, err)
+	}
+	if t.url != nil {
+		o.target = t
+	}
 	return o, nil
 }
 
 // trusts reports whether the flow's headers and secrets may go to an origin.
 func (o own) trusts(to shaper.Origin) bool {
-	return o.OwnDelivery != nil && o.url != "" && o.origin == to
+	return o.OwnDelivery != nil && o.target.url != nil && o.target.origin == to
 }
 
 // write adds the flow's headers to those of an attempt, over the job's, and a signature

@@ -23,7 +23,7 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 	if err != nil {
 		return nil, shaper.Origin{}, err
 	}
-	target, err := c.targetOf(attempt.URL, own.url)
+	target, err := c.targetOf(attempt.URL, own.target)
 	err = errors.Join(err, checkMethod(attempt.Method), checkHeaders(attempt.Headers))
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
@@ -48,14 +48,20 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 // header returns the headers of an attempt: the defaults, the job's over them,
 // ours over both. Those of its flow, see own, lie over the job's.
 func header(attempt *shaper.Attempt, now time.Time) http.Header {
-	h := make(http.Header, len(attempt.Headers)+5)
-	h.Set("Content-Type", "application/json")
-	h.Set("User-Agent", "tundish/1")
+	const own = 5
+	h := make(http.Header, len(attempt.Headers)+own)
+	values := make([]string, 0, own)
+	set := func(canonical, value string) { // Set would spell the name anew and make a slice
+		values = append(values, value)
+		h[canonical] = values[len(values)-1 : len(values) : len(values)]
+	}
+	set("Content-Type", "application/json")
+	set("User-Agent", "tundish/1")
 	for name, value := range attempt.Headers {
 		h.Set(name, value)
 	}
-	h.Set("webhook-id", attempt.ID)
-	h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
-	h.Set("tundish-attempt", strconv.Itoa(attempt.Number))
+	set("Webhook-Id", attempt.ID)
+	set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+	set("Tundish-Attempt", strconv.Itoa(attempt.Number))
 	return h
 }

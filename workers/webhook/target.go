@@ -9,20 +9,30 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// target is a checked URL, its host in the spelling of the origin that serves it.
+// target is a checked URL, its host in the spelling of the origin that serves it. Requests
+// share the URL: nobody changes it.
 type target struct {
 	url    *url.URL
 	origin shaper.Origin
 }
 
+// homeTarget returns where jobs of the bucket go that name no URL: nowhere, the zero target, or
+// to that of the bucket, which a worker reads once.
+func (c Config) homeTarget() (target, error) {
+	if c.URL == "" || c.home.url != nil {
+		return c.home, nil
+	}
+	return parseURL(c.URL)
+}
+
 // targetOf returns where a job goes that names jobURL, or ""; configured is where those
-// of its flow go that name none, or "". The error is a [*shaper.FieldError].
-func (c Config) targetOf(jobURL, configured string) (target, error) {
+// of its flow go that name none, or zero. The error is a [*shaper.FieldError].
+func (c Config) targetOf(jobURL string, configured target) (target, error) {
 	switch {
-	case jobURL == "" && configured == "":
+	case jobURL == "" && configured.url == nil:
 		return target{}, &shaper.FieldError{Field: "url", Reason: "is missing, and the bucket has none"}
 	case jobURL == "":
-		jobURL = configured
+		return configured, nil
 	case !c.JobURL:
 		return target{}, ErrURLNotAllowed
 	}

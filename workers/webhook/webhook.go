@@ -47,6 +47,10 @@ func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if config.home, err = config.homeTarget(); err != nil {
+		return nil, err
+	}
 	return &Worker{config: config, conns: newPool(config)}, nil
 }
 
@@ -108,8 +112,8 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 // that the connection can be used again, and closes it.
 func readAnswer(resp *http.Response) string {
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return "" // the body is the bare connection, which heeds no context
+	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
+		return "" // the body of the former is the bare connection, which heeds no context
 	}
 	body := io.LimitReader(resp.Body, maxAnswer)
 	beginning, err := io.ReadAll(io.LimitReader(body, workers.MaxSnippet+1)) // one more: Snippet sees the cut
