@@ -133,15 +133,6 @@ func TestACLUser(t *testing.T) {
 		}
 	}
 	limits(t, url)
-	if redistest.Soak {
-		s.operate("pause", bucketName) // an empty bucket would be moved back by those with the other configuration
-		s.post("moves", 3)
-		moved := s.rewritten("moved.toml", "[[buckets]]", "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n[[buckets]]", "capacity =", "pool = \"vendor\"\ncapacity =")
-		for _, args := range []string{"bucket move " + bucketName + " --yes", "bucket resume " + bucketName} {
-			command(t, 0, "dispatcher", append(strings.Fields(args), "--config", moved)...)
-		}
-	}
-
 	forbidden := denied(t, server.Client())
 	t.Logf("forbidden were %v", forbidden)
 	for _, command := range forbidden {

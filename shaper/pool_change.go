@@ -1,0 +1,308 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// An empty bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in
+// lua/relocate.lua. Each may be repeated, and a process that finds a change under way completes it. One write
+// decides it (assign): before that write the bucket lives at the old place, after it at the new one.
+
+// Answers of relocate.lua.
+const (
+	relocateDone     = 0
+	relocateOvertook = 1
+	relocateHolds    = 2
+	relocateRevision = 3
+	relocateSchema   = 4
+	relocateThere    = 5
+)
+
+const (
+	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
+	copiedAtOnce    = 200 // fields of a hash or elements of a list in one script
+)
+
+// errOvertaken says that another process has changed where the bucket lives.
+var errOvertaken = errors.New("another process changes the pool of the bucket at the same time: try again")
+
+// JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
+// possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
+// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
+// have counted begins anew.
+//
+// A bucket that is not empty stays where it is. The error, an [ErrTagChanged], says of each what it holds and how
+// to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
+// but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
+// process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
+// ClientConfig.Timeout; a bucket that stays needs one.
+func (c *Client) JoinPools(ctx context.Context) error {
+	var errs []error
+	for _, name := range c.store.order {
+		if err := c.store.join(ctx, c.store.buckets[name]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
+// an [ErrTagChanged] that says what they hold. It changes nothing.
+func (c *Client) CheckPools(ctx context.Context, buckets []Bucket) error {
+	var errs []error
+	for i := range buckets {
+		b := &buckets[i]
+		p, err := c.store.placeOf(ctx, b.Name)
+		if err == nil && p.tag != "" && p.tag != b.tag() {
+			_, err = c.store.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "look", 0)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// join brings a bucket into the pool that the configuration of this process says, once. Afterwards, where another
+// process has it elsewhere, that process started later or has a higher revision: it wins.
+func (s *store) join(ctx context.Context, b *bucketState) error {
+	if b.joined.Load() {
+		return nil
+	}
+	own := b.settings.Load()
+	for range poolChangeTries {
+		p, err := s.located(ctx, own)
+		if err != nil {
+			return fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+		if p.left() != "" {
+			err = s.removeLeft(ctx, own, p)
+		} else if p.tag != own.tag() {
+			err = s.changePool(ctx, own, p)
+		} else {
+			b.joined.Store(true)
+			return nil
+		}
+		if err != nil && !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+}
+
+// changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
+func (s *store) changePool(ctx context.Context, b *Bucket, p place) error {
+	next := p.number() + 1
+	if there, err := s.begin(ctx, b, p, b.tag(), next); there || err != nil {
+		return err
+	}
+	r, err := s.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "leave", next, b.tag(), schemaVersion, b.Revision)
+	if err != nil {
+		return err
+	}
+	return s.complete(ctx, b, p, r.Text(), next)
+}
+
+// complete brings a bucket that has left p to the place that it has left for.
+func (s *store) complete(ctx context.Context, b *Bucket, p place, tag string, generation int64) error {
+	if there, err := s.begin(ctx, b, p, tag, generation); there || err != nil {
+		return err
+	}
+	if err := s.copySettings(ctx, b, p.tag, tag, generation); err != nil {
+		return err
+	}
+	return s.decide(ctx, b, p, newPlace(tag, generation, p.tag))
+}
+
+// decide is the one write that says where the bucket lives.
+func (s *store) decide(ctx context.Context, b *Bucket, old, now place) error {
+	written, err := s.assign(ctx, b.Name, old, now)
+	if err == nil && !written {
+		err = errOvertaken
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %q: write its place: %w", b.Name, err)
+	}
+	return nil
+}
+
+// begin clears the place that a bucket comes to. Where the bucket lives there already, and a failover has lost what
+// the index said, begin writes that again.
+func (s *store) begin(ctx context.Context, b *Bucket, p place, tag string, generation int64) (there bool, err error) {
+	k := taggedKeys(tag, b.Name)
+	r, err := s.relocate(ctx, b, p.tag, k, k.ofEmpty(), "begin", generation)
+	if errors.Is(err, errLivesThere) {
+		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
+	}
+	return false, err
+}
+
+// removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
+func (s *store) removeLeft(ctx context.Context, b *Bucket, p place) error {
+	left := p.left()
+	k := taggedKeys(left, b.Name)
+	if left != p.tag {
+		_, err := s.relocate(ctx, b, p.tag, k, k.ofEmpty(), "clear", p.number())
+		if err == nil && k.pool != "" {
+			err = s.redis.HDel(ctx, poolBuckets(k.pool), b.Name).Err()
+		}
+		if err != nil && !errors.Is(err, errOvertaken) { // then the keys are in use again
+			return fmt.Errorf("bucket %q: remove its old keys: %w", b.Name, err)
+		}
+	}
+	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
+}
+
+// catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
+// place, whose process stopped then, or a failover has lost a write of the index.
+func (s *store) catchUp(ctx context.Context, b *Bucket, p place, lowest int64, leftFor string) error {
+	switch {
+	case p.left() != "":
+		return s.removeLeft(ctx, b, p)
+	case leftFor != "":
+		return s.complete(ctx, b, p, leftFor, lowest)
+	}
+	return s.decide(ctx, b, p, newPlace(p.tag, lowest, ""))
+}
+
+// copySettings copies what goes with an empty bucket.
+func (s *store) copySettings(ctx context.Context, b *Bucket, from, to string, generation int64) error {
+	source, target := taggedKeys(from, b.Name), taggedKeys(to, b.Name)
+	put := func(key, kind string, before int, ttl time.Duration, texts []string) error {
+		args := []any{kind, before, ttl.Milliseconds()}
+		for _, text := range texts {
+			args = append(args, text)
+		}
+		_, err := s.relocate(ctx, b, from, target, []string{target.prefix + strings.TrimPrefix(key, source.prefix)}, "put", generation, args...)
+		return err
+	}
+	for _, key := range []string{source.confAside(), source.pace(), source.count(), source.flowSettings(), source.groupSettings()} {
+		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+			texts, next, err := s.redis.HScan(ctx, key, cursor, "", copiedAtOnce).Result()
+			if err != nil {
+				return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
+			}
+			for chunk := range slices.Chunk(texts, 2*copiedAtOnce) {
+				if err := put(key, "hash", 0, 0, chunk); err != nil {
+					return err
+				}
+			}
+			cursor = next
+		}
+	}
+	for read := 0; ; {
+		key := source.departed()
+		texts, err := s.redis.LRange(ctx, key, int64(read), int64(read+copiedAtOnce-1)).Result()
+		if err != nil || len(texts) == 0 {
+			return err
+		}
+		ttl, err := s.redis.PTTL(ctx, key).Result()
+		if err != nil {
+			return fmt.Errorf("bucket %q: read its departures: %w", b.Name, err)
+		}
+		if err := put(key, "list", read, ttl, texts); err != nil {
+			return err
+		}
+		read += len(texts)
+	}
+}
+
+// errLivesThere says that the bucket lives at the place that it was to come to.
+var errLivesThere = errors.New("the bucket lives there")
+
+// relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
+func (s *store) relocate(ctx context.Context, b *Bucket, from string, k keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
+	reply, err := s.run(ctx, lua.Relocate, append(k.forRelocate(), more...), append([]any{step, generation}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: change its pool: %w", b.Name, err)
+	}
+	r := lua.NewReader(reply)
+	switch code := r.Int(); {
+	case r.Err() != nil:
+		return nil, fmt.Errorf("bucket %q: script relocate: %w", b.Name, r.Err())
+	case code == relocateOvertook:
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+	case code == relocateHolds:
+		if step == "begin" {
+			return nil, elsewheref("bucket %q %s: %d of its jobs are kept where no dispatcher looks for them: remove the keys %s* or bring the bucket back there",
+				b.Name, cannot(b, from), sumOf(r), k.prefix)
+		}
+		if held := readHoldings(r); held != "" {
+			return nil, elsewheref("bucket %q %s: it holds %s: let it drain, or point producers at a new bucket %s", b.Name, cannot(b, from), held, outside(b))
+		}
+	case code == relocateRevision:
+		return nil, elsewheref("bucket %q %s: a configuration of revision %d is in force, and this process has revision %d: restart it with the current configuration",
+			b.Name, cannot(b, from), r.Int(), b.Revision)
+	case code == relocateSchema:
+		return nil, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, r.Int(), schemaVersion)
+	case code == relocateThere:
+		return r, errLivesThere
+	}
+	return r, r.Err()
+}
+
+// cannot says which change of pool is refused.
+func cannot(b *Bucket, from string) string {
+	switch {
+	case from == b.Name:
+		return fmt.Sprintf("cannot join pool %q", b.tag())
+	case b.Pool == nil:
+		return fmt.Sprintf("cannot leave pool %q", from)
+	}
+	return fmt.Sprintf("cannot go from pool %q to pool %q", from, b.tag())
+}
+
+func outside(b *Bucket) string {
+	if b.Pool == nil {
+		return "outside the pool"
+	}
+	return "in the pool"
+}
+
+func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
+
+// readHoldings reads what a bucket holds, "" if it is empty.
+func readHoldings(r *lua.Reader) string {
+	var parts []string
+	add := func(n int64, one, many string) bool {
+		if n == 1 {
+			many = one
+		}
+		if n > 0 {
+			parts = append(parts, strconv.FormatInt(n, 10)+" "+many)
+		}
+		return n > 0
+	}
+	add(r.Int(), "job", "jobs")
+	add(r.Int(), "dead letter", "dead letters")
+	add(r.Int(), "lease", "leases")
+	ids, last := r.Int(), r.Int()
+	if add(ids, "remembered id", "remembered ids") {
+		parts[len(parts)-1] += fmt.Sprintf(" (the last ends in %s)", shortDuration(lua.Microseconds(last)))
+	}
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
+}
+
+// shortDuration is a duration in a sentence: 24h, 90m or 45s, rounded up.
+func shortDuration(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}} {
+		if d > 2*unit.size {
+			return fmt.Sprint(int64((d+unit.size-1)/unit.size), unit.name)
+		}
+	}
+	return fmt.Sprint(int64((d+time.Second-1)/time.Second), "s")
+}
