@@ -4,7 +4,7 @@
 -- lowest generation that is obeyed there. A process that knows an older generation can change nothing and lets no
 -- job in. Each step may be sent twice, and by several processes.
 --
--- begin (new place) -> leave (old place) -> put (new place) -> assign.lua -> configure.lua (new), clear (old)
+-- check (new place) -> leave (old place) -> begin (new place) -> put (new place) -> assign.lua -> configure.lua (new), clear (old)
 --
 -- KEYS[1]  …:conf  hash  what the bucket obeys. Where the bucket does not live: generation and left_for only
 -- KEYS[2]  …:conf_aside  hash  old place: what the bucket obeyed; new place: what it will obey
@@ -13,7 +13,7 @@
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen_until  zset  id of a settled job -> end of its dedupe window, microseconds
 -- KEYS[7...]  put: the key to write; begin, clear: the keys to remove
--- ARGV[1]  step: look (count, write nothing), begin, leave, put or clear
+-- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
 -- ARGV[2]  generation that the change leads to
 -- ARGV[3]  leave: the tag of the new place; put: "hash" or "list"
 -- ARGV[4]  leave: schema version of this program; put: of a list, how many elements come before these
@@ -22,8 +22,8 @@
 -- Returns  {0, tag} done, now or before; of leave, the tag that the bucket leaves for: the first process decides it.
 --          {1} another change has been made since, or is under way. {2, jobs that wait, dead letters, leases,
 --          remembered ids, microseconds until the last of these ends}: the bucket is not empty; always of look.
---          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} begin:
---          the bucket lives here since that generation, the caller's or a later one
+--          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
+--          begin: the bucket lives here since that generation, the caller's or a later one
 -- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
 --          with an older configuration. What put writes
 -- Needs    Redis 7.0
@@ -39,7 +39,7 @@ redis.call('HDEL', conf, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local stored = redis.call('HMGET', conf, 'generation', 'left_for', 'schema', 'revision')
+local stored = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')
 local lowest, left_for, lives = tonumber(stored[1] or 0), stored[2], stored[3]
 
 local function holdings()
@@ -54,23 +54,26 @@ local function remove_keys()
 end
 
 if step == 'look' then return (holdings()) end
-if step == 'begin' and lives and lowest >= generation then return { 5, lowest } end
+local comes = step == 'check' or step == 'begin'
+if comes and lives and lowest >= generation then return { 5, lowest } end
 if lowest > generation or lowest == generation and lives then return { 1 } end
 
-if step == 'begin' then
+if comes then
+  -- Jobs that a failover has left here would be mixed up with others.
   if redis.call('HLEN', body) > 0 then return (holdings()) end
-  if lowest < generation then
+  if step == 'begin' and lowest < generation then
     remove_keys()
     redis.call('DEL', conf, aside)
     redis.call('HSET', conf, 'generation', string.format('%.0f', generation))
   end
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
-  if tonumber(lives or 0) > schema then return { 4, tonumber(lives) } end
-  if tonumber(stored[4] or 0) > revision then return { 3, tonumber(stored[4]) } end
+  -- A bucket that came here and that no process has used yet has its conf still aside.
+  local own = redis.call('HMGET', lives and conf or aside, 'schema', 'revision')
+  if tonumber(own[1] or 0) > schema then return { 4, tonumber(own[1]) } end
+  if tonumber(own[2] or 0) > revision then return { 3, tonumber(own[2]) } end
   local held, any = holdings()
   if any then return held end
-  redis.call('DEL', aside)
   if lives then redis.call('RENAME', conf, aside) end
   redis.call('HSET', conf, 'generation', string.format('%.0f', generation), 'left_for', to)
 elseif step == 'put' then

@@ -60,11 +60,8 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
 	const tries = 4 // configure, and limits that change meanwhile
 	otherFlows := false
-	if err := s.join(ctx, b); err != nil {
-		return nil, nil, err
-	}
 	for range tries {
-		if err := s.configure(ctx, b); err != nil {
+		if err := s.join(ctx, b); err != nil {
 			return nil, nil, err
 		}
 		set, err := s.inForce(ctx, b)

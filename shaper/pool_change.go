@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -43,7 +45,7 @@ var errOvertaken = errors.New("another process changes the pool of the bucket at
 // to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
 // but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
 // process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
-// ClientConfig.Timeout; a bucket that stays needs one.
+// ClientConfig.Timeout; a bucket that stays where it is needs two, and is configured then.
 func (c *Client) JoinPools(ctx context.Context) error {
 	var errs []error
 	for _, name := range c.store.order {
@@ -71,37 +73,20 @@ func (c *Client) CheckPools(ctx context.Context, buckets []Bucket) error {
 	return errors.Join(errs...)
 }
 
-// join brings a bucket into the pool that the configuration of this process says, once. Afterwards, where another
-// process has it elsewhere, that process started later or has a higher revision: it wins.
+// join configures a bucket, and brings it into the pool that the configuration of this process says first, until
+// it has been there once. Afterwards, where another process has it elsewhere, that process started later or has
+// a higher revision: it wins.
 func (s *store) join(ctx context.Context, b *bucketState) error {
 	if b.joined.Load() {
-		return nil
+		return s.configure(ctx, b)
 	}
-	own := b.settings.Load()
-	for range poolChangeTries {
-		p, err := s.located(ctx, own)
-		if err != nil {
-			return fmt.Errorf("bucket %q: %w", b.Name, err)
-		}
-		if p.left() != "" {
-			err = s.removeLeft(ctx, own, p)
-		} else if p.tag != own.tag() {
-			err = s.changePool(ctx, own, p)
-		} else {
-			b.joined.Store(true)
-			return nil
-		}
-		if err != nil && !errors.Is(err, errOvertaken) {
-			return err
-		}
-	}
-	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+	return s.configureOnce(ctx, b, true)
 }
 
 // changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
 func (s *store) changePool(ctx context.Context, b *Bucket, p place) error {
 	next := p.number() + 1
-	if there, err := s.begin(ctx, b, p, b.tag(), next); there || err != nil {
+	if there, err := s.arrive(ctx, b, p, b.tag(), "check", next); there || err != nil {
 		return err
 	}
 	r, err := s.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "leave", next, b.tag(), schemaVersion, b.Revision)
@@ -113,7 +98,7 @@ func (s *store) changePool(ctx context.Context, b *Bucket, p place) error {
 
 // complete brings a bucket that has left p to the place that it has left for.
 func (s *store) complete(ctx context.Context, b *Bucket, p place, tag string, generation int64) error {
-	if there, err := s.begin(ctx, b, p, tag, generation); there || err != nil {
+	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err
 	}
 	if err := s.copySettings(ctx, b, p.tag, tag, generation); err != nil {
@@ -134,11 +119,11 @@ func (s *store) decide(ctx context.Context, b *Bucket, old, now place) error {
 	return nil
 }
 
-// begin clears the place that a bucket comes to. Where the bucket lives there already, and a failover has lost what
-// the index said, begin writes that again.
-func (s *store) begin(ctx context.Context, b *Bucket, p place, tag string, generation int64) (there bool, err error) {
+// arrive checks the place that a bucket comes to, or clears it. Where the bucket lives there already, a failover has
+// lost what the index said: arrive writes that again.
+func (s *store) arrive(ctx context.Context, b *Bucket, p place, tag, step string, generation int64) (there bool, err error) {
 	k := taggedKeys(tag, b.Name)
-	r, err := s.relocate(ctx, b, p.tag, k, k.ofEmpty(), "begin", generation)
+	r, err := s.relocate(ctx, b, p.tag, k, k.ofEmpty(), step, generation)
 	if errors.Is(err, errLivesThere) {
 		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
 	}
@@ -147,18 +132,55 @@ func (s *store) begin(ctx context.Context, b *Bucket, p place, tag string, gener
 
 // removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
 func (s *store) removeLeft(ctx context.Context, b *Bucket, p place) error {
-	left := p.left()
-	k := taggedKeys(left, b.Name)
-	if left != p.tag {
-		_, err := s.relocate(ctx, b, p.tag, k, k.ofEmpty(), "clear", p.number())
-		if err == nil && k.pool != "" {
-			err = s.redis.HDel(ctx, poolBuckets(k.pool), b.Name).Err()
+	k := taggedKeys(p.left(), b.Name)
+	remove := func(names []string) error {
+		_, err := s.relocate(ctx, b, p.tag, k, names, "clear", p.number())
+		return err
+	}
+	err := s.eachGroup(ctx, k, func(groups []string) error {
+		for i, group := range groups {
+			groups[i] = k.dueOfGroup(group)
 		}
-		if err != nil && !errors.Is(err, errOvertaken) { // then the keys are in use again
-			return fmt.Errorf("bucket %q: remove its old keys: %w", b.Name, err)
-		}
+		return remove(groups)
+	})
+	if err == nil {
+		err = remove(k.ofEmpty())
+	}
+	if err == nil && k.pool != "" {
+		err = s.redis.HDel(ctx, poolBuckets(k.pool), b.Name).Err()
+	}
+	if err != nil && !errors.Is(err, errOvertaken) { // then the keys are in use again
+		return fmt.Errorf("bucket %q: remove its old keys: %w", b.Name, err)
 	}
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
+}
+
+// eachGroup calls do with names of groups that have, or may have, a calendar.
+func (s *store) eachGroup(ctx context.Context, k keys, do func(names []string) error) error {
+	for _, scan := range []*redis.ScanCmd{s.redis.ZScan(ctx, k.dueGroups(), 0, "", copiedAtOnce), s.redis.HScan(ctx, k.groups(), 0, "", copiedAtOnce)} {
+		names, isName := []string(nil), true
+		each := scan.Iterator()
+		for ; each.Next(ctx); isName = !isName {
+			if isName {
+				names = append(names, each.Val())
+			}
+			if len(names) == copiedAtOnce {
+				if err := do(names); err != nil {
+					return err
+				}
+				names = nil
+			}
+		}
+		if err := each.Err(); err != nil {
+			return fmt.Errorf("list its groups: %w", err)
+		}
+		if len(names) > 0 {
+			if err := do(names); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
@@ -231,7 +253,7 @@ func (s *store) relocate(ctx context.Context, b *Bucket, from string, k keys, mo
 	case code == relocateOvertook:
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 	case code == relocateHolds:
-		if step == "begin" {
+		if step == "check" || step == "begin" {
 			return nil, elsewheref("bucket %q %s: %d of its jobs are kept where no dispatcher looks for them: remove the keys %s* or bring the bucket back there",
 				b.Name, cannot(b, from), sumOf(r), k.prefix)
 		}

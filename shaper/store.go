@@ -205,6 +205,11 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	return s.configureOnce(ctx, b, false)
+}
+
+// configureOnce is configure, and changes the pool of the bucket first if it is to join: see join.
+func (s *store) configureOnce(ctx context.Context, b *bucketState, join bool) error {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -217,17 +222,24 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	own := b.settings.Load()
 	for range poolChangeTries {
 		p, err := s.located(ctx, own)
-		if err != nil {
+		written := false
+		switch {
+		case err != nil:
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
-		}
-		if p.tag != own.tag() {
+		case join && p.left() != "":
+			err = s.removeLeft(ctx, own, p)
+		case p.tag == own.tag():
+			written, err = s.writeConf(ctx, b, own, p)
+		case join:
+			err = s.changePool(ctx, own, p)
+		default:
 			return livesElsewhere(own, p.tag)
 		}
-		written, err := s.writeConf(ctx, b, own, p)
 		if err != nil && !errors.Is(err, errOvertaken) {
 			return err
 		}
 		if written {
+			b.joined.Store(true)
 			b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
 			return nil
 		}

@@ -46,7 +46,7 @@ func elsewhereNote(cfg *config.Config, info *shaper.BucketInfo) string {
 func (d *daemon) joinPools(ctx context.Context) error {
 	err := d.client.JoinPools(ctx)
 	if err != nil && !errors.Is(err, shaper.ErrTagChanged) {
-		d.log.WarnContext(ctx, "the pools of the buckets could not be looked at: their first use does it", "error", err)
+		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
 		return nil
 	}
 	return err
