@@ -103,7 +103,7 @@ func poolText(tag, bucket string) string {
 
 // livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *Bucket, tag string) error {
-	return elsewheref("bucket %q is in %s, and the configuration of this process has it in %s: restart this process with the current configuration",
+	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or let the bucket drain and restart",
 		b.Name, poolText(tag, b.Name), poolText(b.tag(), b.Name))
 }
 

@@ -167,7 +167,7 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 		mustCancel(t, second, "j")
 		for range 2 { // it does not take the bucket back
 			refused("the process with the configuration of before", first,
-				`bucket "b" is in pool "vendor", and the configuration of this process has it in no pool: restart this process with the current configuration`)
+				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`)
 		}
 		// An operator with that configuration does not bring the bucket back either, and is obeyed where it lives.
 		if err := clientWith(t, conn, b).Control("bert").Pause(t.Context(), "b", ""); err != nil {

@@ -45,9 +45,11 @@ func elsewhereNote(cfg *config.Config, info *shaper.BucketInfo) string {
 // empty: the daemon does not start then. A Redis that does not answer is no error: the first use joins.
 func (d *daemon) joinPools(ctx context.Context) error {
 	err := d.client.JoinPools(ctx)
-	if err != nil && !errors.Is(err, shaper.ErrTagChanged) {
-		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
-		return nil
+	if errors.Is(err, shaper.ErrTagChanged) {
+		return fail(exitUsage, "%w", err)
 	}
-	return err
+	if err != nil {
+		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
+	}
+	return nil
 }
