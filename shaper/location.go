@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 )

@@ -20,7 +20,6 @@ import (
 
 // Answers of relocate.lua.
 const (
-	relocateDone     = 0
 	relocateOvertook = 1
 	relocateHolds    = 2
 	relocateRevision = 3
@@ -30,7 +29,7 @@ const (
 
 const (
 	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
-	copiedAtOnce    = 200 // fields of a hash or elements of a list in one script
+	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 )
 
 // errOvertaken says that another process has changed where the bucket lives.
@@ -195,46 +194,85 @@ func (s *store) catchUp(ctx context.Context, b *Bucket, p place, lowest int64, l
 	return s.decide(ctx, b, p, newPlace(p.tag, lowest, ""))
 }
 
-// copySettings copies what goes with an empty bucket.
+// copied is a key of an empty bucket whose contents go with it.
+type copied struct {
+	name   string // without the prefix of the place
+	isList bool
+	cursor uint64 // of a hash
+	read   int    // elements of a list so far
+	ended  bool
+}
+
+// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
 func (s *store) copySettings(ctx context.Context, b *Bucket, from, to string, generation int64) error {
 	source, target := taggedKeys(from, b.Name), taggedKeys(to, b.Name)
-	put := func(key, kind string, before int, ttl time.Duration, texts []string) error {
-		args := []any{kind, before, ttl.Milliseconds()}
-		for _, text := range texts {
-			args = append(args, text)
-		}
-		_, err := s.relocate(ctx, b, from, target, []string{target.prefix + strings.TrimPrefix(key, source.prefix)}, "put", generation, args...)
-		return err
+	var todo []*copied
+	for _, key := range []string{source.confAside(), source.pace(), source.count(), source.flowSettings(), source.groupSettings(), source.departed()} {
+		todo = append(todo, &copied{name: strings.TrimPrefix(key, source.prefix), isList: key == source.departed()})
 	}
-	for _, key := range []string{source.confAside(), source.pace(), source.count(), source.flowSettings(), source.groupSettings()} {
-		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-			texts, next, err := s.redis.HScan(ctx, key, cursor, "", copiedAtOnce).Result()
-			if err != nil {
-				return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
-			}
-			for chunk := range slices.Chunk(texts, 2*copiedAtOnce) {
-				if err := put(key, "hash", 0, 0, chunk); err != nil {
-					return err
-				}
-			}
-			cursor = next
-		}
-	}
-	for read := 0; ; {
-		key := source.departed()
-		texts, err := s.redis.LRange(ctx, key, int64(read), int64(read+copiedAtOnce-1)).Result()
-		if err != nil || len(texts) == 0 {
-			return err
-		}
-		ttl, err := s.redis.PTTL(ctx, key).Result()
+	for len(todo) > 0 {
+		parts, err := s.readParts(ctx, source.prefix, todo)
 		if err != nil {
-			return fmt.Errorf("bucket %q: read its departures: %w", b.Name, err)
+			return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
 		}
-		if err := put(key, "list", read, ttl, texts); err != nil {
-			return err
+		var calls []lua.Call
+		for i, c := range todo {
+			// A hash may come in larger parts than it was asked for.
+			for texts := range slices.Chunk(parts[i].texts, 2*copiedAtOnce) {
+				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
+				if c.isList {
+					args[2], args[3] = "list", c.read
+					c.read += len(texts)
+				}
+				for _, text := range texts {
+					args = append(args, text)
+				}
+				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.forRelocate(), target.prefix+c.name), Args: args})
+			}
 		}
-		read += len(texts)
+		for _, result := range lua.RunAll(ctx, s.redis, calls) {
+			if _, err := readRelocate(b, from, target, "put", result.Reply, result.Err); err != nil {
+				return err
+			}
+		}
+		todo = slices.DeleteFunc(todo, func(c *copied) bool { return c.ended })
 	}
+	return nil
+}
+
+// part is some of the contents of a key.
+type part struct {
+	texts   []string      // elements, or fields and values
+	expires time.Duration // 0 or less: never
+}
+
+func (s *store) readParts(ctx context.Context, prefix string, todo []*copied) ([]part, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	pipe := s.redis.Pipeline()
+	parts, take := make([]part, len(todo)), make([]func(), len(todo))
+	for i, c := range todo {
+		if c.isList {
+			some, expires := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1)), pipe.PTTL(ctx, prefix+c.name)
+			take[i] = func() {
+				parts[i] = part{some.Val(), expires.Val()}
+				c.ended = len(some.Val()) < copiedAtOnce
+			}
+			continue
+		}
+		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", copiedAtOnce)
+		take[i] = func() {
+			parts[i].texts, c.cursor = some.Val()
+			c.ended = c.cursor == 0
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	for _, do := range take {
+		do()
+	}
+	return parts, nil
 }
 
 // errLivesThere says that the bucket lives at the place that it was to come to.
@@ -243,6 +281,11 @@ var errLivesThere = errors.New("the bucket lives there")
 // relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
 func (s *store) relocate(ctx context.Context, b *Bucket, from string, k keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
 	reply, err := s.run(ctx, lua.Relocate, append(k.forRelocate(), more...), append([]any{step, generation}, args...)...)
+	return readRelocate(b, from, k, step, reply, err)
+}
+
+// readRelocate makes an error of every answer but that the step is done.
+func readRelocate(b *Bucket, from string, k keys, step string, reply any, err error) (*lua.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: change its pool: %w", b.Name, err)
 	}

@@ -187,7 +187,18 @@ func (h *tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (h *tripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if int(h.seen.Add(1)) != h.at {
+			return next(ctx, cmds)
+		}
+		err := h.do(func() error { return next(ctx, cmds) })
+		if err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
 }
 
 // dawdler stands still for a moment at some of its round trips, so that others overtake it.

@@ -76,6 +76,23 @@ func TestManySettingsGoWithABucket(t *testing.T) {
 	})
 }
 
+// A Redis without memory is no reason to leave a bucket between two pools.
+func TestPoolChangeOnAFullServer(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	b := changeable()["groups"]
+	commanded(t, conn, b)
+	settings := settingsAt(t, conn, "b")
+	if err := conn.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Set(t.Context(), "x", "x", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
+		t.Fatalf("it is not full: %v", err)
+	}
+	mustJoin(t, conn, in(poolNamed("vendor"), b))
+	wantLives(t, "full", conn, in(poolNamed("vendor"), b), settings)
+}
+
 // A bucket that is not empty keeps its pool, and the error says what it holds and how to go on.
 func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 	t.Parallel()
@@ -129,7 +146,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 		client := mustJoin(t, conn, joins)
 		mustEnqueue(t, client, "j")
 		for text, own := range map[string]Bucket{
-			`cannot leave pool "acme": it holds 1 job: let it drain, or point producers at a new bucket outside the pool`:     b,
+			`cannot leave pool "acme": it holds 1 job: let it drain, or point producers at a new bucket outside the pool`:      b,
 			`cannot go from pool "acme" to pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in`: in(poolNamed("vendor"), b),
 		} {
 			if err := clientWith(t, conn, own).JoinPools(t.Context()); !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), text) {
@@ -314,66 +331,61 @@ func TestLateProcessChangesNothing(t *testing.T) {
 // those that let it in do not find it.
 func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
-		for kind, b := range changeable() {
-			conn.FlushAll(t.Context())
-			commanded(t, conn, b)
-			ways := []Bucket{b, in(poolNamed("vendor"), b), in(poolNamed("other"), b)}
-			rounds, used := 8, [3]atomic.Int64{}
-			if redistest.Soak {
-				rounds = 100
-			}
-			var all sync.WaitGroup
-			for n := range 6 {
-				own := ways[n%3]
-				all.Go(func() {
-					mine := redis.NewClient(&redis.Options{Addr: addrOf(conn), MaxRetries: -1})
-					defer mine.Close()
-					mine.AddHook(dawdler{})
-					for i := range rounds {
-						client := clientWith(t, mine, own)
-						id := fmt.Sprintf("j%d-%d", n, i)
-						receipts, err := client.Enqueue(t.Context(), jobOf(id))
-						if err != nil {
-							if !errors.Is(err, ErrTagChanged) && !errors.Is(err, errOvertaken) && !errors.Is(err, errNotConfigured) {
-								t.Errorf("%s: %v", id, err)
-							}
-							continue
-						}
-						if receipts[0].Refusal != nil {
-							t.Errorf("%s: %+v", id, receipts[0])
-							continue
-						}
-						used[n%3].Add(1)
-						if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != StateCancelled {
-							t.Errorf("%s was let in, and is not found: %s, %v", id, state, err)
-						}
+	server := redistest.Start(t)
+	conn := server.Client()
+	for kind, b := range changeable() {
+		conn.FlushAll(t.Context())
+		commanded(t, conn, b)
+		ways := []Bucket{b, in(poolNamed("vendor"), b), in(poolNamed("other"), b)}
+		rounds, used := 8, [3]atomic.Int64{}
+		if redistest.Soak {
+			rounds = 100
+		}
+		var all sync.WaitGroup
+		for n := range 6 {
+			own := ways[n%3]
+			all.Go(func() {
+				mine := connect(t, server.Addr())
+				mine.AddHook(dawdler{})
+				for i := range rounds {
+					client, err := NewClient(ClientConfig{Redis: mine, Buckets: []Bucket{own}, Timeout: time.Minute})
+					if err != nil {
+						t.Error(err)
+						return
 					}
-				})
-			}
-			all.Wait()
-			t.Logf("%s: let in %d, %d and %d", kind, used[0].Load(), used[1].Load(), used[2].Load())
-			for _, own := range ways {
-				client := mustJoin(t, conn, own)
-				for _, tag := range []string{"b", "vendor", "other"} {
-					if n := conn.HLen(t.Context(), taggedKeys(tag, "b").body()).Val(); n != 0 {
-						t.Errorf("%s: %d jobs are left under the tag %q", kind, n, tag)
+					id := fmt.Sprintf("j%d-%d", n, i)
+					receipts, err := client.Enqueue(t.Context(), jobOf(id))
+					if err != nil {
+						if !errors.Is(err, ErrTagChanged) && !errors.Is(err, errOvertaken) && !errors.Is(err, errNotConfigured) {
+							t.Errorf("%s: %v", id, err)
+						}
+						continue
+					}
+					if receipts[0].Refusal != nil {
+						t.Errorf("%s: %+v", id, receipts[0])
+						continue
+					}
+					used[n%3].Add(1)
+					if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != StateCancelled {
+						t.Errorf("%s was let in, and is not found: %s, %v", id, state, err)
 					}
 				}
-				if infos, err := client.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
-					t.Errorf("%s: %+v, %v", kind, infos, err)
+			})
+		}
+		all.Wait()
+		t.Logf("%s: let in %d, %d and %d", kind, used[0].Load(), used[1].Load(), used[2].Load())
+		for _, own := range ways {
+			client := mustJoin(t, conn, own)
+			for _, tag := range []string{"b", "vendor", "other"} {
+				if n := conn.HLen(t.Context(), taggedKeys(tag, "b").body()).Val(); n != 0 {
+					t.Errorf("%s: %d jobs are left under the tag %q", kind, n, tag)
 				}
+			}
+			if infos, err := client.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
+				t.Errorf("%s: %+v, %v", kind, infos, err)
 			}
 		}
-	})
-}
-
-func addrOf(conn redis.UniversalClient) string {
-	client, ok := conn.(*redis.Client)
-	if !ok {
-		return ""
 	}
-	return client.Options().Addr
 }
 
 // A failover that loses the write of the index is put right by the next process, whichever configuration it has.

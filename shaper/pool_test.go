@@ -262,6 +262,7 @@ func TestPoolInACluster(t *testing.T) {
 	flow.Key = FlowKeyJob
 	flowing.Flow = &flow
 	buckets := []Bucket{pooled("a", 1000, 1, pool), flowing}
+	buckets[0].DedupeWindow, buckets[1].DedupeWindow = 0, 0
 	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
@@ -297,5 +298,30 @@ func TestPoolInACluster(t *testing.T) {
 	}
 	if infos, err := stranger.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
+	}
+	// Empty, each of them leaves the pool, to a slot of its own.
+	stop()
+	running.Wait()
+	for i := range buckets {
+		buckets[i].Pool = nil
+	}
+	left, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := left.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []string{"a", "b"} {
+		receipts, err := left.Enqueue(t.Context(), Job{Bucket: b, ID: "last", Flow: "f", Payload: []byte("x")})
+		if err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+		if n := conn.HLen(t.Context(), bucketKeys(b).body()).Val(); n != 1 {
+			t.Errorf("bucket %q has %d jobs under its own tag", b, n)
+		}
+	}
+	if pools, err := stranger.KnownPools(t.Context()); err != nil || len(pools) != 0 {
+		t.Errorf("pools are %v, %v", pools, err)
 	}
 }

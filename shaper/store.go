@@ -52,7 +52,7 @@ type bucketState struct {
 	settings   atomic.Pointer[Bucket] // of the configuration, replaced by a reload
 	turn       chan struct{}          // held by whoever writes the conf
 	configured atomic.Bool
-	joined     atomic.Bool             // it is, or was, in the pool that the configuration says: see join
+	joined     atomic.Bool              // it is, or was, in the pool that the configuration says: see join
 	force      atomic.Pointer[limitSet] // nil until it was read
 	refusals   *refusals
 }
