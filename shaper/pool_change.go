@@ -32,8 +32,8 @@ const (
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 )
 
-// errOvertaken says that another process has changed where the bucket lives.
-var errOvertaken = errors.New("another process changes the pool of the bucket at the same time: try again")
+// errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
+var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
 
 // JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
 // possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
