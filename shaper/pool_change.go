@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -154,26 +152,31 @@ func (s *store) removeLeft(ctx context.Context, b *Bucket, p place) error {
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// eachGroup calls do with names of groups that have, or may have, a calendar.
+// eachGroup calls do with names of groups that have, or may have, a calendar at a place that the bucket has left.
 func (s *store) eachGroup(ctx context.Context, k keys, do func(names []string) error) error {
-	for _, scan := range []*redis.ScanCmd{s.redis.ZScan(ctx, k.dueGroups(), 0, "", copiedAtOnce), s.redis.HScan(ctx, k.groups(), 0, "", copiedAtOnce)} {
-		names, isName := []string(nil), true
-		each := scan.Iterator()
-		for ; each.Next(ctx); isName = !isName {
-			if isName {
-				names = append(names, each.Val())
-			}
-			if len(names) == copiedAtOnce {
-				if err := do(names); err != nil {
-					return err
-				}
-				names = nil
-			}
-		}
-		if err := each.Err(); err != nil {
+	for from := int64(0); ; from += copiedAtOnce {
+		names, err := s.redis.ZRange(ctx, k.dueGroups(), from, from+copiedAtOnce-1).Result()
+		if err != nil {
 			return fmt.Errorf("list its groups: %w", err)
 		}
-		if len(names) > 0 {
+		if len(names) == 0 {
+			break
+		}
+		if err := do(names); err != nil {
+			return err
+		}
+	}
+	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+		fields, next, err := s.redis.HScan(ctx, k.groups(), cursor, "", copiedAtOnce).Result()
+		if err != nil {
+			return fmt.Errorf("list its groups: %w", err)
+		}
+		cursor = next
+		for some := range slices.Chunk(fields, 2*copiedAtOnce) {
+			names := make([]string, 0, len(some)/2)
+			for i := 0; i < len(some); i += 2 {
+				names = append(names, some[i])
+			}
 			if err := do(names); err != nil {
 				return err
 			}
