@@ -6,23 +6,24 @@
 -- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
--- KEYS[4]  …:move  hash  of a bucket only: says that it gets another tag, or has got one (see move.lua)
+-- KEYS[4]  …:conf_aside  hash  of a bucket only: what it is to obey, after a change of its pool (see relocate.lua)
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
 -- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
 -- ARGV[4]  bucket: what to publish there
--- ARGV[5...]  field, value, ...
+-- ARGV[5...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
 --          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
---          jobs, and what the field is; 4 the bucket is on its way here or from here, or lives elsewhere}
+--          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
+--          generation that is obeyed here, and the tag that the bucket has left for, '' if none}
 -- Stores   the fields, those that are pinned as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
-local conf, body, dead, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, body, dead, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
@@ -31,11 +32,19 @@ local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = tr
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
+if ARGV[FIRST_FIELD] == 'generation' then
+  local place = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')
+  local generation, lowest = tonumber(ARGV[FIRST_FIELD + 1]), tonumber(place[1] or 0)
+  -- A process that knows an older generation would let jobs in where no dispatcher looks for them.
+  if generation < lowest then return { 4, 0, 0, lowest, place[2] or '' } end
+  if not place[3] then
+    if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
+    redis.call('HDEL', conf, 'left_for')
+    redis.call('HSET', conf, 'generation', string.format('%.0f', generation))
+  end
+end
 local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
 local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
--- It would let jobs in where nobody looks for them.
-local moving = mark and redis.call('HGET', mark, 'state')
-if moving and moving ~= 'arrived' then return { 4, stored_schema, stored_revision } end
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
 

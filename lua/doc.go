@@ -12,9 +12,9 @@
 //     last digits of a microsecond timestamp are lost there.
 //   - Check everything, then write. A script does not roll back.
 //   - Every script may be sent twice, because a reply may be lost.
-//   - Every script but enqueue and move_write begins with a write that Redis
-//     accepts when it is out of memory, so that buckets drain; these two begin
-//     with one that Redis refuses, so that nothing is half written.
+//   - Every script but enqueue begins with a write that Redis accepts when it
+//     is out of memory, so that buckets drain; enqueue begins with one that
+//     Redis refuses, so that nothing is half written.
 //
 // A script needs Redis 7.0 or newer.
 package lua

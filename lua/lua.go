@@ -29,10 +29,8 @@ var (
 	ControlFlow   = newScript("control_flow")
 	Pin           = newScript("pin")
 	Purge         = newScript("purge")
-	Move          = newScript("move")
-	MoveRead      = newScript("move_read")
-	MoveWrite     = newScript("move_write")
-	MoveDrop      = newScript("move_drop")
+	Relocate      = newScript("relocate")
+	Assign        = newScript("assign")
 	InspectJob    = newScript("inspect_job")
 	InspectBucket = newScript("inspect_bucket")
 	InspectPool   = newScript("inspect_pool")
@@ -42,8 +40,8 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		Allow, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		InspectPool, Instances, Move, MoveDrop, MoveRead, MoveWrite, OffCalendar, Pin, Purge, Redrive, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
+		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
+		InspectPool, Instances, OffCalendar, Pin, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }
 

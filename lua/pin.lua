@@ -19,7 +19,9 @@ local field = 'pin:' .. limit
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local stored, current = redis.call('HGET', conf, field) or '', redis.call('HGET', conf, 'limits_rev')
+local found = redis.call('HMGET', conf, field, 'limits_rev', 'left_for')
+local stored, current = found[1] or '', found[2]
+if found[3] then return { 0 } end -- the bucket has left these keys, see relocate.lua
 if stored == text then return { tonumber(current or 0) } end
 if known_rev ~= '' and known_rev ~= (current or '') then return { 0 } end
 if text == '' then

@@ -26,8 +26,7 @@ const (
 // holds across restarts, whatever configurations say, until it is taken back.
 //
 // It works on every bucket that Redis knows, also on one that has left the
-// configuration, or lives where another configuration has it; [ErrUnknownBucket] for others, and [ErrMoving] for one
-// that is being moved. When Redis is down or too slow, a
+// configuration, or lives where another configuration has it; [ErrUnknownBucket] for others. When Redis is down or too slow, a
 // method returns an error after [ClientConfig.Timeout] for each of its round trips, or
 // at the deadline of ctx. Its outcome is unknown then, and it may be called again. It is
 // safe for concurrent use. What it does is logged and counted.
@@ -206,7 +205,7 @@ func (c *Control) inForce(ctx context.Context, bucket string) (Bucket, error) {
 		}
 	}
 	if len(found) == 0 {
-		return Bucket{}, c.whyNotConfigured(ctx, bucket, k)
+		return Bucket{}, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
 	return readSettings(bucket, found), nil
 }
@@ -216,19 +215,9 @@ func (c *Control) control(ctx context.Context, bucket, action string, args ...an
 	return c.run(ctx, bucket, lua.Control, keys.forControl, append([]any{wakeChannel, bucket, action, c.by}, args...)...)
 }
 
-// run runs a script on a bucket that is configured here or known to Redis. What an operator says
-// of one that lives where another configuration has it holds there, and goes with it when it is moved.
+// run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another
+// configuration has it obeys too, and what it is told goes with it.
 func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
-	const tries = 20 // of a bucket that moves by itself, at the wish of processes that are configured otherwise
-	for try := 1; ; try++ {
-		r, err := c.runOnce(ctx, bucket, script, keysOf, args...)
-		if _, alone := errors.AsType[aloneError](err); !alone || try == tries || !sleep(ctx, minFaultWait) {
-			return r, err
-		}
-	}
-}
-
-func (c *Control) runOnce(ctx context.Context, bucket string, script *lua.Script, keysOf func(keys) []string, args ...any) (*lua.Reader, error) {
 	if b, err := c.store.bucket(bucket); err == nil {
 		r, err := c.store.runConfigured(ctx, b, script, keysOf(b.keys), args...)
 		if err == nil {
@@ -245,32 +234,15 @@ func (c *Control) runOnce(ctx context.Context, bucket string, script *lua.Script
 	if err != nil {
 		return nil, err
 	}
-	k := live[bucket]
-	reply, err := c.store.run(ctx, script, keysOf(k), args...)
+	reply, err := c.store.run(ctx, script, keysOf(live[bucket]), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
 	r := lua.NewReader(reply)
 	if status := r.Int(); status != 0 && r.Err() == nil {
-		return nil, c.whyNotConfigured(ctx, bucket, k)
+		return nil, fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 	}
 	return r, r.Err()
-}
-
-// whyNotConfigured is the error of a bucket that has no conf under the keys where it lives.
-func (c *Control) whyNotConfigured(ctx context.Context, bucket string, k keys) error {
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
-	defer cancel()
-	at, err := c.store.readMark(ctx, k)
-	switch {
-	case err != nil:
-		return fmt.Errorf("bucket %q: %w", bucket, err)
-	case at.state == stateFrozen:
-		return fmt.Errorf("bucket %q: %w", bucket, at.refusal(k.tag(bucket), k.tag(bucket)))
-	case at.state != "":
-		return fmt.Errorf("bucket %q: %w", bucket, ErrMoving)
-	}
-	return fmt.Errorf("%w %q", ErrUnknownBucket, bucket)
 }
 
 // keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,

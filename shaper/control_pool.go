@@ -107,7 +107,11 @@ func (c *Control) findPool(ctx context.Context, pool string) error {
 	}
 	for _, name := range c.store.order {
 		if b := c.store.buckets[name]; b.keys.pool == pool {
-			return c.store.configure(ctx, b)
+			err := c.store.configure(ctx, b)
+			if errors.Is(err, ErrTagChanged) { // the bucket has not joined yet
+				err = c.store.configurePool(ctx, b.settings.Load())
+			}
+			return err
 		}
 	}
 	return nil

@@ -211,7 +211,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	early, atOnce := whole/2+asking, d.pressed
 	d.pressed = false
 
-	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
+	if err := d.store.join(ctx, d.bucketState); err != nil { // before the clock runs
 		return 0, err
 	}
 	turn := turns{flows: []string{""}}

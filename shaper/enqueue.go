@@ -61,7 +61,7 @@ func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket, 
 	const tries = 4 // configure, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
-		if err := s.configure(ctx, b); err != nil {
+		if err := s.join(ctx, b); err != nil {
 			return nil, nil, err
 		}
 		set, err := s.inForce(ctx, b)

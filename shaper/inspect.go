@@ -262,10 +262,9 @@ type BucketInfo struct {
 
 	Pool *PoolInfo // nil if it is in none
 
-	// Elsewhere says that the bucket holds jobs and lives in another pool than the configuration here says, or in
-	// none; the numbers, and Pool, are those there. [Control.Move] brings it here.
+	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
+	// numbers, and Pool, are those there. See [Client.JoinPools].
 	Elsewhere bool
-	Moving    *Moving // nil if it is not being moved
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
@@ -274,7 +273,7 @@ type BucketInfo struct {
 	Pins  []Pin  // settings that an operator has changed
 }
 
-// BucketInfos returns the numbers of buckets in one pipeline, in a cluster one
+// BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
 // to each node; without names, of all that are configured. With an error, which
 // names the buckets that could not be looked at, it returns those that could.
 func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
@@ -283,29 +282,26 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	all, err := c.store.allKeysOf(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
+	live, unknown := c.store.liveKeys(ctx, names...)
 	calls := make([]lua.Call, len(names))
 	for i := range names {
-		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: all[i].forInspectBucket(), Args: []any{all[i].member}}
+		k := live[names[i]]
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.forInspectBucket(), Args: []any{k.member}}
 	}
 	infos := make([]BucketInfo, 0, len(names))
-	var errs []error
+	errs := []error{unknown}
 	for i, result := range lua.RunAll(ctx, c.store.redis, calls) {
 		info, err := BucketInfo{}, result.Err
 		if err == nil {
-			info, err = readBucketInfo(names[i], all[i], result.Reply)
+			info, err = readBucketInfo(names[i], live[names[i]], result.Reply)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
 			continue
 		}
+		b, ok := c.store.buckets[names[i]]
+		info.Elsewhere = ok && b.keys.prefix != live[names[i]].prefix
 		infos = append(infos, info)
-	}
-	if err := c.lookElsewhere(ctx, infos); err != nil {
-		errs = append(errs, err)
 	}
 	return infos, errors.Join(errs...)
 }
@@ -358,6 +354,7 @@ func (c *Client) KnownBuckets(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the buckets: %w", err)
 	}
+	names = slices.DeleteFunc(names, func(field string) bool { return !isBucketField(field) })
 	slices.Sort(names)
 	return names, nil
 }

@@ -75,7 +75,7 @@ func (s *store) poolMembers(ctx context.Context) (map[string][]string, error) {
 	}
 	members := map[string][]string{}
 	for bucket, tag := range tags {
-		if tag != bucket {
+		if tag != bucket && isBucketField(bucket) {
 			members[tag] = append(members[tag], bucket)
 		}
 	}

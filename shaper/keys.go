@@ -19,7 +19,8 @@ const wakePool = "pool:"
 // wakeOne stands there for one dispatcher of a bucket: the one that a claim names. No bucket's name has a space.
 func wakeOne(bucket, dispatcher string) string { return bucket + " " + dispatcher }
 
-// tagsKey records the hash tag of every bucket there ever was: its name, or that of its pool.
+// tagsKey is the index: the hash tag of every bucket there ever was, which is its name or that of its pool.
+// See lua/assign.lua.
 const tagsKey = "tundish:buckets"
 
 // keys makes the names of a bucket's keys. This file is the only place that
@@ -35,7 +36,6 @@ type keys struct {
 	parted int
 	member string // what scripts are told: the bucket's name where it is in a pool, else ""
 	pool   string // the pool's name, "" in none
-	aside  bool   // the bucket is frozen: its conf is aside
 }
 
 // bucketKeys are those of a bucket that is in no pool.
@@ -77,18 +77,10 @@ func (k keys) inPool(names []string) []string {
 	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets")
 }
 
-// conf is what the bucket obeys; while it is frozen, what it did.
-func (k keys) conf() string {
-	if k.aside {
-		return k.confAside()
-	}
-	return k.prefix + "conf"
-}
+func (k keys) conf() string { return k.prefix + "conf" }
 
-// move is the mark of a bucket that gets another tag, at either of them, and confAside its
-// conf until it is there: see lua/move.lua.
-func (k keys) move() string      { return k.prefix + "move" }
-func (k keys) confAside() string { return k.prefix + "conf_moving" }
+// confAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+func (k keys) confAside() string { return k.prefix + "conf_aside" }
 
 func (k keys) pace() string      { return k.prefix + "pace" }
 func (k keys) count() string     { return k.prefix + "count" }
@@ -139,9 +131,9 @@ func (k keys) departed() string                  { return k.prefix + "departed" 
 func (k keys) flowDeparted(flow string) string   { return k.prefix + "departed:" + flow }
 func (k keys) groupDeparted(group string) string { return k.prefix + "departed_group:" + group }
 
-// fixed are the keys that do not depend on names of flows, groups or callers.
-func (k keys) fixed() []string {
-	return slices.Concat([]string{k.confAside(), k.body(), k.meta(), k.pace(), k.count(), k.leases(), k.claims(), k.dead(), k.seen(), k.seenUntil(),
+// ofEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
+func (k keys) ofEmpty() []string {
+	return slices.Concat([]string{k.confAside(), k.meta(), k.pace(), k.count(), k.claims(), k.seen(), k.seenUntil(), k.standbys(), k.sentAway(),
 		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed(), k.idle()}, k.purged(), k.places(""))
 }
 
@@ -292,10 +284,13 @@ func (k keys) forRedrive(flows ...string) []string {
 		flows...), flows...)
 }
 
-func (k keys) forConfigure() []string { return []string{k.conf(), k.body(), k.dead(), k.move()} }
+func (k keys) forConfigure() []string {
+	return []string{k.conf(), k.body(), k.dead(), k.confAside()}
+}
 
-func (k keys) forMove() []string {
-	return []string{k.move(), k.conf(), k.confAside(), k.body(), k.leases(), k.seen(), k.flows()}
+// forRelocate are the first keys of that script: those to write or to remove follow.
+func (k keys) forRelocate() []string {
+	return []string{k.conf(), k.confAside(), k.body(), k.leases(), k.dead(), k.seenUntil()}
 }
 
 func (k keys) forControl() []string { return []string{k.conf()} }

@@ -200,7 +200,7 @@ func (s *store) overrideText(ctx context.Context, b *bucketState, name string, c
 	if err != nil {
 		return "", "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
 	}
-	if len(conf) == 0 { // lost, or the bucket is being moved: the next call finds out
+	if conf[fieldRateCount] == "" { // lost, or the bucket lives elsewhere: the next call finds out
 		b.configured.Store(false)
 		return "", "", false, fmt.Errorf("bucket %q: %w", b.Name, errNotConfigured)
 	}

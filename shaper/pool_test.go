@@ -195,18 +195,20 @@ func TestPoolOfFlows(t *testing.T) {
 	}
 }
 
-// A bucket joins or leaves a pool only while it holds no jobs, and takes with it what operators said.
+// A bucket joins or leaves a pool only while it is empty, and takes with it what operators said.
 func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	pool := Pool{Name: "vendor", Rate: perSecond(100)}
-	w := newPoolWorld(t, testBucket("b", 100))
+	own := testBucket("b", 100)
+	own.DedupeWindow = 0
+	w := newPoolWorld(t, own)
 	if err := w.client.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
 		t.Fatal(err)
 	}
 	w.enqueue("b", 1, nil)
-	joined := w.clientOf(pooled("b", 100, 1, pool))
+	joined := w.clientOf(in(&pool, own))
 	_, err := joined.Enqueue(t.Context(), Job{Bucket: "b", ID: "x", Payload: []byte("x")})
-	if !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), `1 of its jobs are kept with the tag "b", the configuration wants "vendor"`) {
+	if !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), `bucket "b" cannot join pool "vendor": it holds 1 job: let it drain`) {
 		t.Fatalf("a bucket with jobs joined a pool: %v", err)
 	}
 	if state, err := w.client.Cancel(t.Context(), "b", "b0"); err != nil || state != StateCancelled {
@@ -240,7 +242,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 		t.Errorf("purged %+v, %v", sum, err)
 	}
 	// It is empty, so it may leave.
-	if receipts, err := w.clientOf(testBucket("b", 100)).Enqueue(t.Context(), Job{Bucket: "b", ID: "z", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+	if receipts, err := w.clientOf(own).Enqueue(t.Context(), Job{Bucket: "b", ID: "z", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
 		t.Errorf("it does not leave: %+v, %v", receipts, err)
 	}
 }
@@ -260,6 +262,7 @@ func TestPoolInACluster(t *testing.T) {
 	flow.Key = FlowKeyJob
 	flowing.Flow = &flow
 	buckets := []Bucket{pooled("a", 1000, 1, pool), flowing}
+	buckets[0].DedupeWindow, buckets[1].DedupeWindow = 0, 0
 	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
@@ -295,5 +298,30 @@ func TestPoolInACluster(t *testing.T) {
 	}
 	if infos, err := stranger.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
+	}
+	// Empty, each of them leaves the pool, to a slot of its own.
+	stop()
+	running.Wait()
+	for i := range buckets {
+		buckets[i].Pool = nil
+	}
+	left, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := left.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []string{"a", "b"} {
+		receipts, err := left.Enqueue(t.Context(), Job{Bucket: b, ID: "last", Flow: "f", Payload: []byte("x")})
+		if err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+		if n := conn.HLen(t.Context(), bucketKeys(b).body()).Val(); n != 1 {
+			t.Errorf("bucket %q has %d jobs under its own tag", b, n)
+		}
+	}
+	if pools, err := stranger.KnownPools(t.Context()); err != nil || len(pools) != 0 {
+		t.Errorf("pools are %v, %v", pools, err)
 	}
 }

@@ -46,8 +46,8 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			d.settled(ctx, batch, r, resent)
 			return nil
 		}
-		if errors.Is(err, ErrMoving) || errors.Is(err, ErrTagChanged) { // which nobody does while a lease is out
-			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket is being moved: the jobs may be delivered twice",
+		if errors.Is(err, ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
+			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
 			d.store.metrics.countLost(d.Name, len(batch))
 			d.forgetHeld(batch)

@@ -52,6 +52,7 @@ type bucketState struct {
 	settings   atomic.Pointer[Bucket] // of the configuration, replaced by a reload
 	turn       chan struct{}          // held by whoever writes the conf
 	configured atomic.Bool
+	joined     atomic.Bool              // it is, or was, in the pool that the configuration says: see join
 	force      atomic.Pointer[limitSet] // nil until it was read
 	refusals   *refusals
 }
@@ -125,12 +126,15 @@ func (s *store) reconfigure(buckets []Bucket) error {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		if state, ok := s.buckets[b.Name]; ok && state.settings.Load().tag() != b.tag() {
-			return fmt.Errorf("bucket %q: pool: it cannot join or leave one while the bucket is in use: restart this process, and move the bucket by dispatcher bucket move", b.Name)
+			return elsewheref("bucket %q %s while this process runs: restart this process, which succeeds once the bucket is empty", b.Name, cannot(b, state.settings.Load().tag()))
 		}
 		checked = append(checked, b)
 	}
 	for _, b := range checked {
 		if state, ok := s.buckets[b.Name]; ok {
+			if b.Revision > state.settings.Load().Revision {
+				state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
+			}
 			state.settings.Store(b)
 			state.configured.Store(false)
 		}
@@ -201,6 +205,11 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	return s.configureOnce(ctx, b, false)
+}
+
+// configureOnce is configure, and changes the pool of the bucket first if it is to join: see join.
+func (s *store) configureOnce(ctx context.Context, b *bucketState, join bool) error {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -211,17 +220,44 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		return nil
 	}
 	own := b.settings.Load()
-	if err := s.recordTag(ctx, own); err != nil {
-		return fmt.Errorf("bucket %q: record its tag: %w", b.Name, err)
+	for range poolChangeTries {
+		p, err := s.located(ctx, own)
+		written := false
+		switch {
+		case err != nil:
+			return fmt.Errorf("bucket %q: %w", b.Name, err)
+		case join && p.left() != "":
+			err = s.removeLeft(ctx, own, p)
+		case p.tag == own.tag():
+			written, err = s.writeConf(ctx, b, own, p)
+		case join:
+			err = s.changePool(ctx, own, p)
+		default:
+			return livesElsewhere(own, p.tag)
+		}
+		if err != nil && !errors.Is(err, errOvertaken) {
+			return err
+		}
+		if written {
+			b.joined.Store(true)
+			b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
+			return nil
+		}
 	}
+	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+}
+
+// writeConf writes what the scripts obey to the place where a bucket lives. It returns false if the bucket does not
+// live there any more: then the caller has to look again.
+func (s *store) writeConf(ctx context.Context, b *bucketState, own *Bucket, p place) (written bool, err error) {
 	if err := s.configurePool(ctx, own); err != nil {
-		return err
+		return false, err
 	}
 	limits, err := admission.EncodeLimits(own.Limits)
 	if err != nil {
-		return fmt.Errorf("bucket %q: %w", b.Name, err)
+		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	args := []any{schemaVersion, own.Revision, wakeChannel, b.Name,
+	args := []any{schemaVersion, own.Revision, wakeChannel, b.Name, "generation", p.number(),
 		"rate_count", own.Rate.Count, "rate_per", own.Rate.Per.Microseconds(), "burst", own.Burst,
 		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
 		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
@@ -231,42 +267,27 @@ func (s *store) configure(ctx context.Context, b *bucketState) error {
 		"quotas", quotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
 	args = append(args, own.partFields()...)
-	code, schema, revision, r, err := s.runConfigure(ctx, b, args)
-	if err == nil && code == configureMoving {
-		if err = s.onMark(ctx, own); err == nil {
-			code, schema, revision, r, err = s.runConfigure(ctx, b, args)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	switch code {
-	case 3:
-		return fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.parted(), r.Int(), r.Int()))
-	case 1:
-		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
-			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
-	case configureMoving:
-		return fmt.Errorf("bucket %q: %w", b.Name, ErrMoving)
-	case 2:
-		return fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
-	}
-	b.configured.Store(b.settings.Load() == own) // else a reload came between: once more
-	return nil
-}
-
-// configureMoving is the answer of configure.lua of a bucket that does not live there, or not yet.
-const configureMoving = 4
-
-func (s *store) runConfigure(ctx context.Context, b *bucketState, args []any) (code, schema, revision int64, r *lua.Reader, err error) {
 	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), args...)
 	if err != nil {
-		return 0, 0, 0, nil, err
+		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	r = lua.NewReader(reply)
-	code, schema, revision = r.Int(), r.Int(), r.Int()
-	if r.Err() != nil {
-		err = fmt.Errorf("script configure: %w", r.Err())
+	r := lua.NewReader(reply)
+	code, schema, revision := r.Int(), r.Int(), r.Int()
+	switch {
+	case r.Err() != nil:
+		return false, fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
+	case code == configureLeft:
+		return false, s.catchUp(ctx, own, p, r.Int(), r.Text())
+	case code == 3:
+		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.parted(), r.Int(), r.Int()))
+	case code == 1:
+		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
+			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
+	case code == 2:
+		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
 	}
-	return code, schema, revision, r, err
+	return true, nil
 }
+
+// configureLeft is the answer of configure.lua where a bucket does not live any more, or the index is behind.
+const configureLeft = 4

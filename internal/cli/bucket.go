@@ -16,17 +16,16 @@ import (
 func (a *app) bucketCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bucket",
-		Short: "Look at buckets, pause, change, purge or move them",
+		Short: "Look at buckets, pause, change or purge them",
 		Long: `Look at buckets: what is in them, and how fast they leak. Pause, change or purge
-them while they run: all processes obey at once, and after every restart. Move one
-that joins or leaves a pool.`,
+them while they run: all processes obey at once, and after every restart.`,
 		Example: `  dispatcher bucket list
   dispatcher bucket show webhooks --json
   dispatcher bucket pause webhooks --reason "the receiver is down"
   dispatcher bucket set webhooks --rate 20/s
   dispatcher bucket list --diff`,
 	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(),
-		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand(), a.bucketMoveCommand())
+		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand())
 }
 
 // bucketView is a bucket as it is shown.
@@ -94,7 +93,9 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 			ofPool = nil // the one that it is configured for
 		}
 		views[i] = s.bucketView(info, ofPool)
-		views[i].Notes = append(views[i].Notes, elsewhereNotes(s.config, &info)...)
+		if info.Elsewhere {
+			views[i].Notes = append(views[i].Notes, elsewhereNote(s.config, &info))
+		}
 	}
 	return views, nil
 }

@@ -83,8 +83,16 @@ func limitNames(cfg *config.Config) []string {
 
 // followBuckets has what enqueues or dispatches follow the settings of buckets.
 func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
-	d.targets = append(d.targets, target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
-		return reconfigure(shaperBuckets(cfg))
+	d.targets = append(d.targets, target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
+		buckets := shaperBuckets(cfg)
+		err := reconfigure(buckets)
+		if errors.Is(err, shaper.ErrTagChanged) {
+			// What the bucket holds says more, if it is not empty.
+			if held := d.client.CheckPools(ctx, buckets); errors.Is(held, shaper.ErrTagChanged) {
+				return held
+			}
+		}
+		return err
 	}})
 }
 
@@ -193,14 +201,16 @@ func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	}
 }
 
-// greet looks at Redis once: it warns of what would lose jobs, or says that it
-// is not there yet and that the daemon goes on trying.
-func (d *daemon) greet(ctx context.Context) {
+// greet looks at Redis once: it brings buckets into their pools and warns of what would lose jobs, or says
+// that Redis is not there yet and that the daemon goes on trying. With an error the daemon must not start.
+func (d *daemon) greet(ctx context.Context) error {
 	if err := d.client.Ping(ctx); err != nil {
 		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
-		return
+		return nil
 	}
-	d.tellElsewhere(ctx)
+	if err := d.joinPools(ctx); err != nil {
+		return err
+	}
 	for _, c := range examine(ctx, d.redis) {
 		switch {
 		case c.Status == statusFail:
@@ -209,6 +219,7 @@ func (d *daemon) greet(ctx context.Context) {
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}
+	return nil
 }
 
 // totals sums the counters that say what a daemon has done.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tundish-io/tundish/internal/config"
@@ -34,37 +35,21 @@ func livesIn(info *shaper.BucketInfo) string {
 	return info.Pool.Name
 }
 
-// elsewhereNotes say that a bucket is not where the configuration has it, or is being moved.
-func elsewhereNotes(cfg *config.Config, info *shaper.BucketInfo) (notes []string) {
-	if m := info.Moving; m != nil {
-		to := m.To
-		if to == info.Name {
-			to = ""
-		}
-		return []string{fmt.Sprintf("it is being moved to %s since %s by %s, and does nothing until then: if that ended early, run dispatcher bucket move %s again, or with --abort",
-			poolName(to), stamp(m.Since), line(m.By, 100), info.Name)}
-	}
-	if info.Elsewhere {
-		return []string{fmt.Sprintf("it is in %s, the configuration here has it in %s, so it is not used: if that is right, pause it, then run dispatcher bucket move %s",
-			poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)), info.Name)}
-	}
-	return nil
+// elsewhereNote says that a bucket is not in the pool that the configuration has it in.
+func elsewhereNote(cfg *config.Config, info *shaper.BucketInfo) string {
+	return fmt.Sprintf("it is in %s, the configuration here has it in %s: it goes there once it is empty, when a dispatcher or producer starts with this configuration",
+		poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)))
 }
 
-// tellElsewhere logs which buckets cannot be used, as they live in another pool.
-func (d *daemon) tellElsewhere(ctx context.Context) {
-	if len(d.config.Buckets) == 0 {
-		return
+// joinPools brings the buckets into the pools that the configuration says. The error is of a bucket that is not
+// empty: the daemon does not start then. A Redis that does not answer is no error: the first use joins.
+func (d *daemon) joinPools(ctx context.Context) error {
+	err := d.client.JoinPools(ctx)
+	if errors.Is(err, shaper.ErrTagChanged) {
+		return fail(exitUsage, "%w", err)
 	}
-	infos, err := d.client.BucketInfos(ctx)
 	if err != nil {
-		d.log.WarnContext(ctx, "the buckets could not be looked at", "error", err)
+		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
 	}
-	for i := range infos {
-		info := &infos[i]
-		if info.Elsewhere {
-			d.log.ErrorContext(ctx, "a bucket is in another pool than configured, and is not used: pause it and run dispatcher bucket move, or give it back its pool",
-				"bucket", info.Name, "jobs_are_in", poolName(livesIn(info)), "configured_in", poolName(configuredPool(d.config, info.Name)))
-		}
-	}
+	return nil
 }

@@ -122,38 +122,46 @@ func TestPoolsThatAreNotUsed(t *testing.T) {
 	s.run(t, "dispatcher pool list").want(t, 5)
 }
 
-// A bucket that was given a pool while it holds jobs is not used until it is moved, and it is said what to do.
+// A bucket that was given a pool while it holds jobs stays where it is, and it is said what to do.
 func TestBucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, `it is in no pool, the configuration here has it in pool "vendor", so it is not used: if that is right, pause it, then run dispatcher bucket move webhooks`)
-	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, "1 of its jobs are kept with the tag \"webhooks\", the configuration wants \"vendor\"",
-		"pause it, then run dispatcher bucket move webhooks")
+	const note = `it is in no pool, the configuration here has it in pool "vendor": it goes there once it is empty`
+	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, note)
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, `bucket "webhooks" is in no pool, but this configuration has it in pool "vendor"`)
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "queued", "paused")
 	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "not used yet")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "remembered  1 settled id", note)
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
 }
 
-// Daemons say at once that such a bucket is not used, and why.
-func TestDaemonsTellOfABucketThatJoinsAPool(t *testing.T) {
+// Daemons do not start with such a configuration, and say why. They bring an empty bucket into its pool.
+func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := &site{redis: server.Client()}
 	s.connected(t, nil, 1)
+	s.own.DedupeWindow = 0
+	if err := s.client.Reconfigure([]shaper.Bucket{s.own}); err != nil {
+		t.Fatal(err)
+	}
 	s.enqueue(t, "webhooks", "a")
 	p := newPlan(t, server.URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
 	p.rewrite(t, func(text string) string { return text + poolTable })
 	for _, words := range []string{"dispatcher run", "producer serve"} {
+		command(t.Context(), p.env, "", words).want(t, 2, `bucket "webhooks" cannot join pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in the pool`)
+	}
+	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"dispatcher run", "producer serve"} {
 		daemon := start(t, p.env, words)
-		eventually(t, words+" tells of the bucket", func() bool {
-			return daemon.said(`"bucket":"webhooks","jobs_are_in":"no pool","configured_in":"pool \"vendor\""`)
-		})
+		eventually(t, words+" brings the bucket there", func() bool { return s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val() == "vendor" })
 		if code := daemon.end(); code != 0 {
 			t.Errorf("%s: the exit code is %d", words, code)
 		}
@@ -174,7 +182,7 @@ func TestDaemonsFollowThePool(t *testing.T) {
 	p.rewrite(t, func(text string) string { return strings.Replace(text, `pool = "vendor"`, "", 1) })
 	for _, daemon := range []*running{producer, dispatcher} {
 		eventually(t, "refused", func() bool {
-			return daemon.said("the old one stays in force") && daemon.said("it cannot join or leave one while the bucket is in use")
+			return daemon.said("the old one stays in force") && daemon.said(`cannot leave pool \"vendor\": it holds 4 jobs: let it drain`)
 		})
 	}
 	if n := to.count(); n != 0 {

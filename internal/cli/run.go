@@ -89,6 +89,11 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	defer closeWorkers()
 	d.followBuckets(dispatcher.Reconfigure)
+	if !d.config.Redis.URL.Embedded() {
+		if err := d.greet(ctx); err != nil {
+			return err
+		}
+	}
 
 	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen", httpapi.DefaultMaxConnections)
 	if err != nil {
@@ -120,9 +125,6 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		where = append(where, "producer_api", "http://"+addr)
 	}
 	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", version())...)
-	if !d.config.Redis.URL.Embedded() {
-		d.greet(ctx)
-	}
 	started := time.Now()
 	err = runStages(ctx, append([]stage{d.reloadStage()}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", human(time.Since(started)))...)

@@ -45,12 +45,14 @@ func (a *app) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.greet(ctx); err != nil {
+		return err
+	}
 	api, addr, err := d.producerStage(ctx)
 	if err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", version())
-	d.greet(ctx)
 	err = runStages(ctx, d.reloadStage(), api)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err

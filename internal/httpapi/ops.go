@@ -99,20 +99,12 @@ type bucketView struct {
 	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
 	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of one that is in a pool
-	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here, and has yet to be moved
-	Moving    *movingView   `json:"moving,omitempty"`    // only of one that is being moved
+	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here
 
 	Pause   *opsview.Pause `json:"pause,omitempty"`   // only of one that is paused
 	Pins    []opsview.Pin  `json:"pins"`              // settings that were changed at run time
 	Purged  int64          `json:"purged"`            // jobs that purges have dropped, ever
 	Purging int64          `json:"purging,omitempty"` // moved aside by a purge and not removed yet
-}
-
-// movingView is a move of a bucket into a pool or out of one.
-type movingView struct {
-	ToPool string     `json:"to_pool"` // "" out of one
-	Since  *time.Time `json:"since,omitempty"`
-	By     string     `json:"by"`
 }
 
 // partCounts are the flows or the groups of a bucket in numbers.
@@ -132,12 +124,6 @@ func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
 	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
 	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
 	view.Elsewhere = info.Elsewhere
-	if m := info.Moving; m != nil {
-		view.Moving = &movingView{Since: instant(m.Since), By: m.By}
-		if m.To != info.Name {
-			view.Moving.ToPool = m.To
-		}
-	}
 	switch {
 	case info.HasGroups:
 		view.Flows, view.Groups = &partCounts{Known: info.Flows}, &partCounts{info.Groups, &info.GroupsWait}

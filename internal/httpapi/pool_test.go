@@ -15,7 +15,7 @@ import (
 func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Client {
 	t.Helper()
 	all := buckets(t)
-	all[0].Pool, all[0].Weight = pool, 3
+	all[0].Pool, all[0].Weight, all[0].DedupeWindow = pool, 3, 0
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestPools(t *testing.T) {
 		a.has("detail", "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told")
 		a.wantHeader("Retry-After", "1")
 	}
-	if !strings.Contains(log.String(), "1 of its jobs are kept with the tag") {
+	if !strings.Contains(log.String(), "it holds 1 job: let it drain") {
 		t.Error("the log does not say what to do")
 	}
 	view := ops.do("GET", "/v1/buckets/roomy", "").want(200, "")

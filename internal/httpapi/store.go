@@ -44,12 +44,9 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 	return f
 }
 
-// elsewhere says of an error that a bucket joins or leaves a pool, so that it takes no job here now; "" of others.
+// elsewhere says of an error that a bucket is in another pool than this process is configured for; "" of others.
 func elsewhere(err error) string {
-	switch {
-	case errors.Is(err, shaper.ErrMoving):
-		return "the bucket is being moved into a pool or out of one, and takes no job meanwhile: retry"
-	case errors.Is(err, shaper.ErrTagChanged):
+	if errors.Is(err, shaper.ErrTagChanged) {
 		return "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told"
 	}
 	return ""

@@ -1,0 +1,26 @@
+-- assign.lua: writes into the index where a bucket lives, if the index still says what the caller has read there.
+-- This one write decides a change of pool: every process reads the index before it configures a bucket.
+-- May be sent twice: the second time it answers 0, and the caller reads the index again.
+--
+-- KEYS[1]  tundish:buckets  hash  bucket -> tag of its keys; "<bucket>:generation" -> a number that each change raises,
+--          and the tag of the place that the bucket has left, while its keys are not removed yet
+-- ARGV[1]  bucket
+-- ARGV[2]  tag that the caller has read
+-- ARGV[3]  text of the generation that the caller has read, '' for none: the bucket has never changed its place
+-- ARGV[4]  tag to write
+-- ARGV[5]  generation to write
+-- Returns  1 written; 0 the index says something else
+-- Stores   two fields for each bucket that there ever was; no expiry: they are how jobs are found
+-- Needs    Redis 7.0
+
+local index = KEYS[1]
+local bucket, old_tag, old_generation, tag, generation = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', index, '')
+
+local field = bucket .. ':generation'
+local stored = redis.call('HMGET', index, bucket, field)
+if (stored[1] or '') ~= old_tag or (stored[2] or '') ~= old_generation then return 0 end
+redis.call('HSET', index, bucket, tag, field, generation)
+return 1

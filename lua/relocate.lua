@@ -1,0 +1,94 @@
+-- relocate.lua: the steps by which an empty bucket gets other keys, because it joins or leaves a pool. Its old and
+-- its new keys may be in two slots of a cluster, so no script sees both. The index (see assign.lua) says which keys
+-- the bucket has, and a generation: a number that each change raises by one. The conf of each place keeps the
+-- lowest generation that is obeyed there. A process that knows an older generation can change nothing and lets no
+-- job in. Each step may be sent twice, and by several processes.
+--
+-- check (new place) -> leave (old place) -> begin (new place) -> put (new place) -> assign.lua -> configure.lua (new), clear (old)
+--
+-- KEYS[1]  …:conf  hash  what the bucket obeys. Where the bucket does not live: generation and left_for only
+-- KEYS[2]  …:conf_aside  hash  old place: what the bucket obeyed; new place: what it will obey
+-- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
+-- KEYS[4]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[5]  …:dead    zset  id -> time of death
+-- KEYS[6]  …:seen_until  zset  id of a settled job -> end of its dedupe window, microseconds
+-- KEYS[7...]  put: the key to write; begin, clear: the keys to remove
+-- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
+-- ARGV[2]  generation that the change leads to
+-- ARGV[3]  leave: the tag of the new place; put: "hash" or "list"
+-- ARGV[4]  leave: schema version of this program; put: of a list, how many elements come before these
+-- ARGV[5]  leave: revision of the configuration; put: milliseconds until the key expires, 0 or less for never
+-- ARGV[6...]  put: fields and values of a hash, or elements of a list; 1000 texts at most
+-- Returns  {0, tag} done, now or before; of leave, the tag that the bucket leaves for: the first process decides it.
+--          {1} another change has been made since, or is under way. {2, jobs that wait, dead letters, leases,
+--          remembered ids, microseconds until the last of these ends}: the bucket is not empty; always of look.
+--          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
+--          begin: the bucket lives here since that generation, the caller's or a later one
+-- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
+--          with an older configuration. What put writes
+-- Needs    Redis 7.0
+
+local conf, aside, body, leases, dead, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local step, generation, to = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local schema, revision = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0)
+local offset, ttl = schema, revision
+local FIRST_KEY, FIRST = 7, 6
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', conf, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local stored = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')
+local lowest, left_for, lives = tonumber(stored[1] or 0), stored[2], stored[3]
+
+local function holdings()
+  local jobs, in_flight, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
+  local ids = redis.call('ZCOUNT', seen_until, string.format('(%.0f', now), '+inf')
+  local last = redis.call('ZRANGE', seen_until, -1, -1, 'WITHSCORES')
+  return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, math.max(tonumber(last[2] or 0) - now, 0) },
+    jobs + in_flight + died + ids > 0
+end
+local function remove_keys()
+  if #KEYS >= FIRST_KEY then redis.call('UNLINK', unpack(KEYS, FIRST_KEY)) end
+end
+
+if step == 'look' then return (holdings()) end
+local comes = step == 'check' or step == 'begin'
+if comes and lives and lowest >= generation then return { 5, lowest } end
+if lowest > generation or lowest == generation and lives then return { 1 } end
+
+if comes then
+  -- Jobs that a failover has left here would be mixed up with others.
+  if redis.call('HLEN', body) > 0 then return (holdings()) end
+  if step == 'begin' and lowest < generation then
+    remove_keys()
+    redis.call('DEL', conf, aside)
+    redis.call('HSET', conf, 'generation', string.format('%.0f', generation))
+  end
+elseif step == 'leave' then
+  if lowest == generation then return left_for and { 0, left_for } or { 1 } end
+  -- A bucket that came here and that no process has used yet has its conf still aside.
+  local own = redis.call('HMGET', lives and conf or aside, 'schema', 'revision')
+  if tonumber(own[1] or 0) > schema then return { 4, tonumber(own[1]) } end
+  if tonumber(own[2] or 0) > revision then return { 3, tonumber(own[2]) } end
+  local held, any = holdings()
+  if any then return held end
+  if lives then redis.call('RENAME', conf, aside) end
+  redis.call('HSET', conf, 'generation', string.format('%.0f', generation), 'left_for', to)
+elseif step == 'put' then
+  if lowest ~= generation then return { 1 } end
+  local key = KEYS[FIRST_KEY]
+  if to == 'hash' then
+    redis.call('HSET', key, unpack(ARGV, FIRST))
+  else
+    local there = redis.call('LLEN', key)
+    if there < offset then return { 1 } end
+    if there - offset <= #ARGV - FIRST then redis.call('RPUSH', key, unpack(ARGV, FIRST + there - offset)) end
+  end
+  if ttl > 0 then redis.call('PEXPIRE', key, string.format('%.0f', ttl)) end
+else
+  if lowest ~= generation or not left_for then return { 1 } end
+  remove_keys()
+end
+return { 0, to or '' }

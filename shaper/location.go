@@ -1,0 +1,227 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Where a bucket's keys live. The keys of a bucket contain its hash tag: the name of its pool, or its own name.
+// The index (tagsKey) says which tag a bucket has. pool_change.go changes that.
+
+// ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
+// A bucket changes its pool only while it is empty: see [Client.JoinPools].
+var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
+
+// elsewhereError is an ErrTagChanged with a text of its own, which names the bucket.
+type elsewhereError struct{ text string }
+
+func (e elsewhereError) Error() string { return e.text }
+func (e elsewhereError) Unwrap() error { return ErrTagChanged }
+
+func elsewheref(format string, args ...any) error {
+	return elsewhereError{fmt.Sprintf(format, args...)}
+}
+
+// place is what the index says of a bucket. The zero value is that of a bucket that Redis does not know.
+type place struct {
+	tag        string
+	generation string // "<number> <tag left behind>", see lua/assign.lua; "" before the first change
+}
+
+func newPlace(tag string, generation int64, left string) place {
+	return place{tag, strings.TrimSpace(fmt.Sprint(generation, " ", left))}
+}
+
+func (p place) number() int64 {
+	text, _, _ := strings.Cut(p.generation, " ")
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 without one
+	return n
+}
+
+// left is the tag that the bucket has left, while keys are still to be removed there; else "".
+func (p place) left() string {
+	_, tag, _ := strings.Cut(p.generation, " ")
+	return tag
+}
+
+// generationSuffix ends the names of fields of the index that are no buckets. No bucket's name has a colon.
+const generationSuffix = ":generation"
+
+func isBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
+
+// placeOf reads where a bucket lives.
+func (s *store) placeOf(ctx context.Context, bucket string) (place, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	values, err := s.redis.HMGet(ctx, tagsKey, bucket, bucket+generationSuffix).Result()
+	if err != nil {
+		return place{}, fmt.Errorf("look for the bucket: %w", err)
+	}
+	var p place
+	p.tag, _ = values[0].(string)
+	p.generation, _ = values[1].(string)
+	return p, nil
+}
+
+// assign writes where a bucket lives, unless the index does not say old any more.
+func (s *store) assign(ctx context.Context, bucket string, old, now place) (written bool, err error) {
+	reply, err := s.run(ctx, lua.Assign, []string{tagsKey}, bucket, old.tag, old.generation, now.tag, now.generation)
+	return reply == int64(1), err
+}
+
+// located reads where a bucket lives. A new bucket gets the place that its configuration says. The index is read
+// first: a Redis without memory refuses a new bucket, and a known one must still be drained.
+func (s *store) located(ctx context.Context, b *Bucket) (place, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	p, err := s.placeOf(ctx, b.Name)
+	if err != nil || p.tag != "" {
+		return p, err
+	}
+	if err := s.redis.HSetNX(ctx, tagsKey, b.Name, b.tag()).Err(); err != nil {
+		return place{}, fmt.Errorf("record the bucket: %w", err)
+	}
+	return s.placeOf(ctx, b.Name) // another process may have been first
+}
+
+// poolText is the pool of a bucket with that tag, in a sentence.
+func poolText(tag, bucket string) string {
+	if tag == bucket {
+		return "no pool"
+	}
+	return fmt.Sprintf("pool %q", tag)
+}
+
+// livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
+func livesElsewhere(b *Bucket, tag string) error {
+	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or let the bucket drain and restart",
+		b.Name, poolText(tag, b.Name), poolText(b.tag(), b.Name))
+}
+
+// liveKeys are the keys under which buckets live, whatever the configuration says. Of a bucket that Redis does not
+// know they are those of the configuration, or of a bucket in no pool.
+func (s *store) liveKeys(ctx context.Context, buckets ...string) (map[string]keys, error) {
+	live := make(map[string]keys, len(buckets))
+	for _, name := range buckets {
+		live[name] = bucketKeys(name)
+		if b, ok := s.buckets[name]; ok {
+			live[name] = b.keys
+		}
+	}
+	if len(buckets) == 0 {
+		return live, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	names := slices.Compact(slices.Sorted(slices.Values(buckets)))
+	tags, err := s.redis.HMGet(ctx, tagsKey, names...).Result()
+	if err != nil {
+		return live, fmt.Errorf("look for buckets: %w", err)
+	}
+	for i, name := range names {
+		if tag, ok := tags[i].(string); ok && tag != live[name].tag(name) {
+			live[name] = taggedKeys(tag, name)
+		}
+	}
+	return live, nil
+}
+
+// readable returns a bucket whose jobs may be looked at. It is in the configuration, or Redis knows it: it has left
+// the configuration, or lives in another pool than the configuration says. Of the latter it knows only what reading
+// takes: its name, and how it is parted. Of a bucket that this process has not used yet, one round trip more.
+func (s *store) readable(ctx context.Context, name string) (*bucketState, error) {
+	b, unknown := s.bucket(name)
+	if unknown == nil && b.configured.Load() || unknown != nil && !admission.ValidName(name) {
+		return b, unknown
+	}
+	live, err := s.liveKeys(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if unknown == nil && live[name].prefix == b.keys.prefix {
+		return b, nil
+	}
+	found, err := s.unconfigured(ctx, name, live[name])
+	if found != nil || err != nil {
+		return found, err
+	}
+	return b, unknown
+}
+
+// unconfigured is a bucket as Redis knows it under these keys, nil if Redis does not.
+func (s *store) unconfigured(ctx context.Context, name string, k keys) (*bucketState, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	values, err := s.redis.HMGet(ctx, k.conf(), fieldRateCount, "flows").Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: read its settings: %w", name, err)
+	}
+	if values[0] == nil {
+		return nil, nil //nolint:nilnil // none is no fault
+	}
+	parted := partedNot
+	if text, ok := values[1].(string); ok {
+		if parted, err = strconv.Atoi(text); err != nil || parted < partedNot || parted > partedGroups {
+			return nil, fmt.Errorf("bucket %q: its data is of a newer program", name)
+		}
+	}
+	settings := &Bucket{Name: name}
+	if parted != partedNot {
+		settings.Flow = &FlowSettings{}
+	}
+	if parted == partedGroups {
+		settings.Group = &GroupSettings{}
+	}
+	if k.pool != "" {
+		settings.Pool = &Pool{Name: k.pool}
+	}
+	found := &bucketState{Name: name, keys: k.as(parted)}
+	found.settings.Store(settings)
+	return found, nil
+}
+
+// strayed reports whether a bucket lives elsewhere since this process last looked. The next use of the bucket looks
+// again.
+func (s *store) strayed(ctx context.Context, name string) bool {
+	b, err := s.bucket(name)
+	if err != nil || !b.configured.Load() {
+		return false
+	}
+	live, err := s.liveKeys(ctx, name)
+	if err != nil || live[name].prefix == b.keys.prefix {
+		return false
+	}
+	b.configured.Store(false)
+	return true
+}
+
+// elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is
+// no outage of Redis, and not of other buckets.
+type elsewhere struct{ why string }
+
+// tell reports whether that is what an error says.
+func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
+	if !errors.Is(err, ErrTagChanged) {
+		return false
+	}
+	if why := err.Error(); e.why != why {
+		e.why = why
+		log.ErrorContext(ctx, "the dispatcher claims nothing of this bucket until it is in the pool that this configuration says", "error", err)
+	}
+	return true
+}
+
+func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
+	if e.why != "" {
+		e.why = ""
+		log.InfoContext(ctx, "the bucket is in the pool that this configuration says")
+	}
+}
