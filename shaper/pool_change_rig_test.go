@@ -104,7 +104,7 @@ func commanded(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
 		_, err = control.SetFlow(t.Context(), "b", "flow", own)
 		must(err)
 	}
-	must(client.PinLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
+	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
 	k := taggedKeys(b.tag(), "b")
 	must(conn.RPush(t.Context(), k.departed(), "3", "2", "1").Err())
 	must(conn.PExpire(t.Context(), k.departed(), time.Hour).Err())
