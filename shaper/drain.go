@@ -61,6 +61,7 @@ type drain struct {
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
+	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
 
 	link       slowLink  // the loop's own, as what follows
@@ -253,7 +254,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
-	d.permitTTL = d.obeyed().EffectivePermitTTL()
+	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
 	d.stepped = step
@@ -289,9 +290,12 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.hold([]*leased{spare})
 		d.settle(spare, Returned("last_chance"))
 	}
+	shift := d.link.answered(late, end.Sub(start), d.wakeLate, d.permitTTL)
+	for _, job := range jobs {
+		job.slot = job.slot.Add(shift)
+	}
 	d.start(jobs)
 	d.setUnanswered("") // the process knows the jobs now
-	d.link.answered(late, d.permitTTL)
 	if step > 0 {
 		return d.pauseForStep(ctx, step), nil
 	}
