@@ -64,7 +64,8 @@ type drain struct {
 	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
 
-	link       slowLink  // the loop's own, as what follows
+	knowsClock bool // see learnClock; the loop's own, as what follows
+	link       slowLink
 	unanswered *turns    // what a claim was told whose answer is not there
 	pressed    bool      // groups: there was no time left for all questions before the next claim
 	foreseen   *foreseen // groups that the last claim reserved for the next one
@@ -203,6 +204,12 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.stepped += step
 		return d.pauseForStep(ctx, step), nil
 	}
+	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
+		return 0, err
+	}
+	if err := d.learnClock(ctx); err != nil {
+		return 0, err
+	}
 	shortest, longest := d.clock.rtt()
 	whole := d.horizon()
 	ahead := d.standby.horizon(whole)
@@ -211,9 +218,6 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	early, atOnce := whole/2+asking, d.pressed
 	d.pressed = false
 
-	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
-		return 0, err
-	}
 	turn := turns{flows: []string{""}}
 	if d.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
 		turn = *d.unanswered
