@@ -66,9 +66,7 @@ type drain struct {
 
 	knowsClock bool // see learnClock; the loop's own, as what follows
 	link       slowLink
-	unanswered *turns    // what a claim was told whose answer is not there
-	pressed    bool      // groups: there was no time left for all questions before the next claim
-	foreseen   *foreseen // groups that the last claim reserved for the next one
+	unanswered *turns // what a claim was told whose answer is not there
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
@@ -125,7 +123,6 @@ func (d *drain) loop(ctx context.Context) {
 		}
 		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
 			d.fetchUnanswered(d.life, claimID)
-			d.giveBack(d.life)
 			return
 		}
 		if soon := max(claimSpacing-time.Since(start), time.Until(d.pause)); soon > 0 {
@@ -134,7 +131,6 @@ func (d *drain) loop(ctx context.Context) {
 		}
 		want := d.free()
 		if want == 0 {
-			d.giveBack(d.life)
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
@@ -213,10 +209,9 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	shortest, longest := d.clock.rtt()
 	whole := d.horizon()
 	ahead := d.standby.horizon(whole)
-	lead := min(shortest, ahead/2)
+	lead := min(shortest/2, ahead/2) // see clock.local
 	asking := time.Duration(d.questions()) * longest
-	early, atOnce := whole/2+asking, d.pressed
-	d.pressed = false
+	early := whole/2 + asking
 
 	turn := turns{flows: []string{""}}
 	if d.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
@@ -243,7 +238,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	call := d.toClaim(claimID, want, ahead, lead, turn)
 	d.setUnanswered(claimID)
 	start := time.Now()
-	r, err := d.sendClaim(ctx, call, atOnce, want, ahead+2*longest)
+	r, err := d.sendClaim(ctx, call)
 	end := time.Now()
 	if err != nil {
 		d.link.failed(start, err, d)
@@ -308,16 +303,9 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		taken = false
 	}
 	if d.standsBy(ctx, brought{jobs: len(jobs), want: want, taken: taken, from: now + lead.Microseconds(), free: freeSlot}) {
-		d.giveBack(ctx)
 		return d.untilLook(next, asking+longest), nil
 	}
-	wait := d.untilNext(next, early)
-	// Workers that are all occupied are no haste: other processes may have free ones.
-	d.pressed = wait <= 0 && d.parted() == partedGroups && (len(jobs) < want || want == maxClaim)
-	if d.foreseen != nil { // one question less, and not for long
-		wait = min(wait+longest, maxHorizon)
-	}
-	return wait, nil
+	return d.untilNext(next, early), nil
 }
 
 // toClaim is a claim of those whose turn it is.

@@ -73,12 +73,8 @@ func (l *slowLink) failed(start time.Time, err error, d *drain) {
 	}
 }
 
-// sendClaim sends a claim, and gives it the time that the link needs. With foresees
-// it asks for the groups of the next one too: see claimAndForesee.
-func (d *drain) sendClaim(ctx context.Context, call lua.Call, foresees bool, want int, horizon time.Duration) (*lua.Reader, error) {
-	if foresees {
-		return d.claimAndForesee(ctx, call, want, horizon)
-	}
+// sendClaim sends a claim, and gives it the time that the link needs.
+func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
 	s := d.store
 	if d.link.patience > 0 {
 		s = s.withTimeout(ctx, call.Keys[0], d.link.patience)
