@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
@@ -57,6 +58,47 @@ func mustRate(t *testing.T, text string) admission.Rate {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// Processes stand still together, however often and for however long, and all slots go on. What may still leave
+// makes no bunch, and all that was due while they ran leaves.
+func TestStallsMakeNoBunch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.IntRange(40, 1000).Draw(t, "rate")
+		interval := time.Second / time.Duration(rate)
+		limit := wakeLimit(interval, minPermitTTL)
+		const length = 5 * time.Second
+		var history checker.History
+		var still time.Duration
+		begin, departed := time.Unix(0, 0), 0
+		stopped, wakes := time.Duration(0), time.Duration(0) // the process stands still from one to the other
+		for slot := time.Duration(0); slot < length; slot += interval {
+			for slot >= wakes {
+				stopped = wakes + time.Duration(rapid.IntRange(100, 1500).Draw(t, "runs"))*time.Millisecond
+				wakes = stopped + time.Duration(rapid.IntRange(1, 400).Draw(t, "stands"))*time.Millisecond
+				still += min(wakes, length) - min(stopped, length)
+			}
+			at := slot
+			if slot >= stopped {
+				at = wakes
+			}
+			if at-slot <= limit {
+				departed++
+				history.Delivered(fmt.Sprint(slot), 1, begin.Add(at))
+			}
+		}
+		r := history.Check()
+		if got, want := r.MostIn(time.Second), rate*105/100+1; got > want {
+			t.Fatalf("%d in a second, want at most %d", got, want)
+		}
+		if got, want := r.MostIn(100*time.Millisecond), rate*15/100+1; got > want {
+			t.Fatalf("%d in 100 ms, want at most %d", got, want)
+		}
+		if allowed := float64(rate) * (length - still).Seconds(); float64(departed) < allowed-10 {
+			t.Fatalf("%d left, the running time allows %.0f", departed, allowed)
+		}
+	})
 }
 
 // A delivery that wakes too late gives its permit back. A worker that then takes its time to connect does not.
