@@ -229,8 +229,8 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 			return d.untilNext(next, early), nil
 		}
 		if d.parted() == partedGroups {
-			// Workers became free during the two round trips. For one it is not worth it: who takes more
-			// jobs than it asked turns for gives some flow two.
+			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
+			// 1,000/s. After one round trip they are not worth that some flow gets two turns.
 			want = max(want, d.free())
 		}
 	}
