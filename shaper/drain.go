@@ -75,7 +75,6 @@ type drain struct {
 	running    int                // deliveries that occupy a worker
 	starved    bool               // the loop waits for a worker
 	sleeping   bool               // the loop waits for a wake-up only
-	full       bool               // as many were in flight as may be when it looked last
 	died       atomic.Bool        // jobs became dead letters since they were last trimmed
 	outage     *outage            // shared by all drains, unless Redis is a cluster
 	lone       *lone              // shared by all drains: the process is one
@@ -173,18 +172,6 @@ func (d *drain) setSleeping(sleeping bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sleeping = sleeping
-}
-
-func (d *drain) setFull(full bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.full = full
-}
-
-func (d *drain) isFull() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.full
 }
 
 func (d *drain) isSleeping() bool {
@@ -320,7 +307,6 @@ func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, tur
 // untilNext is how long to wait until the next claim, by what a script said: it is sent so
 // much earlier.
 func (d *drain) untilNext(next int64, early time.Duration) time.Duration {
-	d.setFull(next == nextInFlight)
 	switch next {
 	case nextNever, nextInFlight:
 		return idleClaim
