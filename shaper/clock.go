@@ -2,7 +2,6 @@ package shaper
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -151,26 +150,6 @@ func (c *clock) rtt() (shortest, longest time.Duration) {
 func horizon(interval, rtt time.Duration, questions int) time.Duration {
 	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
 	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
-}
-
-// learnClock asks Redis for the time before the first claim. A first call often connects, and a first claim
-// loads its script: over a far link it would take two round trips more. From such a claim alone the horizon would be
-// too short, and all slots of the second claim too early by what the first one took too long. So the
-// question is asked twice: the second one finds a connection.
-func (d *drain) learnClock(ctx context.Context) error {
-	if d.knowsClock {
-		return nil
-	}
-	for range 2 {
-		start := time.Now()
-		now, err := d.store.time(ctx, d.keys.conf())
-		if err != nil {
-			return fmt.Errorf("ask Redis for the time: %w", err)
-		}
-		d.clock.observe(start, time.Now(), now.UnixMicro())
-	}
-	d.knowsClock = true
-	return nil
 }
 
 // pauseForStep has nothing claimed for one horizon, in which permits from before a

@@ -64,9 +64,8 @@ type drain struct {
 	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
 
-	knowsClock bool // see learnClock; the loop's own, as what follows
-	link       slowLink
-	unanswered *turns // what a claim was told whose answer is not there
+	link       slowLink // the loop's own, as what follows
+	unanswered *turns   // what a claim was told whose answer is not there
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
@@ -188,9 +187,6 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return d.pauseForStep(ctx, step), nil
 	}
 	if err := d.store.configure(ctx, d.bucketState); err != nil { // before the clock runs
-		return 0, err
-	}
-	if err := d.learnClock(ctx); err != nil {
 		return 0, err
 	}
 	shortest, longest := d.clock.rtt()

@@ -170,23 +170,6 @@ func (s *store) run(ctx context.Context, script *lua.Script, keys []string, args
 	return script.Run(ctx, s.redis, s.metrics.observeScript, keys, args...)
 }
 
-// time asks the server that holds a key for its time.
-func (s *store) time(ctx context.Context, key string) (time.Time, error) {
-	if err := s.ifClosed(); err != nil {
-		return time.Time{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if cluster, ok := s.redis.(*redis.ClusterClient); ok {
-		node, err := cluster.MasterForKey(ctx, key)
-		if err != nil {
-			return time.Time{}, err
-		}
-		return node.Time(ctx).Result()
-	}
-	return s.redis.Time(ctx).Result()
-}
-
 // runConfigured runs a script that answers {1} where the bucket's conf is
 // missing, writes the conf then, and runs it again. The answer has its first
 // item, 0, taken off. All of it takes at most the store's timeout.

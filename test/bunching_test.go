@@ -25,12 +25,12 @@ func TestStallsDoNotBunch(t *testing.T) {
 				await(t, 10*time.Second, "deliveries go on", func() bool { return s.history.Check().Delivered >= rate/4 })
 				var still time.Duration
 				for range stops {
-					time.Sleep(between) // what happens to a process at some time is the thing tested
+					<-time.After(between) // real processes stand still in real time
 					began := time.Now()
 					for _, d := range s.dispatchers {
 						d.signal(t, syscall.SIGSTOP)
 					}
-					time.Sleep(stopped)
+					<-time.After(stopped)
 					for _, d := range s.dispatchers {
 						d.signal(t, syscall.SIGCONT)
 					}
