@@ -82,7 +82,7 @@ type Bucket struct {
 
 	DedupeWindow time.Duration // how long the id of a settled job is remembered
 	DedupeMax    int64         // how many of them at most
-	PermitTTL    time.Duration // lateness at which a slot is void; 0: see [Bucket.EffectivePermitTTL]
+	PermitTTL    time.Duration // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
 	MaxPayload   int64         // bytes
 
 	Retry RetryPolicy
@@ -135,6 +135,8 @@ func DefaultBucket() Bucket {
 // EffectivePermitTTL is PermitTTL, or, where that is 0, half an interval, at
 // least 250 ms and at most 10 s. A slow bucket can afford to wait for a
 // receiver that takes a second to connect to, and must: its next slot is far.
+// A delivery that does not even begin within 25 ms of its slot, or half an interval where that
+// is more, gives its permit back earlier: after a stall, late permits would leave in a bunch.
 func (b Bucket) EffectivePermitTTL() time.Duration {
 	if b.PermitTTL != 0 {
 		return b.PermitTTL

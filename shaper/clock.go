@@ -103,15 +103,18 @@ func (c *clock) jumpedSince(then time.Time) bool {
 	return c.jumped.After(then)
 }
 
-// local is the instant on our clock of a Redis time in Unix microseconds, or
-// up to the way of the fastest call there before it. observe comes first.
+// local is the instant on our clock of a Redis time in Unix microseconds: by the middle of the bounds, so it is off
+// by at most half of the fastest round trip, and not at all where that call took as long there as back. Of dispatchers
+// near and far none is ahead of the others. A slot half a round trip after the answer was made is not late
+// when the answer arrives, whichever way was the longer one. observe comes first.
 // A time that lies further ahead than farthest is taken for one that lies so far
 // ahead: stored jobs may have any date, and a Duration ends in the year 2262.
 func (c *clock) local(redisTime int64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := c.base.Add(-c.high % time.Microsecond)
-	ahead := redisTime - (c.high - c.high%time.Microsecond).Microseconds()
+	middle := c.low + (c.high-c.low)/2
+	from := c.base.Add(-middle % time.Microsecond)
+	ahead := redisTime - (middle - middle%time.Microsecond).Microseconds()
 	return from.Add(min(lua.Microseconds(ahead), farthest))
 }
 

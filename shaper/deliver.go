@@ -18,6 +18,7 @@ type leased struct {
 	claim       string
 	attempts    int // deliveries with an outcome so far
 	maxAttempts int
+	wakeLimit   time.Duration           // how late the delivery may wake for the slot
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
 	departed    time.Time
 	unreadable  error // what is in Redis is no job of ours
@@ -52,6 +53,7 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 			Own: own, Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
 		},
 		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,
+		wakeLimit: d.wakeLate,
 	}
 	if l.maxAttempts == 0 {
 		l.maxAttempts = d.settings.Load().Retry.MaxAttempts
@@ -134,7 +136,7 @@ func (d *drain) deliver(job *leased) Outcome {
 	if job.unreadable != nil {
 		return Dead("unreadable", job.unreadable.Error())
 	}
-	if time.Since(job.slot) > job.ttl {
+	if time.Since(job.slot) > job.wakeLimit {
 		return Returned("late")
 	}
 	if job.unsettled != nil {

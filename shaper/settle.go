@@ -77,9 +77,6 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 		d.log.ErrorContext(ctx, "script settle gave a short answer", "error", r.Err())
 	}
 	d.forgetHeld(batch)
-	if d.isFull() {
-		d.nudge() // a place is free now: the wake-up that others get takes longer
-	}
 	if lost > 0 {
 		d.store.metrics.countLost(d.Name, lost)
 		d.log.WarnContext(ctx, "leases were lost before their outcome came: the jobs may be delivered twice", "count", lost)

@@ -32,18 +32,30 @@ const (
 type slowLink struct {
 	bytes    int           // of bodies that the next claim asks for
 	patience time.Duration // that the next claim has for its answer; 0 is that of any call
+	slow     bool          // the last answer came too late for its slots, because it took so long
 }
 
 func newSlowLink() slowLink { return slowLink{bytes: maxClaimBytes} }
 
-// answered notes how late the first job of a claim's answer was when it arrived.
-func (l *slowLink) answered(late, permitTTL time.Duration) {
+// answered notes how late the first job of a claim's answer was when it arrived, and how long the answer took. It
+// returns by how much the slots of the answer move.
+//
+// One late answer is a stall or a lost reply: its permits are given back. Two in a row are a slow link, where the
+// next answers would be as late, and their jobs would be given back for ever. So their slots move by as much as they
+// are late, and keep their distances. One claim is under way at a time, so the slots of two answers do not mix.
+func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shift time.Duration) {
 	l.patience = 0
+	before := l.slow
+	l.slow = min(late, took) > wakeLimit
 	if late > permitTTL {
 		l.bytes = max(l.bytes/2, minClaimBytes)
-		return
+	} else {
+		l.bytes = min(l.bytes+moreClaimBytes, maxClaimBytes)
 	}
-	l.bytes = min(l.bytes+moreClaimBytes, maxClaimBytes)
+	if before && l.slow {
+		return late
+	}
+	return 0
 }
 
 // failed notes a claim that got no answer. The same claim is answered by the same
@@ -61,12 +73,8 @@ func (l *slowLink) failed(start time.Time, err error, d *drain) {
 	}
 }
 
-// sendClaim sends a claim, and gives it the time that the link needs. With foresees
-// it asks for the groups of the next one too: see claimAndForesee.
-func (d *drain) sendClaim(ctx context.Context, call lua.Call, foresees bool, want int, horizon time.Duration) (*lua.Reader, error) {
-	if foresees {
-		return d.claimAndForesee(ctx, call, want, horizon)
-	}
+// sendClaim sends a claim, and gives it the time that the link needs.
+func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
 	s := d.store
 	if d.link.patience > 0 {
 		s = s.withTimeout(ctx, call.Keys[0], d.link.patience)

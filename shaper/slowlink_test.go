@@ -150,7 +150,6 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				t.Cleanup(store.Close)
 				b := testBucket("b", 2000)
 				b.MaxPayload, b.MaxInFlight = 1<<20, 512
-				b.PermitTTL = MaxPermitTTL // a body that takes seconds to come is not too late
 				client, err := NewClient(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
 				if err != nil {
 					t.Fatal(err)

@@ -123,6 +123,5 @@ func (d *drain) standsBy(ctx context.Context, b brought) bool {
 
 // untilLook is how long one that stands by waits: until the next slot, less what asking for it takes, or a little longer.
 func (d *drain) untilLook(next int64, asking time.Duration) time.Duration {
-	d.setFull(false)
 	return min(time.Until(d.clock.local(next))-asking+d.standby.patience(d.horizon()), idleClaim)
 }

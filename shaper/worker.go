@@ -10,7 +10,7 @@ import (
 // concurrent use: a dispatcher calls Deliver for many jobs at a time.
 type Worker interface {
 	// Deliver makes one attempt and says how it ended. It is called at the
-	// attempt's slot. A worker that needs time to get ready (to connect, say)
+	// attempt's slot, and not at all if the process was late for that. A worker that needs time to get ready (to connect, say)
 	// calls [Attempt.Depart] right before the first byte leaves, and returns
 	// [Returned] if that fails: the slot went by. ctx ends with the lease and
 	// when a stopping dispatcher waits no longer. A panic counts as a failed

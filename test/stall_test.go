@@ -59,9 +59,9 @@ type stallWatch struct {
 	worst, total atomic.Int64
 }
 
-// grave is a stall that may have a slot become void, so that it is given again
-// later: it costs the stream as much time as it lasts.
-const grave = permitTTL / 3
+// grave is a stall that may have a permit given back, so that its job gets a later slot: it costs the stream as much
+// time as it lasts. A delivery may wake 25 ms late, and some of that the dispatchers need themselves.
+const grave = 15 * time.Millisecond
 
 func watchStalls() *stallWatch {
 	w := &stallWatch{end: make(chan struct{})}

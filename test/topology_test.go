@@ -13,7 +13,7 @@ import (
 const busyKey = "tundish:{" + bucketName + "}:b:" + bucketName + ":body"
 
 // What a failover may cost at most. The receiver sees what the slots allow, and
-// permits that are late, but less than permit_ttl.
+// permits of workers that took their time to connect, but less than permit_ttl.
 const (
 	clusterResume  = 6 * time.Second
 	sentinelResume = 5 * time.Second
