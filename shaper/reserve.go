@@ -88,6 +88,7 @@ func (d *drain) questions() int {
 func (d *drain) toReserve(want int, horizon time.Duration, foresees bool) lua.Call {
 	return lua.Call{Script: lua.Reserve, Keys: d.keys.forReserve(), Args: []any{
 		want, horizon.Microseconds(), d.keys.member, d.dispatcher, foresees, d.standby.count > fewStandbys && d.mayStepBack(),
+		d.stepped.Microseconds(), d.offset,
 	}}
 }
 
