@@ -72,11 +72,13 @@ function flow.is_idle(state, s, clock)
   return s.rate_count == 0 or clock ~= nil and state.slot + s.rate_per / s.rate_count <= clock
 end
 
--- When the flow's rate lets it depart next, by the engine's clock; 0: at once.
+-- When the flow's rate lets it depart next, by the engine's clock; 0: at once. The state stays as it is: a script that has
+-- not seen the server's clock step back has a clock that is behind.
 function flow.ready(state, s, clock)
   if state.new or s.rate_count == 0 then return 0 end
-  pacer.open(state, s, clock)
-  return pacer.by_rate(state, s, 1)
+  local seen = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last }
+  pacer.open(seen, s, clock)
+  return pacer.by_rate(seen, s, 1)
 end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all,
