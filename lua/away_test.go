@@ -28,16 +28,6 @@ func (r *rig) sendAway(dispatchers ...string) {
 	}
 }
 
-// foresee is how many turns a dispatcher is told that asks right behind its claim.
-func (r *rig) foresee(dispatcher string) int {
-	r.t.Helper()
-	in := r.reader(lua.Reserve, r.keys("conf", "pace", r.top(), "leases", "sent_away"), 100, 200_000, "", dispatcher, 1, 0)
-	in.Int() // now
-	in.Int() // next
-	in.Int() // slots
-	return in.Left() / 2
-}
-
 // away are the dispatchers that are noted.
 func (r *rig) away() string {
 	r.t.Helper()
@@ -125,9 +115,6 @@ func TestSentAwayByAClaim(t *testing.T) {
 		if c.ids() != "b0" || r.away() != "d2" {
 			t.Fatalf("claimed %q; %q are noted", c.ids(), r.away())
 		}
-		if n := r.foresee("d2"); n != 0 || r.away() != "d2" {
-			t.Errorf("it foresees %d turns; %q are noted", n, r.away())
-		}
 		if got := r.woken(func() { r.claimFlows(ask{dispatcher: "d1", want: 1}, first) }); got != "b d2" {
 			t.Errorf("%q is woken", got)
 		}
@@ -163,29 +150,6 @@ func TestSentAwayAndBack(t *testing.T) {
 	})
 }
 
-// Who has woken another leaves the turns to it: it reserves none for its own next claim.
-func TestWakingIsLeaving(t *testing.T) {
-	t.Parallel()
-	onFlowsAndGroups(t, flowSettings{}, func(t *testing.T, r *rig, name func(string) string) {
-		r.putIn(name("a"), 3, 0, named("a", 90)...)
-		r.begin()
-		of := r.reserveAs("d1", 1)
-		r.sendAway("d2")
-		r.claimFlows(ask{dispatcher: "d1", want: 1}, of)
-		if n := r.foresee("d1"); n != 0 {
-			t.Errorf("it foresees %d turns", n)
-		}
-		of = r.reserveAs("d2", 1)
-		r.claimFlows(ask{dispatcher: "d2", want: 1}, of)
-		if len(of.flows) != 1 {
-			t.Errorf("who was woken got %v", of.flows)
-		}
-		if n := r.foresee("d2"); n != 1 {
-			t.Errorf("who woke nobody foresees %d turns", n)
-		}
-	})
-}
-
 // Nobody is noted who would come back no earlier for being woken: as no turn is reserved that is so far ahead, or as it
 // has no worker left.
 func TestNobodyIsSentAway(t *testing.T) {
@@ -196,8 +160,8 @@ func TestNobodyIsSentAway(t *testing.T) {
 		r.begin()
 		first, second := r.reserveAs("d1", 1), r.reserveAs("d2", 1)
 		r.claimFlows(ask{dispatcher: "d2", want: 1}, second)
-		if n := r.foresee("d2"); n != 0 || r.away() != "" {
-			t.Errorf("without workers, it foresees %d turns; %q are noted", n, r.away())
+		if r.away() != "" {
+			t.Errorf("without workers, %q are noted", r.away())
 		}
 		r.claimFlows(ask{dispatcher: "d1", want: 1}, first)
 		if of := r.reserveAs("d3", 1); of.next < of.now || r.away() != "" {

@@ -5,15 +5,16 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:conf    hash  what the bucket obeys; leftovers: whether ids of cancelled jobs may lie in lists
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[8]  …:seen_until  zset  settled id -> end of its dedupe window
--- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[10] …:flow_settings  hash  flow -> its own settings
--- KEYS[11...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
+-- KEYS[8]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[9]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[10]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[11] …:flow_settings  hash  flow -> its own settings
+-- KEYS[12...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then …:groups and …:group_settings
 -- ARGV[1]  id
 -- ARGV[2]  state it must be in: "" any that waits, "5" dead (drop a dead letter)
@@ -32,10 +33,10 @@
 --#include lib/group.lua
 
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local leases, dead, seen, seen_until = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local flows, flow_settings = KEYS[9], KEYS[10]
+local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local flows, flow_settings = KEYS[10], KEYS[11]
 local id, wanted, has_flows, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 10, has_flows == '2'
+local FIRST_PLACE, in_groups = 11, has_flows == '2'
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
@@ -93,7 +94,7 @@ if state ~= '5' then
     local loaded = flow.load(conf, flows, flow_settings, { name })
     local groups = in_groups and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
     flow.count(loaded[1], scheduled and 0 or -1, scheduled and -1 or 0, 0)
-    flow.save(flows, loaded[1], now)
+    flow.save(flows, loaded[1])
     group.close(groups, now)
   end
 end
@@ -103,9 +104,11 @@ if state == '1' then
     redis.call('LREM', list, 1, id)
   elseif redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', REACH) or leftovers() > tonumber(settings[4]) then
     redis.call('LREM', list, -1, id)
+  else
+    redis.call('HSET', conf, 'leftovers', '1')
   end
 end
-local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[3]), now)
+local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 if fingerprint then dedupe.add(memory, id, fingerprint .. kind, code) end
-dedupe.write(memory, seen, seen_until, count)
+dedupe.write(memory, count)
 return tonumber(code)

@@ -1,12 +1,14 @@
--- claim.lua: leases jobs to a dispatcher, each with its slot.
--- Slots are spaced by the bucket's rate over all dispatchers; the fraction of
--- an interval is carried. Asked again with the same claim id it answers the
--- same jobs, so that a lost reply loses none. The bytes of an answer are bounded, and so are those of the same answer given again.
--- In a bucket with flows, reserve.lua has said whose turn it is: the flow that
--- waited longest goes first, of the group that waited longest where there are groups; each has as many departures a turn as its weight says
--- (deficit round robin, Shreedhar and Varghese 1995), and all its own bounds hold
--- together with the bucket's. Each flow is put back on the calendar at its next turn; one that has nothing to send, has
--- as many in flight as it may, or is paused is taken off it.
+-- claim.lua: leases jobs to a dispatcher, each with its slot. It replays a claim that was answered already; else it opens
+-- the pacers, hands out jobs turn by turn, and writes.
+--
+-- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots
+-- (see share.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn
+-- it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the
+-- calendar at its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
+--
+-- Asked again with the same claim id it answers the same jobs, so that a lost reply loses none. The bytes of an answer
+-- are bounded, and so are those of the same answer given again.
+--
 -- A job that one more crash makes poison is on its last chance, and a process
 -- holds at most one such job at a time. Sweep charges all that a dead process
 -- had in flight, for it cannot know which job it was: let out together again,
@@ -18,19 +20,18 @@
 -- An innocent job on its last chance is still lost when another that crashed less often kills its process.
 -- Those that may not go yet leave their slot to the next job, and wait in later.
 -- One that has expired becomes a dead letter and takes no slot.
--- One that was sent away meanwhile is woken for the turns that are put back here, if the dispatcher has few workers left (see
--- away.lua).
--- In a bucket that shares a pool, its slots are also those of the pool, of which it leaves others theirs (share.lua).
+--
+-- With few workers left, the dispatcher wakes another that was sent away (see away.lua).
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
 -- it is resumed, what it has of a burst is what any quiet bucket has.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  slot: the last one; frac: its fraction in 1/rate_count microseconds; rate: of that slot, and its burst;
---          lease: the longest; since: when the pace began; clock, offset: see reserve.lua
+-- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
+--          pace began; clock, offset: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
--- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs: claim id, time, then id, slot, epoch of each
+-- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
@@ -46,7 +47,7 @@
 -- ARGV[2]  claim: its id, no spaces
 -- ARGV[3]  want: jobs at most, 0 to 1000; of 0 the turns are put back and no more
 -- ARGV[4]  horizon: microseconds to look ahead, up to 200000
--- ARGV[5]  lease: microseconds, counted from the slot
+-- ARGV[5]  lease: microseconds, counted from the last slot of the answer
 -- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
 -- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
@@ -56,30 +57,33 @@
 -- ARGV[12] channel to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
--- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards since its last claim, at
---          most; 0 it has not
--- ARGV[16] number of flows
--- ARGV[17...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
--- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count,
---          rate_per, free_slot, and for each job: id, slot, epoch, delivery number, attempts so far, body, and with
---          flows the flow and what its settings say that is not for scripts}
+-- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
+-- ARGV[16] offset of the engine's clock as the last answer told it
+-- ARGV[17] number of flows
+-- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
+--          offset, number of jobs, for each job: id, slot, body, and with flows the flow and what its settings say that is
+--          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
+--          number, attempts so far (of the others 1, 1, 0)}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
---          has, 0 where nothing is handed out
+--          has, 0 where nothing is handed out. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, the claim's answer until the next one; when a flow can be forgotten,
 --          until it is
 -- Needs    Redis 7.0
 
 --#include lib/away.lua
+--#include lib/codec.lua
 --#include lib/dlq.lua
+--#include lib/drr.lua
 --#include lib/flow.lua
+--#include lib/handout.lua
 --#include lib/idle.lua
---#include lib/pending.lua
+--#include lib/pacer.lua
+--#include lib/queue.lua
 --#include lib/quota.lua
---#include lib/sender.lua
 --#include lib/share.lua
---#include lib/turns.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, sent_away, idle_key =
@@ -88,93 +92,70 @@ local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
-local most_bytes, stepped, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 16, want
+local most_bytes, stepped, known_offset, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local MAX_HORIZON = 200000
-local SCHEDULED, IN_FLIGHT, RETRYING, DEAD = '2', '3', '4', '5'
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
 local MAX_ASIDE, MAX_EXPIRED = 500, 500
 local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or less: those of expired jobs are read too
-local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers')
 if not settings[1] then return { 1 } end
-local rate_count, rate_per = tonumber(settings[1]), tonumber(settings[2])
-local burst, max_in_flight = tonumber(settings[3]), tonumber(settings[4])
+local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
+  max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local in_flight = redis.call('ZCARD', leases)
-local reply = { 0, now, 0, in_flight, 0, 0, rate_count, rate_per, 0 }
-local NEXT, EXPIRED, LONE, FREE_SLOT, HEAD, JOB = 3, 5, 6, 9, 9, has_flows and 8 or 6
-local reader = pending.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes)
 local function text(n) return string.format('%.0f', n) end
-
-local function add(id, slot, epoch, number, attempts, stored, alone, name, own)
-  local n = #reply
-  if alone then reply[LONE] = (n - HEAD) / JOB + 1 end
-  reply[n + 1], reply[n + 2], reply[n + 3] = id, slot, epoch
-  reply[n + 4], reply[n + 5], reply[n + 6] = number, attempts, stored
-  if has_flows then reply[n + 7], reply[n + 8] = name, own and string.match(own, '\n(.*)$') or '' end
+local function in_chunks(command, key, list)
+  for i = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
+  end
 end
+
+-- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
+-- interval away.
+local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring')
+local offset = pacer.clock(now, tonumber(kept[6] or 0), tonumber(kept[7] or 0), stepped, known_offset)
+local clock = now + offset
+local in_flight = redis.call('ZCARD', leases)
+local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, offset }
+local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
+local out = handout.open(claim, offset, has_flows, last_chance)
 
 -- The same claim again: the same answer, less what was taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
-if previous and string.sub(previous, 1, #claim + 1) == claim .. ' ' then
-  local jobs = string.match(previous, '^%S+ %d+ (.*)$')
-  for id, slot, epoch in string.gmatch(jobs, '(%S+) (%d+) (%d+);') do
-    local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
-    if stored and job then
-      local state, now_epoch, attempts, lost, _, owner = string.match(stored, META)
-      if state == IN_FLIGHT and now_epoch == epoch and owner == claim then
-        local name = has_flows and flow.of(job, in_groups)
-        add(id, tonumber(slot), tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts), job,
-          pending.on_last_chance(reader, stored), name, name and redis.call('HGET', flow_settings, name))
-      end
-    end
-  end
-  reply[NEXT] = now
-  return reply
+if previous and handout.is_of(previous, claim) then
+  answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and '2' or '1'))
+  answer[NEXT] = now
+  return handout.reply(out, answer)
 end
 
--- The last slot. A missing pace starts empty: the first slot is one interval
--- away. One that lies further ahead than it can means that the clock stepped back. The time that a step
--- forwards has skipped has not passed: no burst grew in it.
-local whole = math.floor(rate_per / rate_count)
-local part = rate_per - whole * rate_count
-local back = (burst - 1) * whole + math.floor((burst - 1) * part / rate_count)
-local rate = sender.pace(rate_count, rate_per, burst)
-local kept = redis.call('HMGET', pace, 'slot', 'frac', 'lease', 'rate', 'since', 'offset')
-local slot, frac, since, offset = tonumber(kept[1]), tonumber(kept[2]), tonumber(kept[5] or 0), tonumber(kept[6] or 0)
-local pace_changed
-local run = { now = now, since = since, latest = now + MAX_HORIZON }
-
-if not slot then
-  slot, frac, since, pace_changed = now + back, 0, now, true
-else
-  slot, frac, pace_changed = sender.cut(run, slot, frac, kept[4], rate, back)
-  if since > now then since = now end
-end
-if stepped > 0 and slot < now + back then slot, frac, pace_changed = math.min(slot + stepped, now + back), 0, true end
-run.since = since
+local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
+local slot = tonumber(kept[1]) or clock + bounds.back
+local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
+  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, changed = not kept[1] }
+own.changed = pacer.open(own.state, bounds, clock) or own.changed
 local function write_pace()
-  redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate, 'since', text(since))
+  local state = own.state
+  redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
+    'since', text(since), 'clock', text(clock), 'offset', text(offset))
 end
+if stepped > 0 then own.changed = true end
 
-local free, shared, more, own_next = max_in_flight - in_flight, nil, false, 0
+local shared, more, own_next = nil, false, 0
 if member ~= '' then
   shared = share.open(member, KEYS, tonumber(settings[14] or 1), now, now + lead, horizon, in_flight)
   if not shared then return { 1 } end
   horizon = shared.horizon
   if stepped > 0 then share.stepped(shared, stepped) end
 end
-if settings[5] or free <= 0 then
+if pacer.is_held(own) then
   local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
   for i = FIRST_GROUP + 1, #ARGV, 2 do
     dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
@@ -183,171 +164,155 @@ if settings[5] or free <= 0 then
   for i = FIRST_FLOW + 1, last, 2 do
     redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
   end
-  if not settings[5] then reply[NEXT] = -1 end
+  if bounds.paused == 0 then answer[NEXT] = -1 end
   if stepped > 0 then write_pace() end
   if shared then share.close(shared, false) end
-  return reply
+  return handout.reply(out, answer)
 end
-want = math.min(want, free)
+want = math.min(want, bounds.max_in_flight - in_flight)
 if shared then want = share.allows(shared, want) end
 
-if frac >= rate_count then frac = 0 end
-local earliest, latest = now + lead, now + horizon
-local quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
+-- From here on all times are those of the engine's clock.
+local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
+own.quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
 
 -- Bodies may be large: no more are read than there are slots to hand out, or
 -- twice as many as the time before where cancelled jobs lie between.
-local slots = (latest + back - math.max(slot, earliest)) * rate_count / rate_per
+local first_ready = pacer.ready(own, 1, furthest)
+local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
-if want == 0 or math.max(slot + whole - back, earliest, quota.ready(quotas, run.latest)) > latest then at_once = 0 end
+if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
+local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes, tonumber(kept[9]),
+  kept[10], settings[16])
 local named, ready, groups = {}, {}, {}
 if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
-  local of_all, windows = { unpack(settings, 8, 12) }, quota.windows(settings[13])
-  local common, own, states = flow.settings(false, of_all), {}, {}
+  local windows, texts, own_texts = quota.windows(settings[13]), {}, {}
   if #names > 0 then
-    own, states = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
+    own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
   end
+  local obeys = flow.all_settings(own_texts, { unpack(settings, 8, 12) })
   for i, name in ipairs(names) do
     local base = FIRST_PLACE + (i - 1) * (flow.PLACES + 1)
-    local f = sender.open(run, name, tonumber(ARGV[FIRST_FLOW + 2 * i]) - offset, own[i] and flow.settings(own[i], of_all) or common,
-      states[i], quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
-    local from = sender.ready(run, f)
-    f.places = pending.open(base, from > latest and 0 or at_once_each, name) -- of one that may not go, no job is read
-    named[i], f.own = f, own[i]
-    sender.waits(f, from)
-    if not flow.is_held(f) then ready[#ready + 1] = f end
+    local f = drr.open(clock, since, name, tonumber(ARGV[FIRST_FLOW + 2 * i]), obeys[i], texts[i],
+      quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
+    local from = pacer.ready(f, 1, furthest)
+    f.queue = queue.open(base, from > latest and 0 or at_once_each, name, f.state.new and '.khnld' or f.state.filled)
+    named[i], f.own = f, own_texts[i]
+    drr.waits(f, from)
+    if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
-  if in_groups then groups = turns.groups(run, conf, FIRST_GROUP, FIRST_GROUP_KEY, offset, named) end
+  if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
-  named[1] = { at = 0, places = pending.open(FIRST_PLACE, at_once) }
+  named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once) }
   ready[1] = named[1]
 end
-local heap = in_groups and turns.of_groups(groups, ready) or ready
-turns.order(heap)
-if at_once > 0 then pending.read_heads(reader, ready) end
+local heap = in_groups and drr.of_groups(groups, ready) or ready
+drr.order(heap)
+if at_once > 0 then queue.read_heads(reader, ready) end
 
-local taken, bytes, metas, deadlines, log, deaths = 0, 0, {}, {}, {}, {}
-local aside_count, expired, unscheduled = 0, 0, 0
-
--- The numbers of a meta, or those of a job that was never claimed.
-local function numbers(stored)
-  local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', META)
-  return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
-end
-local texts = {} -- of small numbers, which are nearly always the same
-local function short(n)
-  texts[n] = texts[n] or text(n)
-  return texts[n]
-end
-local function set_meta(id, code, epoch, attempts, lost, crashes, owner, last)
-  metas[#metas + 1] = id
-  metas[#metas + 1] = table.concat({ code, short(epoch), short(attempts), short(lost), short(crashes), owner, last }, ' ')
-end
+local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
 
 local function take(f, id, job, stored, at, alone)
-  local epoch, attempts, lost, crashes, _, last = numbers(stored)
-  epoch = epoch + 1
-  taken = taken + 1
-  if alone then may_go = false end
-  set_meta(id, IN_FLIGHT, epoch, attempts, lost, crashes, claim, last)
-  deadlines[#deadlines + 1], deadlines[#deadlines + 2] = text(at + lease), id
-  log[#log + 1] = table.concat({ id, text(at), short(epoch) }, ' ') .. ';'
-  add(id, at, epoch, attempts + lost + 1, attempts, job, alone, f.name, f.own)
-  quota.add(quotas, at)
-  if shared then share.departs(shared, at) end
+  if alone then
+    may_go = false
+    answer[LONE] = out.count + 1
+  end
+  handout.add(out, id, at, job, stored, f.name, f.own)
+  pacer.depart(own, at, 1)
+  if shared then share.departs(shared, at - offset) end
   if not f.name then return end
-  sender.departs(run, f, at)
-  if f.group then sender.departs(run, f.group, at) end
-  turns.next(heap, flow.is_held(f))
+  drr.depart(f, at, furthest)
+  if f.group then drr.depart(f.group, at, furthest) end
+  drr.next(heap, pacer.is_held(f))
 end
 
 local function expire(f, id, job, stored)
-  local epoch, attempts, lost, crashes, owner = numbers(stored)
-  set_meta(id, DEAD, epoch, attempts, lost, crashes, owner, expired_last)
+  local epoch, attempts, lost, crashes, owner = codec.numbers(stored)
+  handout.note(out, id, codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, expired_last))
   deaths[#deaths + 1] = id
   expired = expired + 1
-  local _, delayed = pending.told(job)
+  local _, delayed = codec.told(job)
   if delayed then unscheduled = unscheduled + 1 end
-  if f.name then sender.drops(f, delayed) end
-  if f.group then sender.drops(f.group, delayed) end
+  if f.name then drr.drop(f, delayed) end
+  if f.group then drr.drop(f.group, delayed) end
 end
 
 -- The job waits in later, behind those that were set aside before it.
 local function set_aside(f, id, stored)
-  local aside = f.places.aside
-  aside[#aside + 1], aside[#aside + 2] = text(latest + ASIDE + aside_count), id
+  local aside = f.queue.aside
+  aside[#aside + 1], aside[#aside + 2] = text(latest - offset + ASIDE + aside_count), id
   aside_count = aside_count + 1
-  if string.sub(stored, 1, 1) ~= RETRYING then
-    metas[#metas + 1], metas[#metas + 2] = id, RETRYING .. string.sub(stored, 2)
-  end
+  if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
 -- Decides one job, or one flow that has none. Returns true to go on.
 local function step()
-  local f, turn = turns.top(heap)
+  local f, turn = drr.top(heap)
   if not f then return false end
-  local tat, tat_frac = slot + whole, frac + part
-  if tat_frac >= rate_count then tat, tat_frac = tat + 1, tat_frac - rate_count end
-  own_next = math.max(tat - back, earliest, quota.ready(quotas, run.latest), turn)
-  local at = shared and math.max(own_next, share.ready(shared, 0)) or own_next
-  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and taken + expired > 0
+  local q = f.queue
+  own_next = math.max(pacer.ready(own, 1, furthest), earliest, turn)
+  local at = shared and math.max(own_next, share.ready(shared, 0) + offset) or own_next
+  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + expired > 0
   local due_id, due_time
-  if not full then due_id, due_time = pending.peek_due(f.places, latest) end
-  if at > latest or taken >= want or expired >= MAX_EXPIRED or read_enough or (shared and share.skips(shared, at)) then
-    if due_id or pending.left(f.places) then reply[NEXT], more = at, true end
+  if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
+  if at > latest or out.count >= want or expired >= MAX_EXPIRED or read_enough
+    or (shared and share.skips(shared, at - offset)) then
+    if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
   end
-  local entry, list
-  if not due_id or due_time > at then entry, list = pending.peek(reader, f.places) end
-  if not entry and not due_id then
-    turns.next(heap, true)
+  local list
+  if not due_id or due_time > at - offset then list = queue.peek(reader, q) end
+  if not list and not due_id then
+    drr.next(heap, true)
     return true
-  elseif not entry and due_time > at then
-    sender.waits(f, due_time)
-    turns.next(heap, false)
+  elseif not list and due_time > at - offset then
+    drr.waits(f, due_time + offset)
+    drr.next(heap, false)
     return true
   end
 
-  local id, stored, job, alone, expires
-  if entry then
-    id, stored, job, alone, expires = entry.id, entry.meta, entry.body, entry.alone, entry.expires
+  local id, stored, job
+  if list then
+    local n = list.at
+    id, stored, job = list.ids[n], list.metas[n], list.bodies[n]
   else
     id, stored = due_id, redis.call('HGET', meta, due_id)
-    alone = pending.on_last_chance(reader, stored)
   end
+  local alone = stored and codec.on_last_chance(stored, last_chance)
   local blocked = alone and not may_go
-  if entry and blocked and full then
-    reply[NEXT] = now
+  if list and blocked and full then
+    answer[NEXT] = now
     return false
   end
-  local kind = stored and string.sub(stored, 1, 1) or SCHEDULED
-  local waits = entry or kind == SCHEDULED or kind == RETRYING
+  local kind = list and codec.QUEUED or stored and string.sub(stored, 1, 1) or codec.SCHEDULED
+  local waits = list or kind == codec.SCHEDULED or kind == codec.RETRYING
   if waits and not job and not blocked then
     job = redis.call('HGET', body, id)
     waits = job
-    if job then expires, reader.bytes = select(3, pending.told(job)), reader.bytes + #job end
+    if job then reader.bytes = reader.bytes + #job end
   end
-  local is_over = expires and expires <= at
+  local expires
+  if job and reader.expiring then expires = select(3, codec.told(job)) end
+  local is_over = expires and expires <= at - offset
   local size = waits and not blocked and not is_over and #job + #(f.own or '') or 0
-  if taken > 0 and size > 0 and bytes + size > most_bytes then
-    reply[NEXT], more = at, true
+  if out.count > 0 and size > 0 and out.bytes + size > most_bytes then
+    answer[NEXT], more = at - offset, true
     return false
   end
-  pending.pass(f.places, list)
-  reader.handled[id] = true
-  if not entry and not (waits and blocked) then f.places.gone[#f.places.gone + 1] = id end
+  queue.pass(q, list)
+  if reader.leftovers then reader.handled[id] = true end
+  if not list and not (waits and blocked) then q.gone[#q.gone + 1] = id end
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
   elseif is_over then
     expire(f, id, job, stored)
   else
-    if tat < at then slot, frac = at, 0 else slot, frac = tat, tat_frac end
-    pace_changed, bytes = true, bytes + size
+    out.bytes = out.bytes + size
     take(f, id, job, stored, at, alone)
   end
   return true
@@ -356,10 +321,17 @@ while step() do end
 
 -- Where each flow goes on the calendar, and what is kept of it. Not to where reserve.lua looks at some again next.
 local recheck = tonumber(string.match(settings[15] or '', '^%d+') or '')
-local function behind(at) return at == recheck and at + 1 or at end
-local calendar, states, idle_flows, idle_soon = { placed = {}, taken_off = {} }, {}, {}, {}
+local calendar = { placed = {}, taken_off = {} }
+local states, idle_flows, idle_soon = {}, {}, {}
+local function put(list, name, at)
+  if not at then
+    list.taken_off[#list.taken_off + 1] = name
+  else
+    list.placed[#list.placed + 1], list.placed[#list.placed + 2] = text(at == recheck and at + 1 or at), name
+  end
+end
 local function keep(f, kind, changed, gone)
-  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+  if flow.is_idle(f.state, f.settings, clock) then
     if f.had_text then gone[#gone + 1] = f.name end
   elseif f.changed then
     changed[#changed + 1], changed[#changed + 2] = f.name, flow.write(f.state)
@@ -367,44 +339,38 @@ local function keep(f, kind, changed, gone)
   end
 end
 for _, f in ipairs(has_flows and named or {}) do
-  local at
-  if flow.is_held(f) then
-    at = nil
-  elseif pending.left(f.places) then
+  local q, at = f.queue, nil
+  if queue.left(q) then
     at = f.at
   else
     f.state.turn = 0
-    at = pending.due_next(f.places)
-    if at then at = math.max(at, sender.ready(run, f)) end
+    at = queue.due_next(q)
+    if at then at = math.max(at + offset, pacer.ready(f, 1, furthest)) end
   end
-  turns.note(f.group or calendar, f.name, at and behind(at + offset))
+  local filled = queue.filled(q, f.state.filled)
+  if filled ~= f.state.filled then f.state.filled, f.changed = filled, true end
+  put(f.group or calendar, f.name, not pacer.is_held(f) and at)
   keep(f, 'f', states, idle_flows)
 end
-local next_slot = math.max(slot + whole - back, quota.ready(quotas, run.latest))
-local unfinished = reader.looked_at >= pending.MAX_LOOKED_AT or expired >= MAX_EXPIRED
+local next_slot = pacer.ready(own, 1, furthest)
+local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or expired >= MAX_EXPIRED
 if unfinished then
-  reply[NEXT] = now
-elseif not has_flows and reply[NEXT] == 0 then
-  local soonest = pending.due_next(named[1].places)
-  if soonest then reply[NEXT] = math.max(soonest, next_slot) end
+  answer[NEXT] = now
+elseif not has_flows and answer[NEXT] == 0 then
+  local soonest = queue.due_next(named[1].queue)
+  if soonest then answer[NEXT] = math.max(soonest, next_slot - offset) end
 end
-reply[EXPIRED], reply[FREE_SLOT] = expired, next_slot
+answer[EXPIRED], answer[FREE_SLOT] = expired, next_slot - offset
 
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
-local function in_chunks(command, key, list)
-  for i = 1, #list, CHUNK do
-    redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
-  end
-end
 for _, f in ipairs(named) do
-  pending.write(f.places)
+  queue.write(f.queue)
   if f.name then quota.write(f.quotas) end
 end
-in_chunks('ZADD', leases, deadlines)
-in_chunks('HSET', meta, metas)
+handout.write(out, leases, meta, claims, dispatcher, now, lease)
 dlq.add(dead, body, meta, count, now, deaths)
 flow.unschedule(count, unscheduled)
-quota.write(quotas)
+quota.write(own.quotas)
 in_chunks('HSET', flows, states)
 in_chunks('HDEL', flows, idle_flows)
 -- A group goes at its turn, also where that of its flows is later, unless these have to wait longer than the bucket.
@@ -415,9 +381,9 @@ for _, g in ipairs(groups) do
   quota.write(g.quotas)
   local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
   if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
-  local at = head and not flow.is_held(g) and g.at + offset
-  if at and head > math.max(next_slot, now) + offset then at = math.max(at, head) end
-  turns.note(calendar, g.name, at and behind(at))
+  local at = head and not pacer.is_held(g) and g.at
+  if at and head > math.max(next_slot, clock) then at = math.max(at, head) end
+  put(calendar, g.name, at)
   keep(g, 'g', group_states, idle_groups)
 end
 in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
@@ -425,25 +391,21 @@ in_chunks('HDEL', KEYS[FIRST_GROUP_KEY + 1], idle_groups)
 in_chunks('ZADD', idle_key, idle_soon)
 in_chunks('ZREM', due, calendar.taken_off)
 in_chunks('ZADD', due, calendar.placed)
-if taken > 0 then
-  redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', claim, now) .. table.concat(log))
-end
-if pace_changed then
-  write_pace()
-end
-if lease > tonumber(kept[3] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
+if own.changed then write_pace() end
+if lease > tonumber(kept[8] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
 local head = has_flows and tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
-if has_flows and reply[NEXT] ~= now then
-  reply[NEXT] = head and math.max(math.floor(head - offset), next_slot) or 0
+if has_flows and answer[NEXT] ~= now then
+  answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset) or 0
   -- Of flows that are due, some may not have been reserved.
-  more, own_next = head and head - offset <= latest, reply[NEXT]
+  more, own_next = head and head <= latest, answer[NEXT] + offset
 end
-if has_flows and settings[15] then reply[NEXT] = now end -- more flows are to be looked at again
-if head and 2 * taken >= WORKERS then away.wake(sent_away, dispatcher, head, now + offset, channel, bucket) end
-if head and taken < WORKERS and reply[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest + offset, now + offset) end
+if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
+if head and 2 * out.count >= WORKERS then away.wake(sent_away, dispatcher, head, clock, channel, bucket) end
+if head and out.count < WORKERS and answer[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest, clock) end
 if shared then
   more = more or unfinished
-  if more and not unfinished then reply[NEXT] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
-  share.close(shared, more, own_next, rate_per / rate_count)
+  local at = own_next - offset
+  if more and not unfinished then answer[NEXT] = share.next(shared, math.max(at, share.ready(shared, 0))) end
+  share.close(shared, more, at, bounds.rate_per / bounds.rate_count)
 end
-return reply
+return handout.reply(out, answer)

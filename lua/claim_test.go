@@ -188,12 +188,12 @@ func TestClaimReadsNoMoreThanItHandsOut(t *testing.T) {
 		r.put(numbered(200)...)
 		r.ok(r.c.Do(r.ctx, "config", "resetstat").Err())
 		for _, past := range []int64{0, 3600 * second} {
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-past, "frac", 0).Err())
+			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-past, "frac", 0, "last", r.now()-past).Err())
 			if c := r.claim(ask{want: 200, horizon: 150_000}); len(c.jobs) < 1 || len(c.jobs) > 2 {
 				fault("claimed %q", c.ids())
 			}
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+150_000, "frac", 0).Err())
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+150_000, "frac", 0, "last", r.now()+150_000).Err())
 		if c := r.claim(ask{want: 200}); len(c.jobs) != 0 || c.next < c.now+200_000 {
 			fault("claimed %q, next in %d µs", c.ids(), c.next-c.now)
 		}

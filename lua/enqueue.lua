@@ -9,7 +9,7 @@
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
 -- KEYS[3]  …:conf   hash  what the bucket obeys
--- KEYS[4]  …:pace   hash  last slot; offset of the calendar's clock
+-- KEYS[4]  …:pace   hash  last slot; offset of the engine's clock; largest, expiring: of the bodies (see queue.lua)
 -- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
@@ -119,7 +119,7 @@ local settled = redis.call('HMGET', seen, unpack(ids))
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
 local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
-local last = redis.call('HMGET', pace, 'slot', 'offset')
+local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring')
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
@@ -128,9 +128,10 @@ if settings[14] ~= '1' then
 end
 
 -- See places.lua.
-local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = math.max(tonumber(last[1] or now) + interval, now),
+local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled }
+if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
@@ -139,6 +140,14 @@ if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_setting
 
 local states, used, known_keys = {}, {}, {} -- used: state of a limit -> its rule
 local bodies = {}
+-- The largest body since the bucket was empty, and whether one of them expires.
+local was_empty = redis.call('HLEN', body) == 0
+local largest, expiring = tonumber(last[3]), not was_empty and last[4]
+if was_empty then largest = 0 end
+local function note_body(stored, sealed)
+  if largest and #stored > largest then largest = #stored end
+  if string.byte(sealed, 17) == 126 then expiring = '1' end -- "~": see codec.lua
+end
 
 local function limit_state(number)
   local state = states[number]
@@ -177,6 +186,9 @@ local function write()
     end
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
+  if largest and largest ~= tonumber(last[3]) then redis.call('HSET', pace, 'largest', string.format('%.0f', largest)) end
+  if expiring and not last[4] then redis.call('HSET', pace, 'expiring', '1') end
+  if last[4] and not expiring then redis.call('HDEL', pace, 'expiring') end
   places.forget(bucket, idle_key, flows)
   if has_flows then redis.call('HSET', flows, unpack(texts)) end
   if bucket.groups then earliest = places.write_groups(bucket, turns) end
@@ -225,6 +237,7 @@ if all_in() then
   for j = 1, job_count do
     bodies[2 * j - 1] = ids[j]
     bodies[2 * j] = prefix .. ARGV[at + 2]
+    note_body(bodies[2 * j], ARGV[at + 2])
     at = at + 2
   end
   seq = seq + job_count
@@ -348,6 +361,7 @@ local function admit(j, part, priority, due_at)
     part.pushed[priority], part.lengths[priority] = pushed, part.lengths[priority] + 1
   end
   local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
+  note_body(stored, sealed)
   fresh[id], fresh_state[id] = stored, due_at and 2 or 1
   bodies[#bodies + 1] = id
   bodies[#bodies + 1] = stored

@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[2]  …:leases  zset  id -> deadline, microseconds
--- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see claim.lua)
+-- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see handout.lua)
 -- ARGV[1]  lease: microseconds from now
 -- ARGV[2]  dispatcher: its id
 -- ARGV[3]  claim: the id of the one that is under way, '' none
@@ -13,6 +13,8 @@
 -- Returns  for each lease 1 extended or 0 lost
 -- Stores   the new deadlines
 -- Needs    Redis 7.0
+
+--#include lib/handout.lua
 
 local meta, leases, claims = KEYS[1], KEYS[2], KEYS[3]
 local lease, dispatcher, under_way = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -34,8 +36,8 @@ for i = 1, lease_count do
   name(ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
 local last = under_way ~= '' and redis.call('HGET', claims, dispatcher)
-if last and string.sub(last, 1, #under_way + 1) == under_way .. ' ' then
-  for id, epoch in string.gmatch(string.match(last, '^%S+ %d+ (.*)$'), '(%S+) %d+ (%d+);') do name(id, epoch, under_way) end
+if last and handout.is_of(last, under_way) then
+  for _, leased in ipairs(handout.jobs(last)) do name(leased.id, leased.epoch, under_way) end
 end
 
 local reply, deadlines = {}, {}

@@ -167,7 +167,7 @@ func TestFlowFull(t *testing.T) {
 		if gap := got[1].eta - got[0].eta; gap < second-200_000 || gap > second {
 			t.Errorf("two jobs of a flow of 1/s leave %d apart", gap)
 		}
-		if a, b := r.flowState("a b"), r.flowState(""); a != "0 0 - 0 2 1 0" || b != "0 0 - 0 2 0 0" {
+		if a, b := r.flowState("a b"), r.flowState(""); a != "0 0 - 0 2 1 0 .nd" || b != "0 0 - 0 2 0 0 .n" {
 			t.Errorf("states %q and %q", a, b)
 		}
 		if a, b := r.listAt("q:normal:a b"), r.listAt("q:normal:"); a != "a1 a2" || b != "b1 b2" {
@@ -223,7 +223,7 @@ func TestAlikeJobsOfAFlow(t *testing.T) {
 		if fmt.Sprint(got) != "[1 1 10]" {
 			t.Errorf("codes %v", got)
 		}
-		if got := r.flowState("x"); got != "0 0 - 0 5 0 0" {
+		if got := r.flowState("x"); got != "0 0 - 0 5 0 0 .n" {
 			t.Errorf("state %q", got)
 		}
 	})
@@ -263,7 +263,11 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 		for flow, slot := range map[string]int64{
 			"fast": now - 1000*second, "slow": now + 100*second, "used": now, "stepped": now + 5000*second,
 		} {
-			r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, fmt.Sprintf("%d 0 %s 0 0 0 0", slot, rate)).Err())
+			last := min(slot, now) + offset // of the burst; but of a clock that was lost
+			if flow == "stepped" {
+				last = slot + offset
+			}
+			r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, fmt.Sprintf("%d 0 %s/%d 0 0 0 0 .", slot+offset, rate, last)).Err())
 		}
 		near := func(step, flow string, want int64) {
 			t.Helper()
@@ -277,7 +281,7 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 		near("list", "fast", 0)
 		near("list", "slow", 100*second) // the second of its burst
 		near("list", "used", 0)
-		near("a clock that stepped back", "stepped", 100*second)
+		near("a clock that was lost", "stepped", 100*second)
 		r.enqueue(nil, entry{id: "d", flow: "later", due: "+50000000"}, entry{id: "ds", flow: "slow", due: "+50000000"})
 		near("delayed", "later", 50*second)
 		near("delayed", "slow", 100*second)

@@ -76,8 +76,6 @@ func TestFlowWithARateAndAStepBack(t *testing.T) {
 		r.reserve(1, 1000)
 		r.settle(outcome{lease: c.jobs[0], result: done})
 		r.pass(second)
-		r.drain(ask{}) // takes note of the step
-		r.pass(second)
 		if c := r.drain(ask{}); c.ids() != "waits" {
 			t.Errorf("claimed %q", c.ids())
 		}

@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -146,8 +147,8 @@ func TestSettleAndTheCalendar(t *testing.T) {
 			}
 			if c.slot != 0 {
 				f := r.flow("f")
-				f.slot = now + c.slot
-				r.setState("f", f)
+				f.slot, f.rate = now+c.offset+c.slot, fmt.Sprintf("%d/%d/%d", c.all.rateCount, cmp.Or(c.all.ratePer, second), now+c.offset+min(c.slot, second/10))
+				r.ok(r.c.HSet(r.ctx, r.key("flows"), "f", f.text()).Err())
 			}
 			if c.turn != 0 {
 				r.setTurn("f", now+c.turn)
@@ -237,7 +238,7 @@ func TestSettleWithoutFlows(t *testing.T) {
 		// Whoever believes that it has flows is told that it has none.
 		job := placed{id: "j", flow: "f", state: isInFlight, in: second}
 		r.place(job)
-		keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until", "flows", "flow_settings", "due:"),
+		keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute", "flows", "flow_settings", "due:"),
 			false, "f")
 		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, "", 1, "f", "j", 1, "c", returned, 0, "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("settle answered %v", reply)

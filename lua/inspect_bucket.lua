@@ -72,8 +72,9 @@ end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
+local last_slot = tonumber(redis.call('HGET', pace, 'slot') or 0) - tonumber(redis.call('HGET', pace, 'offset') or 0)
 for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
-  tonumber(counters[2] or 0), oldest, tonumber(redis.call('HGET', pace, 'slot') or 0) }) do
+  tonumber(counters[2] or 0), oldest, last_slot }) do
   reply[#reply + 1] = n
 end
 

@@ -85,13 +85,17 @@ local paused = tonumber(settings[4] or 0)
 local has_flows = parted ~= '0' and settings[7] == parted
 local interval = 0
 if settings[1] then interval = tonumber(settings[2]) / tonumber(settings[1]) end
-local next_slot = math.max(tonumber(redis.call('HGET', pace, 'slot') or now) + interval, now)
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset')
+local offset = tonumber(of_pace[2] or 0)
+local clock = now + offset
+local next_slot = math.max(tonumber(of_pace[1] or clock) + interval, clock) - offset
 
 -- When quotas let one leave, of departures that are remembered in a list; 0 at once.
-local function free_again(list, quotas)
+local function free_again(list, quotas, list_offset)
   local latest = 0
   for most, window in string.gmatch(quotas or '', '(%d+) (%d+);') do
     local left = tonumber(redis.call('LINDEX', list, tonumber(most) - 1))
+    left = left and left - (list_offset or offset)
     if left and left + tonumber(window) > now then latest = math.max(latest, left + tonumber(window)) end
   end
   return latest
@@ -109,7 +113,7 @@ if has_flows then
   local loaded = flow.load(conf, flows, flow_settings, { name })
   local f = loaded[1]
   local own = f.settings
-  of_flow = bounds_of(f, flow.ready(f.state, now, own.rate_count, own.rate_per, own.burst),
+  of_flow = bounds_of(f, flow.ready(f.state, own, clock) - offset,
     redis.call('HGET', flow_settings, name), flow_departed, settings[9])
   if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
   if parted == '2' then
@@ -117,7 +121,7 @@ if has_flows then
     local g = group.load(conf, KEYS, first, loaded)[1]
     local all = g.settings
     -- Its last departure, after which the next group goes first, is no bound of its own.
-    local ready = all.rate_count > 0 and group.ready(g, now) or 0
+    local ready = all.rate_count > 0 and group.ready(g, clock) - offset or 0
     of_group = bounds_of(g, ready, redis.call('HGET', KEYS[first + 2], g.name), KEYS[first + 3], settings[10])
     if all.rate_count > 0 then interval = math.max(interval, all.rate_per / all.rate_count) end
   end
@@ -133,7 +137,7 @@ if member ~= '' then
     interval = math.max(interval, each)
     ready = math.ceil(tonumber(redis.call('HGET', KEYS[#KEYS - 2], 'slot') or now) + (2 - tonumber(p[3])) * each)
   end
-  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(KEYS[#KEYS - 1], p[5]) }
+  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(KEYS[#KEYS - 1], p[5], 0) }
 end
 
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is

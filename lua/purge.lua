@@ -11,10 +11,11 @@
 -- KEYS[4]  …:count   hash  last sequence number; purge_id, purge_flow, purge_mark, purge_done, purge_at: of the last purge;
 --          purged: of all
 -- KEYS[5]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[6]  …:seen_until  zset  settled id -> end of its dedupe window
--- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[8]  …:flow_settings  hash  flow -> its own settings
--- KEYS[9...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[6]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[7]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[9]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[10...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then …:groups and …:group_settings
@@ -34,18 +35,18 @@
 --#include lib/flow.lua
 --#include lib/group.lua
 
-local body, meta, conf, count, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local flows, flow_settings = KEYS[7], KEYS[8]
+local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local flows, flow_settings = KEYS[8], KEYS[9]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local has_flows, name = ARGV[5], ARGV[6]
-local PURGED = 8 -- the keys before those of the purge
+local PURGED = 9 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
 local QUEUED, RETRYING = '1', '4'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('ZREM', seen_until, '')
+redis.call('HDEL', seen, '')
 
 local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows')
 if not settings[1] or (settings[3] or '0') ~= has_flows then return { 1 } end
@@ -93,7 +94,7 @@ end
 for i = #ids, n + 1, -1 do ids[i] = nil end
 
 local removed, unscheduled, gone = 0, 0, {}
-local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now)
+local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now, seen, seen_window, seen_minute)
 if n > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
@@ -132,12 +133,12 @@ if removed > 0 then
     local loaded = flow.load(conf, flows, flow_settings, { purged_flow })
     local groups = has_flows == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
     flow.count(loaded[1], unscheduled - removed, -unscheduled, 0)
-    flow.save(flows, loaded[1], now)
+    flow.save(flows, loaded[1])
     group.close(groups, now)
   end
 end
 flow.unschedule(count, unscheduled)
-dedupe.write(memory, seen, seen_until, count)
+dedupe.write(memory, count)
 if removed > 0 then redis.call('HINCRBY', count, 'purged', removed) end
 redis.call('HSET', count, 'purge_done', text(done + removed), 'purge_at', text(now))
 return { 0, own and 1 or 0, removed, done + removed, left() }

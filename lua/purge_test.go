@@ -205,7 +205,7 @@ func TestPurgeBounds(t *testing.T) {
 		keys, err := r.c.Keys(r.ctx, "*").Result()
 		r.ok(err)
 		slices.Sort(keys)
-		if got := fmt.Sprint(keys); got != fmt.Sprint([]string{r.key("conf"), r.key("count"), r.key("seen"), r.key("seen_until")}) {
+		if got := fmt.Sprint(keys); got != fmt.Sprint([]string{r.key("conf"), r.key("count"), r.key("pace"), r.key("seen"), r.key("seen_window")}) {
 			t.Errorf("left %s", got)
 		}
 	})

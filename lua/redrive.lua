@@ -107,7 +107,9 @@ for i = first_arg + 1, #ARGV, WIDTH do
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %.0f 0 %s ', epoch, attempts + lost, claim) .. last)
-    redis.call('RPUSH', KEYS[before(n) + (flow.PRIORITY_OF[string.sub(index, 1, 1)] or 3)], id)
+    local list = flow.PRIORITY_OF[string.sub(index, 1, 1)] or 3
+    redis.call('RPUSH', KEYS[before(n) + list], id)
+    if loaded then flow.fill(loaded[n].state, flow.LETTERS[list]) end
   end
   reply[#reply + 1] = code
 end
@@ -115,7 +117,7 @@ if moved > 0 then
   redis.call('HSET', count, 'seq', string.format('%.0f', seq))
   for n in pairs(changed) do
     local f = loaded[n]
-    flow.save(flows, f, micros)
+    flow.save(flows, f, micros + calendar.offset)
     flow.recall(calendar, f, KEYS, before(n), micros, f.were_empty and micros or nil)
   end
   group.close(groups, micros, calendar)

@@ -11,8 +11,10 @@
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:dead    zset  id -> time of death
--- KEYS[6]  …:seen_until  zset  id of a settled job -> end of its dedupe window, microseconds
--- KEYS[7...]  put: the key to write; begin, clear: the keys to remove
+-- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[8]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[9...]  put: the key to write; begin, clear: the keys to remove
 -- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
 -- ARGV[2]  generation that the change leads to
 -- ARGV[3]  leave: the tag of the new place; put: "hash" or "list"
@@ -28,11 +30,12 @@
 --          with an older configuration. What put writes
 -- Needs    Redis 7.0
 
-local conf, aside, body, leases, dead, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local conf, aside, body, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8]
 local step, generation, to = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local schema, revision = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0)
 local offset, ttl = schema, revision
-local FIRST_KEY, FIRST = 7, 6
+local FIRST_KEY, FIRST = 9, 6
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -44,9 +47,15 @@ local lowest, left_for, lives = tonumber(stored[1] or 0), stored[2], stored[3]
 
 local function holdings()
   local jobs, in_flight, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-  local ids = redis.call('ZCOUNT', seen_until, string.format('(%.0f', now), '+inf')
-  local last = redis.call('ZRANGE', seen_until, -1, -1, 'WITHSCORES')
-  return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, math.max(tonumber(last[2] or 0) - now, 0) },
+  -- The newest id of each list ends last.
+  local left = 0
+  for _, list in ipairs({ seen_window, seen_minute }) do
+    local newest = redis.call('LINDEX', list, -1)
+    local stored = newest and redis.call('HGET', seen, newest)
+    if stored then left = math.max(left, tonumber(string.sub(stored, 13)) - now) end
+  end
+  local ids = left > 0 and redis.call('HLEN', seen) or 0
+  return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, left },
     jobs + in_flight + died + ids > 0
 end
 local function remove_keys()

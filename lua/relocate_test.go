@@ -13,7 +13,7 @@ func (r *rig) relocate(place, step string, generation int, more []string, args .
 	name := r.name
 	r.name = place
 	defer func() { r.name = name }()
-	keys := r.keys("conf", "conf_aside", "body", "leases", "dead", "seen_until")
+	keys := r.keys("conf", "conf_aside", "body", "leases", "dead", "seen", "seen_window", "seen_minute")
 	return fmt.Sprint(r.run(lua.Relocate, append(keys, r.keys(more...)...), append([]any{step, generation}, args...)...))
 }
 

@@ -10,12 +10,9 @@
 -- turn on flows are named next, and up to which. claim.lua puts no flow at exactly that turn, but a microsecond
 -- behind it: so those that have the same turn are all named. Flows that go within a second are not named: they may be reserved.
 --
--- The calendar's clock is the server's plus an offset, which grows by as much as the
--- server's steps back: whoever waits for the clock would wait for as long.
---
 -- KEYS[1]  …:conf    hash  what the bucket obeys
--- KEYS[2]  …:pace    hash  slot, frac, rate, since: the last slot (see claim.lua); clock: the latest time seen; offset: of
---          the calendar
+-- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset: of the engine's
+--          clock (see pacer.lua)
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
@@ -25,8 +22,9 @@
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[4]  dispatcher: its id, no spaces
--- ARGV[5]  foresees: 1 if it is sent right behind a claim, for the next one; 0 if not
--- ARGV[6]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
+-- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
+-- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
+-- ARGV[7]  offset of the engine's clock as the last answer of claim.lua told it
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
@@ -36,17 +34,16 @@
 -- Needs    Redis 7.0
 
 --#include lib/away.lua
---#include lib/sender.lua
+--#include lib/pacer.lua
 --#include lib/share.lua
 
 local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local foresees, steps_back = ARGV[5] == '1', ARGV[6] == '1'
-local MAX_HORIZON = 200000
+local steps_back, stepped, known_offset = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('ZREM', sent_away, foresees and '' or dispatcher)
+redis.call('ZREM', sent_away, dispatcher)
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck')
 if not settings[1] then return { 1 } end
@@ -56,17 +53,15 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate')
-local clock, offset = tonumber(kept[2] or 0), tonumber(kept[3] or 0)
-if now < clock then offset = offset + clock - now end
-redis.call('HSET', pace, 'clock', text(now), 'offset', text(offset))
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last')
+local offset = pacer.clock(now, tonumber(kept[2] or 0), tonumber(kept[3] or 0), stepped, known_offset)
+local clock = now + offset
+redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset))
 
 if settings[5] and member == '' then return reply end
--- The claim before it has left the turns to another, or been sent away.
-if foresees and redis.call('ZSCORE', sent_away, dispatcher) then return reply end
 local in_flight, shared = redis.call('ZCARD', leases), nil
 if member ~= '' then
-  shared = share.open(member, KEYS, tonumber(settings[6] or 1), now, now, math.min(horizon, MAX_HORIZON), in_flight)
+  shared = share.open(member, KEYS, tonumber(settings[6] or 1), now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
   if not shared then return { 1 } end
 end
 local free = tonumber(settings[4]) - in_flight
@@ -76,41 +71,39 @@ if settings[5] or free <= 0 then
   return reply
 end
 
--- No more flows than there are slots: each gets one at least.
-local interval = tonumber(settings[2]) / tonumber(settings[1])
-local latest, back = now + horizon, math.floor((tonumber(settings[3]) - 1) * interval)
-local rate = sender.pace(tonumber(settings[1]), tonumber(settings[2]), tonumber(settings[3]))
-local slot, frac, changed = tonumber(kept[1]), tonumber(kept[4] or 0), false
-if slot then slot, frac, changed = sender.cut({ now = now, latest = now + MAX_HORIZON }, slot, frac, kept[5], rate, back) end
-slot = slot or now + back
--- A missing pace starts empty, as in claim.lua, which is not asked before there is a slot.
-if not kept[1] then
-  redis.call('HSET', pace, 'slot', text(slot), 'frac', 0, 'rate', rate, 'since', text(now))
-end
-local next_slot = math.max(slot + interval - back, now)
+-- No more flows than there are slots: each gets one at least. A missing pace starts empty, as in claim.lua, which is not
+-- asked before there is a slot.
+local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]) })
+local interval, latest = bounds.rate_per / bounds.rate_count, clock + horizon
+local slot = tonumber(kept[1]) or clock + bounds.back
+local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
+  last = tonumber(kept[6] or kept[1]) or clock }
+local changed = pacer.open(state, bounds, clock) or not kept[1]
+if not kept[1] then redis.call('HSET', pace, 'since', text(clock)) end
+local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)
 if shared and slots > 0 then reply[4] = share.allows(shared, reply[4]) end
 if reply[4] > 0 then
-  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest + offset), 'WITHSCORES', 'LIMIT', 0, reply[4])
+  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[4])
 end
 
 local moved = {}
 for i = 1, #found, 2 do
   reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
-  moved[i], moved[i + 1] = text(now + offset + away.RESERVED), found[i]
+  moved[i], moved[i + 1] = text(clock + away.RESERVED), found[i]
 end
 local rechecked = 0
 if settings[7] then
   local from, upto = string.match(settings[7], '^(%d+) ?(%d*)$')
   if upto == '' then upto = text(tonumber(redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0)) end
-  from = text(math.max(tonumber(from), now + offset + away.RESERVED + 1))
+  from = text(math.max(tonumber(from), clock + away.RESERVED + 1))
   local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
   rechecked = #again / 2
   for i = 1, #again, 2 do
-    reply[#reply + 1], reply[#reply + 2] = again[i], now + offset
-    moved[#moved + 1], moved[#moved + 2] = text(now + offset + away.RESERVED), again[i]
+    reply[#reply + 1], reply[#reply + 2] = again[i], clock
+    moved[#moved + 1], moved[#moved + 2] = text(clock + away.RESERVED), again[i]
   end
   if rechecked > 0 then
     redis.call('HSET', conf, 'recheck', text(tonumber(again[#again])) .. ' ' .. upto)
@@ -121,13 +114,13 @@ end
 if #found == 0 and rechecked == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
-    reply[3] = math.max(math.floor(head - offset), math.floor(next_slot))
+    reply[3] = math.floor(math.max(head, next_slot) - offset)
     -- Who steps back looks at a time of its own, mostly within that: those that serve may need its workers before.
-    local comes = steps_back and slots <= 0 and now + offset + away.RESERVED or head
-    if not foresees then away.note(sent_away, dispatcher, comes, latest + offset, now + offset) end
+    local comes = steps_back and slots <= 0 and clock + away.RESERVED or head
+    away.note(sent_away, dispatcher, comes, latest, clock)
   end
   if shared then
-    local more = head and head <= latest + offset
+    local more = head and head <= latest
     local own_next = reply[3]
     if more then reply[3] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
     share.close(shared, more, own_next, interval)
@@ -135,6 +128,7 @@ if #found == 0 and rechecked == 0 then
 end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
--- It would stay as far ahead of now for ever, or be taken for one of the new settings.
-if changed then redis.call('HSET', pace, 'slot', text(slot), 'frac', text(frac), 'rate', rate) end
+if changed then
+  redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last))
+end
 return reply

@@ -81,9 +81,9 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	flows, numbers := r.flowsOf(ids...)
 	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
 	for i, o := range outcomes {
-		args = append(args, o.id, o.epoch, o.claim, o.result, o.delay, o.last, o.mark, numbers[i])
+		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.id, o.mark, numbers[i])
 	}
-	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
 		"flows", "flow_settings", r.top()), false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
@@ -123,7 +123,7 @@ func (r *rig) find(s sweep) found {
 	if s.none {
 		atMost = 0
 	}
-	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_until",
+	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
 		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings", "idle"), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
 	ids, astray := in.Int()+in.Int(), in.Int()
@@ -188,7 +188,7 @@ func (r *rig) sweep(s sweep) swept {
 func (r *rig) cancel(id, state string) int64 {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	reply := r.run(lua.Cancel, r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_until",
+	reply := r.run(lua.Cancel, r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
 		"flows", "flow_settings"), false, flow)), id, state, r.withFlows(), flow)
 	code, ok := reply.(int64)
 	if !ok {
@@ -207,6 +207,7 @@ func (r *rig) cancelDeep(id string) int64 {
 	code := r.cancel(id, "")
 	r.ok(r.c.Del(r.ctx, list).Err())
 	r.ok(r.c.RPush(r.ctx, list, before).Err())
+	r.ok(r.c.HSet(r.ctx, r.key("conf"), "leftovers", 1).Err())
 	return code
 }
 

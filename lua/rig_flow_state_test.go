@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -90,10 +91,11 @@ type flowState struct {
 	slot, frac                            int64
 	rate                                  string
 	turn, unfinished, scheduled, inFlight int64
+	filled                                string // "" means that nothing is known of its places
 }
 
 func (f flowState) text() string {
-	return fmt.Sprintf("%d %d %s %d %d %d %d", f.slot, f.frac, f.rate, f.turn, f.unfinished, f.scheduled, f.inFlight)
+	return fmt.Sprintf("%d %d %s %d %d %d %d %s", f.slot, f.frac, f.rate, f.turn, f.unfinished, f.scheduled, f.inFlight, cmp.Or(f.filled, ".khnld"))
 }
 
 // counts are its counters: unfinished, scheduled, in flight; "" if nothing is kept.
@@ -113,7 +115,7 @@ func (r *rig) flow(name string) flowState {
 	r.ok(err)
 	var f flowState
 	if text, ok := texts[0].(string); ok {
-		if _, err := fmt.Sscan(text, &f.slot, &f.frac, &f.rate, &f.turn, &f.unfinished, &f.scheduled, &f.inFlight); err != nil {
+		if _, err := fmt.Sscan(text, &f.slot, &f.frac, &f.rate, &f.turn, &f.unfinished, &f.scheduled, &f.inFlight, &f.filled); err != nil {
 			r.t.Fatalf("flow %q is %q: %v", name, text, err)
 		}
 		return f

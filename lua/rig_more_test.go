@@ -193,7 +193,7 @@ func (r *rig) undisturbed(t *testing.T, within int64, part func(r *rig, fault fu
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
 	return lua.NewReader(r.run(lua.Claim, r.claimKeys(""),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 0, 1))
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 0, 0, 1))
 }
 
 // configured runs configure.lua with these fields.

@@ -45,6 +45,8 @@ type rig struct {
 
 	pool string // of the bucket, see configurePool
 
+	offset int64 // of the engine's clock, as the last claim told it
+
 	shared []int64 // states of the last question to allow or ask instead of which the shared one was asked
 
 	asker string // the dispatcher that reserves, "" means "d"
@@ -349,7 +351,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.offset, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }
@@ -358,8 +360,9 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	r.t.Helper()
 	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
 		rateCount: in.Int(), ratePer: in.Int(), freeSlot: in.Int()}
-	for in.Left() > 0 {
-		job := lease{id: in.Text(), slot: in.Int(), epoch: in.Int(), number: in.Int(), attempts: in.Int(), claim: claim}
+	r.offset = in.Int()
+	for range in.Int() {
+		job := lease{id: in.Text(), slot: in.Int(), epoch: 1, number: 1, claim: claim}
 		body := in.Text()
 		if r.withFlows() > 0 {
 			job.flow, job.own = in.Text(), in.Text()
@@ -370,6 +373,10 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 		}
 		job.mark = parts[2][:13]
 		c.jobs = append(c.jobs, job)
+	}
+	for in.Left() > 0 {
+		job := &c.jobs[in.Int()-1]
+		job.epoch, job.number, job.attempts = in.Int(), in.Int(), in.Int()
 	}
 	r.ok(in.Err())
 	return c

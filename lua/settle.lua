@@ -2,19 +2,20 @@
 -- unused. An outcome counts only with the epoch and the claim of the lease; a
 -- late writer changes nothing. Sent twice, the second time answers 0 for all.
 --
--- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
--- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
+-- KEYS[1]  …:body    hash  id -> see codec.lua
+-- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
--- KEYS[10] …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[11] …:flow_settings  hash  flow -> its own settings
--- KEYS[12] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[12] …:flow_settings  hash  flow -> its own settings
+-- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[14...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
 --          pool's four (see pool.lua)
 -- ARGV[1]  channel to wake dispatchers on
@@ -22,31 +23,31 @@
 -- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  number of flows
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each outcome: id, epoch, claim,
---          result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds (retry), last response (JSON,
---          "" none), mark of the job, which of the flows it is of, counted from 1
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
+--          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds
+--          (retry), last response (JSON, "" none), then for each job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
---          each outcome 1 settled or 0 stale}
+--          each job, in the order in which they came, 1 settled or 0 stale}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped; what is kept of a
 --          flow until it is idle
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local leases, dead, seen, seen_until = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local flows, flow_settings, due_flows = KEYS[10], KEYS[11], KEYS[12]
+local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local flows, flow_settings, due_flows = KEYS[11], KEYS[12], KEYS[13]
 local channel, bucket, has_flows, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 5, 8
-local DONE, RETRY, DEAD = '1', '2', '3'
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 13, 5, 6, 3
+local DONE, RETRY, DEAD_NOW = '1', '2', '3'
 local CHUNK = 500
-local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
-local first_arg = FIRST_FLOW + flow_count
-local outcome_count = (#ARGV - first_arg) / WIDTH
+local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
@@ -57,76 +58,94 @@ local max_in_flight = tonumber(settings[1])
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local ids = {}
-for i = 1, outcome_count do ids[i] = ARGV[first_arg + (i - 1) * WIDTH + 1] end
+local ids, first_group = {}, FIRST_FLOW + flow_count + 1
+local at, job_count = first_group, 0
+while at <= #ARGV do
+  local n = ARGV[at] + 0
+  for i = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
+    job_count = job_count + 1
+    ids[job_count] = ARGV[i]
+  end
+  at = at + HEAD + n * WIDTH
+end
 local stored = redis.call('HMGET', meta, unpack(ids))
 local was_full = redis.call('ZCARD', leases) >= max_in_flight
 
 local reply = { 0 }
 local unleased, gone, metas, deaths = {}, {}, {}, {}
-local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now)
+local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 local unscheduled, handled = 0, {}
 
 -- What becomes of each flow, in the order in which they come.
 local parts, touched = {}, {}
 local function part_of(n)
-  local part = parts[n]
-  if not part then
-    part = { n = n, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
-      retries = {}, returned = {} }
-    parts[n], touched[#touched + 1] = part, part
-  end
+  local part = { n = tonumber(n), before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
+    retries = {}, returned = {} }
+  parts[n], touched[#touched + 1] = part, part
   return part
 end
 
-for i = 1, outcome_count do
-  local at = first_arg + (i - 1) * WIDTH
-  local id, epoch, claim, result = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local delay, last, mark = tonumber(ARGV[at + 5]), ARGV[at + 6], ARGV[at + 7]
-  local state, now_epoch, attempts, lost, crashes, owner, before
-  if stored[i] and not handled[id] then
-    state, now_epoch, attempts, lost, crashes, owner, before = string.match(stored[i], META)
-  end
-  if state ~= '3' or now_epoch ~= epoch or owner ~= claim then
-    reply[i + 1] = 0
+-- A job that waits again, or is dead.
+local function keep(part, id, mark, result, delay, numbers)
+  local state = codec.QUEUED
+  if result == RETRY then
+    local due = now + delay
+    state = codec.RETRYING
+    part.retries[#part.retries + 1], part.retries[#part.retries + 2] = string.format('%.0f', due), id
+    part.earliest = math.min(part.earliest or due, due)
+  elseif result == DEAD_NOW then
+    state = codec.DEAD
+    deaths[#deaths + 1] = id
   else
-    reply[i + 1] = 1
-    handled[id] = true
-    unleased[#unleased + 1] = id
-    local part = part_of(tonumber(ARGV[at + 8]))
-    part.ended = part.ended + 1
-    local kind = string.sub(mark, 12, 12)
-    local came_scheduled = kind ~= string.lower(kind)
-    if last == '' then last = before end
-    if result == DONE or result == DEAD then
-      if came_scheduled then
-        unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
-      else
-        part.plain_gone = part.plain_gone + 1
-      end
+    part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+  end
+  local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
+  if result == RETRY or result == DEAD_NOW then attempts, crashes = attempts + 1, 0 end
+  metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
+end
+
+local i = 0
+at = first_group
+while at <= #ARGV do
+  local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
+  -- The meta of a job that was claimed once is known.
+  local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
+  for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
+    i = i + 1
+    local id, mark, of = ids[i], ARGV[from + 1], ARGV[from + 2]
+    local text = not handled[id] and stored[i]
+    local is_ours = text and text == expected
+    local numbers
+    if text and (not is_ours or result ~= DONE) then
+      local state, now_epoch, attempts, lost, crashes, owner, before = string.match(text, codec.META)
+      is_ours = state == codec.IN_FLIGHT and now_epoch == epoch and owner == claim
+      numbers = is_ours and { tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), claim, last == '' and before or last }
     end
-    if result == DONE then
-      gone[#gone + 1] = id
-      dedupe.add(memory, id, mark, '6')
+    if not is_ours then
+      reply[i + 1] = 0
     else
-      local code = '1'
-      if result == RETRY then
-        code, attempts, crashes = '4', tonumber(attempts) + 1, '0'
-        local due = now + delay
-        part.retries[#part.retries + 1] = string.format('%.0f', due)
-        part.retries[#part.retries + 1] = id
-        part.earliest = math.min(part.earliest or due, due)
-      elseif result == DEAD then
-        code, attempts, crashes = '5', tonumber(attempts) + 1, '0'
-        deaths[#deaths + 1] = id
-      else
-        part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+      reply[i + 1] = 1
+      handled[id] = true
+      unleased[#unleased + 1] = id
+      local part = parts[of] or part_of(of)
+      part.ended = part.ended + 1
+      if result == DONE or result == DEAD_NOW then
+        if string.byte(mark, 12) < SMALL_LETTERS then
+          unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
+        else
+          part.plain_gone = part.plain_gone + 1
+        end
       end
-      metas[#metas + 1] = id
-      metas[#metas + 1] = string.format('%s %s %.0f %s %s %s ', code, epoch, tonumber(attempts), lost, crashes, claim)
-        .. last
+      if result == DONE then
+        gone[#gone + 1] = id
+        dedupe.add(memory, id, mark, codec.DONE)
+      else
+        keep(part, id, mark, result, delay, numbers)
+      end
     end
   end
+  at = at + HEAD + n * WIDTH
 end
 if #unleased == 0 then return reply end
 
@@ -159,8 +178,8 @@ end
 
 -- Everything is decided. From here on there are only writes, and a look at what waits now.
 local function in_chunks(command, key, list)
-  for i = 1, #list, CHUNK do
-    redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
+  for from = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
   end
 end
 in_chunks('ZREM', leases, unleased)
@@ -171,24 +190,25 @@ dlq.add(dead, body, meta, count, now, deaths)
 local idle, states = {}, {}
 for _, part in ipairs(touched) do
   in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries)
-  for i = #part.returned, 1, -1 do
-    local job = part.returned[i]
+  for r = #part.returned, 1, -1 do
+    local job = part.returned[r]
     redis.call('LPUSH', KEYS[part.before + job.list], job.id)
+    if loaded then flow.fill(loaded[part.n].state, flow.LETTERS[job.list]) end
   end
   if loaded then
     local f = loaded[part.n]
     flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended)
-    if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+    if part.earliest then flow.fill(f.state, 'd') end
+    if flow.is_idle(f.state, f.settings, now + calendar.offset) then
       idle[#idle + 1] = f.name
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
     end
     -- One that is not on the calendar may have been held back by the place that is free now.
-    local at = part.were_empty and now or part.earliest
-    local k = part.before
-    if at or f.was_held or (not f.on_calendar
+    local from, k = part.were_empty and now or part.earliest, part.before
+    if from or f.was_held or (not f.on_calendar and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
-      flow.recall(calendar, f, KEYS, k, now, at)
+      flow.recall(calendar, f, KEYS, k, now, from)
     end
   end
 end
@@ -196,7 +216,7 @@ in_chunks('HDEL', flows, idle)
 in_chunks('HSET', flows, states)
 group.close(groups, now, calendar)
 flow.unschedule(count, unscheduled)
-dedupe.write(memory, seen, seen_until, count)
+dedupe.write(memory, count)
 
 pool.note(member, KEYS, leases, now, channel)
 if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end

@@ -6,20 +6,21 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds
+-- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds; offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[9]  …:seen_until  zset  settled id -> end of its dedupe window
--- KEYS[10] …:claims  hash  dispatcher -> its last claim and when
--- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[12] …:flow_settings  hash  flow -> its own settings
--- KEYS[13] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[14] …:groups  hash  group -> its state (see group.lua)
--- KEYS[15] …:group_settings  hash  group -> its own settings
--- KEYS[16] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[17...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[11] …:claims  hash  dispatcher -> its last claim and when
+-- KEYS[12] …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[13] …:flow_settings  hash  flow -> its own settings
+-- KEYS[14] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[15] …:groups  hash  group -> its state (see group.lua)
+-- KEYS[16] …:group_settings  hash  group -> its own settings
+-- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[18...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -39,20 +40,22 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local leases, dead, seen, seen_until, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
-local GROUPS = 13 -- the keys before those of groups
-local PURGED = 16 -- the keys before those of a purge
+local GROUPS = 14 -- the keys before those of groups
+local PURGED = 17 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -69,7 +72,8 @@ local function text(n) return string.format('%.0f', n) end
 if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0 } end
 
 -- Leases beyond their length mean that the clock stepped back.
-local longest = tonumber(redis.call('HGET', pace, 'lease') or 0)
+local of_pace = redis.call('HMGET', pace, 'lease', 'offset')
+local longest, clock = tonumber(of_pace[1] or 0), now + tonumber(of_pace[2] or 0)
 if longest > 0 then
   local too_far = text(now + longest + MAX_HORIZON)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '(' .. too_far, '+inf', 'LIMIT', 0, CHUNK)) do
@@ -89,11 +93,7 @@ if at_most > 0 and (bound == 0 or now <= bound) then
   end
 end
 
-local ended = redis.call('ZRANGEBYSCORE', seen_until, '-inf', text(now), 'LIMIT', 0, CHUNK)
-if #ended > 0 then
-  redis.call('HDEL', seen, unpack(ended))
-  redis.call('ZREM', seen_until, unpack(ended))
-end
+dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute), CHUNK)
 
 -- The comparison: is every claimed job where its state says?
 local next_cursor = ''
@@ -155,8 +155,8 @@ local function each(names, states, own, fields, look)
     for n, f in ipairs(flow.load(conf, states, own, some, fields)) do look(f, turns[n]) end
   end
 end
-local function is_idle(f) return flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) end
-local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not flow.is_held(f) end
+local function is_idle(f) return flow.is_idle(f.state, f.settings, clock) end
+local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not pacer.is_held(f) end
 
 -- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
 -- on the calendar or is held back; and without leases nothing of it is in flight. The calendar of a
@@ -208,7 +208,7 @@ local function scheduled_bounds()
   if has_flows then
     local unfinished, scheduled, all = 0, 0, redis.call('HLEN', flows) <= 2 * CHUNK and redis.call('HGETALL', flows) or {}
     for i = 2, #all, 2 do
-      local plain, delayed = string.match(all[i], '(%d+) (%d+) %d+$')
+      local plain, delayed = string.match(all[i], '(%d+) (%d+) %d+ %S+$')
       unfinished, scheduled = unfinished + (plain or 0), scheduled + (delayed or 0)
     end
     if unfinished + scheduled == jobs then return scheduled, scheduled end
@@ -263,7 +263,7 @@ end
 -- The flows come first, then the groups, whose cursor has a g in front, then what idle.lua has noted.
 local next_flow_cursor = ''
 if flow_cursor == 'i' then
-  local found = idle.find(idle_key, now, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
+  local found = idle.find(idle_key, clock, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
   if found then idle.forget(found, idle_key, flows, groups) end
   next_flow_cursor = '0'
 elseif flow_cursor ~= '' then
@@ -280,7 +280,7 @@ elseif flow_cursor ~= '' then
     if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
   end
 end
-if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(now)) > 0 then next_flow_cursor = 'i' end
+if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock)) > 0 then next_flow_cursor = 'i' end
 
 pool.note(member, KEYS, leases, now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end

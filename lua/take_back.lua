@@ -129,6 +129,7 @@ for _, lost_job in ipairs(lost_jobs) do
     else
       taken_back = taken_back + 1
       redis.call('LPUSH', KEYS[before(lost_job.n) + lost_job.list], id)
+      if f then flow.fill(f.state, flow.LETTERS[lost_job.list]) end
       if were_empty[lost_job.n] then soonest[lost_job.n] = now end
     end
     redis.call('HSET', meta, id,
@@ -138,6 +139,7 @@ end
 dlq.add(dead, body, meta, count, now, poisoned)
 for _, job in ipairs(unplaced) do
   redis.call('ZADD', KEYS[before(job.n) + flow.PLACES], text(job.due), job.id)
+  if loaded then flow.fill(loaded[job.n].state, 'd') end
   soonest[job.n] = math.min(soonest[job.n] or job.due, job.due)
   repaired = repaired + 1
 end
@@ -156,7 +158,7 @@ if loaded then
       local plain = math.min(excess, state.unfinished)
       flow.count(f, -plain, plain - excess, 0)
     end
-    flow.save(flows, f, now)
+    flow.save(flows, f, now + calendar.offset)
     flow.recall(calendar, f, KEYS, before(n), now, soonest[n])
   end
   group.close(groups, now, calendar)

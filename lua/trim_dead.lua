@@ -8,7 +8,8 @@
 -- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[7]  …:seen_until  zset  settled id -> end of its dedupe window
+-- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
+-- KEYS[8]  …:seen_minute  list  the same of ids that our client made
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
@@ -20,7 +21,8 @@
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 
-local body, meta, conf, count, dead, seen, seen_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local body, meta, conf, count, dead, seen, seen_window, seen_minute =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local DROPPED = '8'
 
@@ -34,7 +36,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local most, bytes_bound = dlq.bounds(tonumber(settings[1]), settings[2], settings[3])
 local retention, drops = tonumber(settings[4] or 0), settings[5] == '1'
-local memory = dedupe.open(tonumber(settings[6]), tonumber(settings[7]), now)
+local memory = dedupe.open(tonumber(settings[6]), tonumber(settings[7]), now, seen, seen_window, seen_minute)
 
 local there = redis.call('ZCARD', dead)
 local function held() return tonumber(redis.call('HGET', count, 'dead_bytes') or 0) end
@@ -61,5 +63,5 @@ end
 if i > 2 * at_most then more = 1 end
 if old > 0 then redis.call('HINCRBY', count, 'dead_dropped_old', old) end
 if full > 0 then redis.call('HINCRBY', count, 'dead_dropped_full', full) end
-if old + full > 0 then dedupe.write(memory, seen, seen_until, count) end
+if old + full > 0 then dedupe.write(memory, count) end
 return { old, full, more, there, bytes, most < math.huge and most or 0, bytes_bound < math.huge and bytes_bound or 0, drops and 1 or 0 }

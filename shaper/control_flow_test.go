@@ -58,7 +58,7 @@ func (s *stepped) put(id, flow string, state State) *leased {
 		pipe.RPush(ctx, k.queue(flow), id)
 	}
 	if counted.unfinished++; counted.unfinished > 0 {
-		pipe.HSet(ctx, k.flows(), flow, fmt.Sprintf("0 0 - 0 %d %d %d", counted.unfinished, counted.scheduled, counted.inFlight))
+		pipe.HSet(ctx, k.flows(), flow, fmt.Sprintf("0 0 - 0 %d %d %d .khnld", counted.unfinished, counted.scheduled, counted.inFlight))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		s.t.Fatal(err)
@@ -181,7 +181,7 @@ func TestJobsOfFlows(t *testing.T) {
 	}
 	s.redis.HSet(ctx, bucketKeys("b").conf(), "flow_quotas", "1 60000000;")
 	s.redis.RPush(ctx, bucketKeys("b").flowDeparted("a"), s.now.UnixMicro())
-	s.redis.HSet(ctx, bucketKeys("b").flows(), "a", fmt.Sprintf("%d 0 1/10000000 0 4 0 3", s.now.UnixMicro()))
+	s.redis.HSet(ctx, bucketKeys("b").flows(), "a", fmt.Sprintf("%d 0 1/10000000 0 4 0 3 .n", s.now.UnixMicro()))
 	job, err := s.client.Job(ctx, "b", "a1")
 	if err != nil {
 		t.Fatal(err)

@@ -45,8 +45,8 @@ func TestPauseAndResume(t *testing.T) {
 	w.enqueue(jobs)
 	// Whoever asks is answered that there is nothing to do, whatever waits.
 	reply, err := w.client.store.run(t.Context(), lua.Claim, bucketKeys("b").forClaim([]string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 1)
-	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 6 {
+		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 0, 1)
+	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 8 {
 		t.Errorf("claimed from a paused bucket: %v, %v", reply, err)
 	}
 	if info := w.info(); info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason != "tests" || info.Now.Sub(info.Pause.Since) > time.Minute {

@@ -25,9 +25,33 @@ type leased struct {
 	unsettled   error // what its flow has of its own cannot be read
 }
 
+// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before.
+func (d *drain) readLeases(r *lua.Reader, claimID string) ([]*leased, error) {
+	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
+	for range cap(jobs) {
+		job, err := d.readLease(r, claimID)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
+	}
+	for r.Left() > 0 {
+		nth, epoch, number, attempts := r.Int(), r.Int(), r.Int(), r.Int()
+		if nth < 1 || int(nth) > len(jobs) {
+			return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of number %d", d.Name, len(jobs), nth)
+		}
+		job := jobs[nth-1]
+		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
+	}
+	return jobs, nil
+}
+
 // readLease reads one job of a claim's answer.
 func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
-	id, slot, epoch, number, attempts, body := r.Text(), r.Int(), r.Int(), r.Int(), r.Int(), r.Text()
+	id, slot, body := r.Text(), r.Int(), r.Text()
 	var flow, settings string
 	if d.hasFlows() {
 		flow, settings = r.Text(), r.Text()
@@ -50,9 +74,9 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		unreadable: err, unsettled: unsettled,
 		Attempt: Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
-			Own: own, Payload: job.payload, Number: int(number), slot: d.clock.local(slot), ttl: d.permitTTL,
+			Own: own, Payload: job.payload, Number: 1, slot: d.clock.local(slot), ttl: d.permitTTL,
 		},
-		mark: job.mark, epoch: epoch, claim: claimID, attempts: int(attempts), maxAttempts: job.MaxAttempts,
+		mark: job.mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
 		wakeLimit: d.wakeLate,
 	}
 	if l.maxAttempts == 0 {

@@ -64,6 +64,7 @@ type drain struct {
 	permitTTL time.Duration  // at that rate; the loop's own
 	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
+	offset    int64          // of the engine's clock, as the last claim told it: see lua/lib/pacer.lua; the loop's own
 
 	link       slowLink // the loop's own, as what follows
 	unanswered *turns   // what a claim was told whose answer is not there
@@ -237,6 +238,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
+	d.offset = r.Int()
 	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
@@ -244,22 +246,19 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	var jobs, unusable []*leased
 	var spare *leased
 	var late time.Duration // of the first job when it arrived
-	for nth := int64(1); r.Left() > 0; nth++ {
-		job, err := d.readLease(r, claimID)
-		if err != nil {
-			return 0, err
-		}
+	claimed, err := d.readLeases(r, claimID)
+	if err != nil {
+		return 0, err
+	}
+	for i, job := range claimed {
 		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
-		} else if nth == lone && !d.lone.take(job) {
+		} else if int64(i)+1 == lone && !d.lone.take(job) {
 			spare = job
 		} else {
 			jobs = append(jobs, job)
 		}
-	}
-	if r.Err() != nil {
-		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
 	}
 	// Permits from before a step forwards may still go out during a horizon:
 	// these would come on top of them. And an answer from before a step
@@ -296,7 +295,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.offset, len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }

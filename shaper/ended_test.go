@@ -38,7 +38,7 @@ func settleHead(t *testing.T, client *Client, conn *redis.Client, id, result str
 		t.Fatal(err)
 	}
 	mark := strings.Fields(body)[2][:markLength]
-	reply, err := client.store.run(ctx, lua.Settle, k.forSettle(""), wakeChannel, "b", 0, "", 1, "", id, 1, "c", result, 0, "", mark, 1)
+	reply, err := client.store.run(ctx, lua.Settle, k.forSettle(""), wakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", id, mark, 1)
 	if settled, intsErr := lua.Integers(reply); err != nil || intsErr != nil || settled[1] != 1 {
 		t.Fatalf("settle %s: %v, %v", id, reply, err)
 	}

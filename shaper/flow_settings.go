@@ -306,7 +306,7 @@ func (s flowState) waiting() int64 { return max(s.unfinished+s.scheduled-s.inFli
 func parseFlowState(text string) flowState {
 	var s flowState
 	values := strings.Fields(text)
-	if len(values) != 7 {
+	if len(values) != 8 {
 		return s
 	}
 	for i, to := range []*int64{&s.unfinished, &s.scheduled, &s.inFlight} {

@@ -275,8 +275,8 @@ func TestPatrolOfGroups(t *testing.T) {
 	}
 	s.redis.LRem(ctx, k.queue(flowPath("a", "x")), 0, "ax")
 	s.redis.ZAdd(ctx, k.leases(), redis.Z{Member: "ax", Score: float64(s.now.UnixMicro())})
-	s.redis.HSet(ctx, k.flows(), flowPath("a", "x"), "0 0 - 0 1 0 1")
-	s.redis.HSet(ctx, k.groups(), "a", "0 0 - 0 1 0 1")
+	s.redis.HSet(ctx, k.flows(), flowPath("a", "x"), "0 0 - 0 1 0 1 .khnld")
+	s.redis.HSet(ctx, k.groups(), "a", "0 0 - 0 1 0 1 .khnld")
 	s.step(time.Millisecond)
 	var w sweepWatch
 	for range 4 {
@@ -293,7 +293,7 @@ func TestPatrolOfGroups(t *testing.T) {
 	if groups := s.redis.ZCard(ctx, k.dueGroups()).Val(); groups != 2 || !waiting() {
 		t.Errorf("%d groups are on the calendar", groups)
 	}
-	if got := s.redis.HGet(ctx, k.groups(), "a").Val(); got != "0 0 - 0 1 0 0" {
+	if got := s.redis.HGet(ctx, k.groups(), "a").Val(); got != "0 0 - 0 1 0 0 .khnld" {
 		t.Errorf("group a is %q", got)
 	}
 	if w.auditing || w.missing != 0 {

@@ -82,17 +82,20 @@ func (k keys) conf() string { return k.prefix + "conf" }
 // confAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k keys) confAside() string { return k.prefix + "conf_aside" }
 
-func (k keys) pace() string      { return k.prefix + "pace" }
-func (k keys) count() string     { return k.prefix + "count" }
-func (k keys) body() string      { return k.prefix + "body" }
-func (k keys) meta() string      { return k.prefix + "meta" }
-func (k keys) leases() string    { return k.prefix + "leases" }
-func (k keys) claims() string    { return k.prefix + "claims" }
-func (k keys) dead() string      { return k.prefix + "dead" }
-func (k keys) standbys() string  { return k.prefix + "standbys" }
-func (k keys) sentAway() string  { return k.prefix + "sent_away" }
-func (k keys) seen() string      { return k.prefix + "seen" }
-func (k keys) seenUntil() string { return k.prefix + "seen_until" }
+func (k keys) pace() string     { return k.prefix + "pace" }
+func (k keys) count() string    { return k.prefix + "count" }
+func (k keys) body() string     { return k.prefix + "body" }
+func (k keys) meta() string     { return k.prefix + "meta" }
+func (k keys) leases() string   { return k.prefix + "leases" }
+func (k keys) claims() string   { return k.prefix + "claims" }
+func (k keys) dead() string     { return k.prefix + "dead" }
+func (k keys) standbys() string { return k.prefix + "standbys" }
+func (k keys) sentAway() string { return k.prefix + "sent_away" }
+func (k keys) seen() string     { return k.prefix + "seen" }
+
+// seenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
+func (k keys) seenWindow() string { return k.prefix + "seen_window" }
+func (k keys) seenMinute() string { return k.prefix + "seen_minute" }
 
 func (k keys) flows() string        { return k.prefix + "flows" }
 func (k keys) flowSettings() string { return k.prefix + "flow_settings" }
@@ -133,7 +136,7 @@ func (k keys) groupDeparted(group string) string { return k.prefix + "departed_g
 
 // ofEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k keys) ofEmpty() []string {
-	return slices.Concat([]string{k.confAside(), k.meta(), k.pace(), k.count(), k.claims(), k.seen(), k.seenUntil(), k.standbys(), k.sentAway(),
+	return slices.Concat([]string{k.confAside(), k.meta(), k.pace(), k.count(), k.claims(), k.seen(), k.seenWindow(), k.seenMinute(), k.standbys(), k.sentAway(),
 		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed(), k.idle()}, k.purged(), k.places(""))
 }
 
@@ -242,14 +245,14 @@ func (k keys) forClaim(flows, groups []string) []string {
 }
 
 func (k keys) forSettle(flows ...string) []string {
-	return k.inPool(k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+	return k.inPool(k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute(),
 		k.flows(), k.flowSettings(), k.calendar()}, flows...), flows...))
 }
 
 func (k keys) forExtend() []string { return []string{k.meta(), k.leases(), k.claims()} }
 
 func (k keys) forSweep() []string {
-	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(), k.claims(),
+	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute(), k.claims(),
 		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings(), k.idle()}
 	return k.inPool(k.with(append(fixed, k.purged()...), ""))
 }
@@ -260,7 +263,7 @@ func (k keys) forTakeBack(flows ...string) []string {
 }
 
 func (k keys) forTrimDead() []string {
-	return []string{k.body(), k.meta(), k.conf(), k.count(), k.dead(), k.seen(), k.seenUntil()}
+	return []string{k.body(), k.meta(), k.conf(), k.count(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute()}
 }
 
 // forOffCalendar are those on which each of some flows stands.
@@ -275,7 +278,7 @@ func (k keys) forOffCalendar(flows []string) []string {
 func (k keys) forFlowsOf() []string { return []string{k.body()} }
 
 func (k keys) forCancel(flow string) []string {
-	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.count(), k.leases(), k.dead(), k.seen(), k.seenUntil(),
+	return k.inGroups(k.with([]string{k.body(), k.meta(), k.conf(), k.count(), k.leases(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute(),
 		k.flows(), k.flowSettings()}, flow))
 }
 
@@ -290,7 +293,7 @@ func (k keys) forConfigure() []string {
 
 // forRelocate are the first keys of that script: those to write or to remove follow.
 func (k keys) forRelocate() []string {
-	return []string{k.conf(), k.confAside(), k.body(), k.leases(), k.dead(), k.seenUntil()}
+	return []string{k.conf(), k.confAside(), k.body(), k.leases(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute()}
 }
 
 func (k keys) forControl() []string { return []string{k.conf()} }
@@ -304,7 +307,7 @@ func (k keys) forControlGroup(group string) []string {
 }
 
 func (k keys) forPurge(flow string) []string {
-	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenUntil(), k.flows(), k.flowSettings()}
+	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenWindow(), k.seenMinute(), k.flows(), k.flowSettings()}
 	return k.inGroups(k.with(append(fixed, k.purged()...), flow))
 }
 

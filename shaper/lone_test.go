@@ -109,7 +109,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	}
 	// This claim's answer is on its way while another bucket's comes.
 	if _, err := d.store.run(t.Context(), lua.Claim, r.keys.forClaim([]string{""}, nil), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 1); err != nil {
+		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	other := &leased{Attempt: Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}

@@ -196,7 +196,9 @@ func (l *loops) die(bucket string, jobs ...Job) {
 		l.redis.ZAdd(ctx, k.leases(), redis.Z{Member: id, Score: float64(time.Now().Add(l.d.cfg.Lease).UnixMicro())})
 	}
 	for flow, state := range l.redis.HGetAll(ctx, k.flows()).Val() { // none is in flight, says the state
-		l.redis.HSet(ctx, k.flows(), flow, strings.TrimSuffix(state, "0")+strings.Fields(state)[4])
+		fields := strings.Fields(state)
+		fields[6] = fields[4]
+		l.redis.HSet(ctx, k.flows(), flow, strings.Join(fields, " "))
 	}
 	for _, key := range l.redis.Keys(ctx, k.prefix+"*").Val() {
 		if name := strings.TrimPrefix(key, k.prefix); strings.HasPrefix(name, "q:") || strings.HasPrefix(name, "due") {

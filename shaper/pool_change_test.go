@@ -93,6 +93,13 @@ func TestPoolChangeOnAFullServer(t *testing.T) {
 	wantLives(t, "full", conn, in(poolNamed("vendor"), b), settings)
 }
 
+// remember writes an id as if its job was settled, and when its dedupe window ends.
+func remember(t *testing.T, conn redis.UniversalClient, k keys, id string, ends time.Time) {
+	t.Helper()
+	conn.HSet(t.Context(), k.seen(), id, fmt.Sprintf("AAAAAAAAAAA6%d", ends.UnixMicro()))
+	conn.RPush(t.Context(), k.seenWindow(), id)
+}
+
 // A bucket that is not empty keeps its pool, and the error says what it holds and how to go on.
 func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 	t.Parallel()
@@ -105,7 +112,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 		now := conn.Time(t.Context()).Val()
 		hold := func(jobs, dead, leases, ids int) {
 			t.Helper()
-			conn.Del(t.Context(), k.body(), k.dead(), k.leases(), k.seenUntil())
+			conn.Del(t.Context(), k.body(), k.dead(), k.leases(), k.seen(), k.seenWindow(), k.seenMinute())
 			for i := range jobs + dead + leases {
 				conn.HSet(t.Context(), k.body(), fmt.Sprint("j", i), "x")
 			}
@@ -116,7 +123,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 				conn.ZAdd(t.Context(), k.leases(), redis.Z{Member: fmt.Sprint("j", dead+i)})
 			}
 			for i := range ids {
-				conn.ZAdd(t.Context(), k.seenUntil(), redis.Z{Member: fmt.Sprint("s", i), Score: float64(now.Add(24*time.Hour - time.Duration(i)*time.Minute).UnixMicro())})
+				remember(t, conn, k, fmt.Sprint("s", i), now.Add(24*time.Hour-time.Duration(ids-1-i)*time.Minute))
 			}
 		}
 		const ways = ": let it drain, or point producers at a new bucket in the pool"
@@ -139,7 +146,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 			}
 		}
 		hold(0, 0, 0, 0)
-		conn.ZAdd(t.Context(), k.seenUntil(), redis.Z{Member: "over", Score: float64(now.Add(-time.Minute).UnixMicro())})
+		remember(t, conn, k, "over", now.Add(-time.Minute))
 		if err := used.CheckPools(t.Context(), []Bucket{joins}); err != nil {
 			t.Errorf("empty: %v", err)
 		}

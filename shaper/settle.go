@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,15 +26,29 @@ type settlement struct {
 	last   string
 }
 
+// compareOutcomes orders settlements by all but the job.
+func compareOutcomes(a, b *settlement) int {
+	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.result, b.result),
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last))
+}
+
 // sendSettlements writes outcomes until Redis has taken them. It gives up only
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
 func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	var flows flowSet
-	outcomes := make([]any, 0, 8*len(batch))
-	for _, s := range batch {
-		outcomes = append(outcomes, s.job.ID, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last, s.job.mark,
-			flows.number(pathOf(d.parted(), s.job.Group, s.job.Flow)))
+	// Outcomes that are alike but for the job stand together: most are done, in some claims.
+	slices.SortStableFunc(batch, compareOutcomes)
+	outcomes := make([]any, 0, 9*len(batch))
+	for i, s := range batch {
+		if i == 0 || compareOutcomes(batch[i-1], s) != 0 {
+			n := 1
+			for n < len(batch)-i && compareOutcomes(s, batch[i+n]) == 0 {
+				n++
+			}
+			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last)
+		}
+		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.number(pathOf(d.parted(), s.job.Group, s.job.Flow)))
 	}
 	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), d.keys.member, len(flows.names)}, flows.args(), outcomes)
 	ctx := d.life

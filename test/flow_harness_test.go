@@ -70,7 +70,7 @@ func (s *system) awaitIdleFlows(limit time.Duration) {
 			return false
 		}
 		for flow, state := range counted {
-			if strings.HasSuffix(state, " 0 0 0") {
+			if strings.Contains(state, " 0 0 0 .") {
 				delete(counted, flow)
 			}
 		}

@@ -36,7 +36,7 @@ func flowStation(t *testing.T) *server {
 		pipe.RPush(t.Context(), key+"q:normal:"+name, id)
 	}
 	pipe.HSet(t.Context(), key+"count", "seq", 3)
-	pipe.HSet(t.Context(), key+"flows", "a b", "0 0 - 0 1 0 0", "c", "0 0 - 0 2 0 0")
+	pipe.HSet(t.Context(), key+"flows", "a b", "0 0 - 0 1 0 0 .n", "c", "0 0 - 0 2 0 0 .n")
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}

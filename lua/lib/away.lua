@@ -5,7 +5,7 @@
 --
 -- Who has workers for another claim such as its last one comes back by itself when half of the horizon is
 -- left, and serves those turns too: nobody else need look. Who has not wakes one of those that were sent
--- away, in time for the slots behind its own, and does not reserve ahead before that one. So nobody polls, and a
+-- away, in time for the slots behind its own. So nobody polls, and a
 -- claim wakes one at most, however many dispatchers there are.
 --
 -- They are noted in the zset sent_away: dispatcher -> when it was told to come back, in calendar

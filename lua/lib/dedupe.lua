@@ -1,23 +1,34 @@
 -- dedupe.lua: the ids of jobs that were settled, cancelled, dropped or purged. They are
--- remembered until their dedupe window ends, and never more of them than dedupe_max. Its text
--- goes in front of the scripts that end jobs.
+-- remembered until their dedupe window ends, and never more of them than dedupe_max.
+--
+-- The hash seen says of each what it was and when its window ends (see codec.lua). There are two windows: dedupe_window, and a
+-- minute for ids that our client made. Ids of one window end in the order in which they came. So two lists, seen_window
+-- and seen_minute, oldest first, say which may be forgotten. What was longer than the window is now does not end by the
+-- order any more: it keeps those behind it a little longer in memory, and enqueue.lua looks at the end itself.
+
+--#include lib/codec.lua
 
 local dedupe = {
   CHUNK = 500,
-  GENERATED_WINDOW = 60000000, -- of an id that our client made: it sends no second job under that id
+  MINUTE = 60000000, -- microseconds: our client sends no second job under an id that it has made
 }
 
--- What a run of the script is to remember: window and max as in the conf.
-function dedupe.open(window, max, now) return { window = window, max = max, now = now, ids = {}, ends = {} } end
+-- What a run of the script is to remember: window and max as in the conf; the keys seen, seen_window and seen_minute.
+function dedupe.open(window, max, now, seen, seen_window, seen_minute)
+  local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} } }
+  d.ends = { string.format('%.0f', now + window), string.format('%.0f', now + math.min(window, dedupe.MINUTE)) }
+  return d
+end
 
 -- Notes the job of a mark (fingerprint, then c or g) and the code of the state that it ended in.
 function dedupe.add(d, id, mark, code)
-  local window = d.window
-  if string.lower(string.sub(mark, 12, 12)) == 'g' then window = math.min(window, dedupe.GENERATED_WINDOW) end
-  if window <= 0 then return end
-  local ends, n = string.format('%.0f', d.now + window), #d.ids
-  d.ids[n + 1], d.ids[n + 2] = id, string.sub(mark, 1, 11) .. code .. ends
-  d.ends[n + 1], d.ends[n + 2] = ends, id
+  if d.window <= 0 then return end
+  local kind = string.byte(mark, 12)
+  local n = (kind == 103 or kind == 71) and 2 or 1 -- g or G
+  local fields, ids = d.fields, d.ids[n]
+  local at = #fields
+  fields[at + 1], fields[at + 2] = id, string.sub(mark, 1, 11) .. code .. d.ends[n]
+  ids[#ids + 1] = id
 end
 
 local function in_chunks(command, key, list)
@@ -26,19 +37,43 @@ local function in_chunks(command, key, list)
   end
 end
 
--- Writes what was noted. Forgets ids whose window ended, and the oldest where there are too many.
-function dedupe.write(d, seen, seen_until, count)
-  in_chunks('HSET', seen, d.ids)
-  in_chunks('ZADD', seen_until, d.ends)
-  local ended = redis.call('ZRANGEBYSCORE', seen_until, '-inf', string.format('%.0f', d.now), 'LIMIT', 0, dedupe.CHUNK)
-  in_chunks('HDEL', seen, ended)
-  in_chunks('ZREM', seen_until, ended)
-  local excess = redis.call('ZCARD', seen_until) - d.max
-  if excess > 0 then
-    local oldest = redis.call('ZRANGE', seen_until, 0, math.min(excess, 2 * dedupe.CHUNK) - 1)
-    in_chunks('HDEL', seen, oldest)
-    in_chunks('ZREM', seen_until, oldest)
-    redis.call('HINCRBY', count, 'forgotten', #oldest)
+-- Forgets the ids at the head of a list whose window has ended, so many at most.
+local function forget(d, list, most)
+  local ids = redis.call('LRANGE', list, 0, most - 1)
+  if #ids == 0 then return end
+  local gone, n = {}, 0
+  for i, stored in ipairs(redis.call('HMGET', d.seen, unpack(ids))) do
+    if stored and tonumber(string.sub(stored, 13)) > d.now then break end
+    if stored then gone[#gone + 1] = ids[i] end
+    n = i
+  end
+  if n > 0 then redis.call('LPOP', list, n) end
+  in_chunks('HDEL', d.seen, gone)
+end
+
+-- Forgets ids whose window has ended, so many of each list at most; 500 or fewer.
+function dedupe.forget(d, most)
+  for n = 1, 2 do forget(d, d.lists[n], most) end
+end
+
+-- Writes what was noted. Forgets ids whose window ended, and the oldest where there are too many: first those that end within a
+-- minute.
+function dedupe.write(d, count)
+  -- More than come are forgotten, so that those that ended do not pile up.
+  for n = 1, 2 do forget(d, d.lists[n], math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
+  in_chunks('HSET', d.seen, d.fields)
+  for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end
+  local excess = math.min(redis.call('HLEN', d.seen) - d.max, 2 * dedupe.CHUNK)
+  for n = 2, 1, -1 do
+    if excess > 0 then
+      local oldest = redis.call('LRANGE', d.lists[n], 0, excess - 1)
+      if #oldest > 0 then
+        redis.call('LPOP', d.lists[n], #oldest)
+        in_chunks('HDEL', d.seen, oldest)
+        redis.call('HINCRBY', count, 'forgotten', #oldest)
+        excess = excess - #oldest
+      end
+    end
   end
 end
 

@@ -8,59 +8,77 @@
 -- and its own. So no two flows have the same, whatever bytes are in their names.
 --
 -- What is kept of a flow is a text in the hash flows, by its name:
---   "slot frac rate turn unfinished scheduled in_flight"
---   slot, frac  its last slot and the fraction of it, as in pace; 0 of one without a rate
---   rate        the rate and the burst of that slot (see sender.pace), or "-"
+--   "slot frac rate turn unfinished scheduled in_flight places"
+--   slot, frac  see pacer.lua; 0 of a flow without a rate
+--   rate        the rate of that slot, "count/per", then "/" and the time of the last departure where that is not the
+--               slot; "-" without a rate
 --   turn        departures that it has had of the turn it is in (see weight)
 --   unfinished, scheduled, in_flight  how many jobs there are: those that came at once, those
 --               that came with a delay, and those of both that are leased
--- It is gone once all three are 0 and the slot lies behind by all of its burst.
+--   places      a dot, then a letter for each of its places that may hold something: k, h, n, l and d (see
+--               flow.PLACE_OF). A place without its letter is empty
+-- It is gone once all three are 0 and the slot lies an interval behind.
 --
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
 -- "-" for what it has not, then a line feed, and more that is not for scripts.
 --
 -- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
--- something to send, now or later. It has a clock of its own, which never steps back:
--- the server's plus the offset in pace (see reserve.lua).
+-- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
+
+--#include lib/pacer.lua
 
 local flow = {
   PLACES = 5, -- keys of a flow: its lists, then later
-  MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead (see claim.lua), but for what is used of a burst
   PRIORITY_OF = { k = 1, h = 2, n = 3, l = 4 },
+  PLACE_OF = { k = 1, h = 2, n = 3, l = 4, d = 5 },
+  LETTERS = { 'k', 'h', 'n', 'l', 'd' },
 }
 
--- The state of a flow from its text, or that of one that is new.
+-- The state of a flow from its text, or that of one that is new: nothing is known of its places.
 function flow.read(text)
-  local state = { slot = 0, frac = 0, rate = '-', turn = 0, unfinished = 0, scheduled = 0, in_flight = 0, new = true }
-  local slot, frac, rate, turn, unfinished, scheduled, in_flight =
-    string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+)$')
-  if slot then
-    state.slot, state.frac, state.rate, state.turn = tonumber(slot), tonumber(frac), rate, tonumber(turn)
-    state.unfinished, state.scheduled, state.in_flight = tonumber(unfinished), tonumber(scheduled), tonumber(in_flight)
-    state.new = false
+  local slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
+    string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
+  if not slot then
+    return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
+      filled = '.khnld', new = true }
   end
-  return state
+  slot = tonumber(slot)
+  local last = slot
+  if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
+  return { slot = slot, frac = tonumber(frac), rate = rate, last = last, turn = tonumber(turn), unfinished = tonumber(unfinished),
+    scheduled = tonumber(scheduled), in_flight = tonumber(in_flight), filled = filled, new = false }
 end
+
+local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+local function text_of(n) return small[n] or string.format('%.0f', math.max(n, 0)) end
 
 -- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
 function flow.write(state)
-  return string.format('%.0f %.0f %s %.0f %.0f %.0f %.0f', state.slot, state.frac, state.rate, state.turn,
-    math.max(state.unfinished, 0), math.max(state.scheduled, 0), math.max(state.in_flight, 0))
+  local rate = '0 0 -'
+  if state.slot > 0 then rate = pacer.text(state) end
+  return rate .. ' ' .. text_of(state.turn) .. ' ' .. text_of(state.unfinished) .. ' ' .. text_of(state.scheduled) .. ' '
+    .. text_of(state.in_flight) .. ' ' .. state.filled
 end
 
--- Whether the state says nothing that one of a new flow would not say.
-function flow.is_idle(state, now, rate_count, rate_per)
+-- Notes that something may lie in a place of the flow, by its letter.
+function flow.fill(state, letter)
+  if not string.find(state.filled, letter, 1, true) then state.filled = state.filled .. letter end
+end
+
+-- Whether the state says nothing that one of a new flow would not say. clock is the engine's; nil where it is not known.
+function flow.is_idle(state, s, clock)
   if state.unfinished > 0 or state.scheduled > 0 or state.in_flight > 0 then return false end
-  return rate_count == 0 or state.slot + rate_per / rate_count <= now
+  return s.rate_count == 0 or clock ~= nil and state.slot + s.rate_per / s.rate_count <= clock
 end
 
--- When the flow's rate lets it depart next, by the server's clock; 0: at once. A slot that lies
--- further ahead than it can is from before the clock stepped back.
-function flow.ready(state, now, rate_count, rate_per, burst)
-  if state.new or rate_count == 0 then return 0 end
-  local interval = rate_per / rate_count
-  return math.min(state.slot + (2 - burst) * interval, now + flow.MAX_HORIZON + interval)
+-- When the flow's rate lets it depart next, by the engine's clock; 0: at once. The state stays as it is: a script that has
+-- not seen the server's clock step back has a clock that is behind.
+function flow.ready(state, s, clock)
+  if state.new or s.rate_count == 0 then return 0 end
+  local seen = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last }
+  pacer.open(seen, s, clock)
+  return pacer.by_rate(seen, s, 1)
 end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all,
@@ -71,8 +89,15 @@ function flow.settings(text, of_all)
   local fallback = { of_all[1], of_all[2], of_all[3], of_all[4], of_all[5], 1, 0 }
   local found = {}
   for i = 1, 7 do found[i] = tonumber(own[i] or '-') or tonumber(fallback[i] or 0) end
-  return { rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4], max_in_flight = found[5],
-    weight = found[6], paused = found[7] }
+  return pacer.prepare({ rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4],
+    max_in_flight = found[5], weight = found[6], paused = found[7] })
+end
+
+-- The settings of many flows, by their texts: those that have none of their own share one table.
+function flow.all_settings(texts, of_all)
+  local common, all = flow.settings(false, of_all), {}
+  for n, text in ipairs(texts) do all[n] = text and flow.settings(text, of_all) or common end
+  return all
 end
 
 -- The path of a flow, and the group in a path.
@@ -122,12 +147,6 @@ function flow.unschedule(count, n)
   if n > 0 and redis.call('HINCRBY', count, 'scheduled', -n) < 0 then redis.call('HSET', count, 'scheduled', 0) end
 end
 
--- Whether the flow's own bounds keep it off the calendar: until a lease of it ends, or it is resumed.
-function flow.is_held(f)
-  local most = f.settings.max_in_flight
-  return f.settings.paused > 0 or (most > 0 and f.state.in_flight >= most)
-end
-
 -- The fields of conf that hold for all flows, as flow.settings wants them.
 flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
 
@@ -135,17 +154,18 @@ flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity
 -- fields says what in conf holds for all, of groups; nil of flows.
 function flow.load(conf, flows, flow_settings, names, fields)
   local of_all, loaded = redis.call('HMGET', conf, unpack(fields or flow.OF_ALL)), {}
-  local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
+  local texts = redis.call('HMGET', flows, unpack(names))
+  local settings = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all)
   for n, name in ipairs(names) do
-    local f = { name = name, state = flow.read(texts[n]), settings = flow.settings(own[n], of_all) }
-    loaded[n], f.was_held = f, flow.is_held(f)
+    local f = { name = name, state = flow.read(texts[n]), settings = settings[n] }
+    loaded[n], f.was_held = f, pacer.is_held(f)
   end
   return loaded
 end
 
--- Keeps the state of a flow, or nothing if it says nothing.
-function flow.save(flows, f, now)
-  if flow.is_idle(f.state, now, f.settings.rate_count, f.settings.rate_per) then
+-- Keeps the state of a flow, or nothing if it says nothing. clock is the engine's; nil where it is not known.
+function flow.save(flows, f, clock)
+  if flow.is_idle(f.state, f.settings, clock) then
     redis.call('HDEL', flows, f.name)
   else
     redis.call('HSET', flows, f.name, flow.write(f.state))
@@ -168,15 +188,15 @@ end
 -- Puts a flow on the calendar after its places or its bounds have changed: for `at`, when
 -- what was put there may go, nil if nothing was; for whatever waits, if it is not there at all or
 -- was held back: it may stand there for what came meanwhile and is due later than others. It may
--- come earlier than it stands there, never later, and not if it is held back.
+-- come earlier than it stands there, never later, and not if it is held back. now and at are of the server's clock.
 function flow.recall(calendar, f, keys, before, now, at)
-  if flow.is_held(f) then return end
+  if pacer.is_held(f) then return end
   local g = f.group
   local due = g and g.due or calendar.key
   if f.was_held or not redis.call('ZSCORE', due, f.name) then at = flow.next(keys, before, now) end
   if not at then return end
-  local ready = flow.ready(f.state, now, f.settings.rate_count, f.settings.rate_per, f.settings.burst)
-  local turn = math.max(at, now, ready) + calendar.offset
+  local clock = now + calendar.offset
+  local turn = math.max(at + calendar.offset, clock, flow.ready(f.state, f.settings, clock))
   redis.call('ZADD', due, 'LT', string.format('%.0f', turn), f.name)
   if g then
     g.turn = math.min(g.turn or turn, turn) -- see group.close

@@ -13,6 +13,7 @@
 -- held back is off due_groups, and due:<group> stays as it is.
 
 --#include lib/flow.lua
+--#include lib/pacer.lua
 
 local group = {
   OF_ALL = { 'group_rate_count', 'group_rate_per', 'group_burst', 'group_capacity', 'group_max_in_flight' }, -- see flow.OF_ALL
@@ -45,23 +46,23 @@ function group.load(conf, keys, before, flows)
 end
 
 -- When the group may depart next by its rate, and not before its last departure: else one that
--- gets new flows all the time would be first all the time.
-function group.ready(g, now)
+-- gets new flows all the time would be first all the time. By the engine's clock.
+function group.ready(g, clock)
   local s = g.settings
-  if s.rate_count > 0 then return flow.ready(g.state, now, s.rate_count, s.rate_per, s.burst) end
-  return math.min(g.state.slot, now + flow.MAX_HORIZON)
+  if s.rate_count > 0 then return flow.ready(g.state, s, clock) end
+  return math.min(g.state.slot, clock + pacer.MAX_HORIZON)
 end
 
 -- The group's turn on the calendar: g.turn is the soonest that flows got on theirs, nil if none
 -- did; for one that is not there at all or was held back, whatever is on that of its flows. Nil if
 -- it is held back, or need not move.
 function group.turn(calendar, g, now)
-  if flow.is_held(g) then return nil end
-  local turn = g.turn
+  if pacer.is_held(g) then return nil end
+  local turn, clock = g.turn, now + calendar.offset
   if g.was_held or not redis.call('ZSCORE', calendar.key, g.name) then
     turn = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
   end
-  return turn and math.max(turn, math.max(now, group.ready(g, now)) + calendar.offset)
+  return turn and math.max(turn, clock, group.ready(g, clock))
 end
 
 -- Puts a group on the calendar after its flows or its bounds have changed. It may come earlier
@@ -73,10 +74,10 @@ function group.recall(calendar, g, now)
   if not calendar.head or turn < calendar.head then calendar.sooner = true end
 end
 
--- Keeps what became of groups, and puts them on the calendar, if the script has one.
+-- Keeps what became of groups, and puts them on the calendar, if the script has one: then it knows the engine's clock.
 function group.close(groups, now, calendar)
   for _, g in ipairs(groups or {}) do
-    flow.save(groups.key, g, now)
+    flow.save(groups.key, g, calendar and now + calendar.offset)
     if calendar then group.recall(calendar, g, now) end
   end
 end

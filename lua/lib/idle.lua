@@ -3,7 +3,7 @@
 --
 -- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
 -- one. The zset idle has when that is over: "f" and the name of a flow, or "g" and that of a group -> that time,
--- microseconds. claim.lua notes it when nothing of the flow waits any more. enqueue.lua looks at those whose time
+-- microseconds of the engine's clock. claim.lua notes it when nothing of the flow waits any more. enqueue.lua looks at those whose time
 -- has come before it makes new flows, at more than it makes: so flows are forgotten as fast as they come, and idle
 -- ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped; claim.lua notes
 -- that flow anew when these have left. So there are not many more entries than flows. What was never noted, as its
@@ -24,16 +24,16 @@ function idle.note(entries, kind, f)
 end
 
 -- Looks at flows, or at groups, in one piece: this is done for each flow that there ever was.
-local function look(found, kind, names, states, own_settings, of_all, spared, now)
-  local gone, common = {}, flow.settings(false, of_all)
-  local texts, own = redis.call('HMGET', states, unpack(names)), redis.call('HMGET', own_settings, unpack(names))
+local function look(found, kind, names, states, own_settings, of_all, spared, clock)
+  local gone, settings = {}, flow.all_settings(redis.call('HMGET', own_settings, unpack(names)), of_all)
+  local texts = redis.call('HMGET', states, unpack(names))
   for n, name in ipairs(names) do
     local member = kind .. name
     if not spared[member] then
-      local slot = string.match(texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0$') -- of one without jobs
-      local s = own[n] and flow.settings(own[n], of_all) or common
+      local slot = string.match(texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- of one without jobs
+      local s = settings[n]
       local ends = slot and s.rate_count > 0 and slot + s.rate_per / s.rate_count or 0
-      if ends > now then -- its rate is another now
+      if ends > clock then -- its rate is another now
         found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%.0f', math.ceil(ends)), member
       else
         found.over[#found.over + 1] = member
@@ -47,8 +47,8 @@ end
 -- Looks at so many entries whose time has come, 1000 at most, but not at those in spared (by entry). Behind keys[before]
 -- are groups and group_settings; before is nil without groups. Returns what idle.forget takes, or nil if there is
 -- nothing: flows and groups are the names of those that are idle.
-function idle.find(key, now, most, conf, flows, flow_settings, keys, before, spared)
-  local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
+function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, spared)
+  local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', clock), 'LIMIT', 0, most)
   if #entries == 0 then return nil end
   local names, found = { f = {}, g = {} }, { over = {}, again = {}, flows = {}, groups = {} }
   for _, entry in ipairs(entries) do
@@ -56,11 +56,11 @@ function idle.find(key, now, most, conf, flows, flow_settings, keys, before, spa
     of_kind[#of_kind + 1] = string.sub(entry, 2)
   end
   if #names.f > 0 then
-    found.flows = look(found, 'f', names.f, flows, flow_settings, redis.call('HMGET', conf, unpack(flow.OF_ALL)), spared, now)
+    found.flows = look(found, 'f', names.f, flows, flow_settings, redis.call('HMGET', conf, unpack(flow.OF_ALL)), spared, clock)
   end
   if #names.g > 0 and before then
     local of_all = redis.call('HMGET', conf, unpack(group.OF_ALL))
-    found.groups = look(found, 'g', names.g, keys[before + 1], keys[before + 2], of_all, spared, now)
+    found.groups = look(found, 'g', names.g, keys[before + 1], keys[before + 2], of_all, spared, clock)
   end
   return found
 end

@@ -17,6 +17,7 @@
 
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/pacer.lua
 --#include lib/idle.lua
 
 local places = {
@@ -30,7 +31,8 @@ local function read_groups(bucket, parts, conf)
   bucket.groups_there = redis.call('HLEN', bucket.groups.key)
   for _, g in ipairs(bucket.groups) do
     local s = g.settings
-    g.known, g.ready, g.obeys = not g.state.new, group.ready(g, bucket.now), s
+    g.known, g.obeys = not g.state.new, s
+    g.ready = group.ready(g, bucket.now + bucket.offset) - bucket.offset
     g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%.0f', bucket.now + bucket.offset))
     if s.rate_count > 0 then g.interval = s.rate_per / s.rate_count end
   end
@@ -48,7 +50,7 @@ local function find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
     if not g.known then new = new + 1 end
   end
   if new == 0 then return end
-  local found = idle.find(idle_key, bucket.now, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
+  local found = idle.find(idle_key, bucket.now + bucket.offset, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
   if not found then return end
   bucket.idle, bucket.there = found, bucket.there - #found.flows
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
@@ -63,18 +65,23 @@ end
 function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key)
   local names = {}
   for n, part in ipairs(parts) do names[n] = part.name end
-  local texts, own = redis.call('HMGET', flows, unpack(names)), redis.call('HMGET', flow_settings, unpack(names))
+  local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'max_flows')
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%.0f', bucket.now + bucket.offset))
+  local settings, clock = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all), bucket.now + bucket.offset
   for n, part in ipairs(parts) do
-    local state, obeys = flow.read(texts[n]), flow.settings(own[n], of_all)
+    local state, obeys = flow.read(texts[n]), settings[n]
     part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, bucket.now
     if obeys.rate_count > 0 then
       part.interval = obeys.rate_per / obeys.rate_count
-      part.ready = flow.ready(state, bucket.now, obeys.rate_count, obeys.rate_per, obeys.burst)
+      part.ready = flow.ready(state, obeys, clock) - bucket.offset
     end
+  end
+  -- A flow of which nothing is kept has empty places, unless its state was lost.
+  for _, part in ipairs(parts) do
+    if not part.known and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 0 then part.state.filled = '.' end
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
   find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
@@ -164,7 +171,7 @@ function places.write_groups(bucket, turns)
   local earliest
   for _, g in ipairs(bucket.groups) do
     if g.changed then redis.call('HSET', bucket.groups.key, g.name, flow.write(g.state)) end
-    if g.turn and not flow.is_held(g) then
+    if g.turn and not pacer.is_held(g) then
       local turn = math.max(g.turn - bucket.offset, g.ready)
       turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), g.name
       earliest = math.min(earliest or turn, turn)
@@ -205,6 +212,7 @@ local function push(part)
       length = redis.call('RPUSH', KEYS[part.at + priority], unpack(pushed, i, math.min(i + places.CHUNK - 1, #pushed)))
     end
     waited = length - #pushed
+    if part.state then flow.fill(part.state, flow.LETTERS[priority]) end
     if waited == 0 then were_empty = were_empty + 1 end
   end
   return were_empty, waited
@@ -225,6 +233,7 @@ function places.write(bucket, part)
   end
   if first then
     local later, delayed = KEYS[part.at + flow.PLACES], part.delayed
+    if part.state then flow.fill(part.state, 'd') end
     if not bucket.has_flows then
       local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
       wake = wake or not head[2] or first < tonumber(head[2])

@@ -1,0 +1,38 @@
+-- codec.lua: what Redis holds of a job, and the names of its states. Its twin in Go is envelope.go.
+--
+--   body   "base time mark index header LF payload"
+--          base + index is its number; time is that of its enqueue, microseconds; the mark is 11 characters of
+--          fingerprint, one of kind (c the caller chose the id, g our client made it; in capitals it came with a delay), and one of
+--          priority (k, h, n, l); "~N" behind the three digits of the index: it expires N microseconds after its enqueue
+--   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
+--   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number
+
+local codec = {
+  QUEUED = '1', SCHEDULED = '2', IN_FLIGHT = '3', RETRYING = '4', DEAD = '5', DONE = '6', CANCELLED = '7', DROPPED = '8',
+  META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$',
+}
+
+-- Whether one more crash makes a job poison, by its meta.
+function codec.on_last_chance(stored, last_chance)
+  return tonumber(string.match(stored, '^%d %d+ %d+ %d+ (%d+) ') or 0) >= last_chance
+end
+
+-- What a body says to scripts: when the job came, whether it came with a delay, and when it expires (nil never).
+function codec.told(body)
+  local came, kind, expires = string.match(body, '^%-?%d+ (%d+) ...........(%a)%a?%d*~?(%d*)')
+  if not came then return 0, false, nil end
+  return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
+end
+
+-- The numbers of a meta, or those of a job that was never claimed.
+function codec.numbers(stored)
+  local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', codec.META)
+  return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
+end
+
+-- The text of a meta.
+function codec.meta(state, epoch, attempts, lost, crashes, owner, last)
+  return string.format('%s %.0f %.0f %.0f %.0f %s ', state, epoch, attempts, lost, crashes, owner) .. last
+end
+
+return codec

@@ -1,0 +1,126 @@
+-- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, by which it
+-- is answered again.
+--
+-- The record is "claim time " and for each job "id slot epoch;" where the first job has its slot, the others how much later
+-- theirs is, and the epoch is left out where it is 1: most jobs are claimed once.
+
+--#include lib/codec.lua
+--#include lib/flow.lua
+
+local handout = { CHUNK = 500 }
+
+-- offset is that of the engine's clock: slots are given by that clock, and told by the server's. last_chance: crashes that
+-- put a job on its last chance.
+function handout.open(claim, offset, has_flows, last_chance)
+  return { claim = claim, offset = offset, has_flows = has_flows, last_chance = last_chance, count = 0, bytes = 0, items = {},
+    again = {}, metas = {}, ids = {}, record = {}, first = 0, latest = 0, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
+end
+
+local function tell(out, id, slot, job, name, own)
+  local items = out.items
+  local n = #items
+  out.count = out.count + 1
+  items[n + 1], items[n + 2], items[n + 3] = id, slot, job
+  if out.has_flows then items[n + 4], items[n + 5] = name, own and string.match(own, '\n(.*)$') or '' end
+end
+
+local function tell_again(out, epoch, number, attempts)
+  local again = out.again
+  local n = #again
+  again[n + 1], again[n + 2], again[n + 3], again[n + 4] = out.count, epoch, number, attempts
+end
+
+-- Notes the meta of a job that is not handed out.
+function handout.note(out, id, stored)
+  local metas = out.metas
+  metas[#metas + 1], metas[#metas + 2] = id, stored
+end
+
+-- Hands out a job with its slot; stored is its meta, or false.
+function handout.add(out, id, at, job, stored, name, own)
+  local slot, metas, record = at - out.offset, out.metas, out.record
+  local n = #metas
+  tell(out, id, slot, job, name, own)
+  metas[n + 1] = id
+  out.ids[out.count] = id
+  if slot > out.latest then out.latest = slot end
+  if out.count == 1 then out.first = slot end
+  local entry
+  if out.count == 1 then
+    entry = id .. string.format(' %.0f', slot)
+  else
+    local later_by = slot - out.first -- Lua makes integers below 10^14 text without loss
+    entry = id .. ' ' .. later_by
+  end
+  if not stored then
+    metas[n + 2] = out.fresh
+    record[out.count] = entry
+    return
+  end
+  local epoch, attempts, lost, crashes, _, last = codec.numbers(stored)
+  epoch = epoch + 1
+  metas[n + 2] = codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.claim, last)
+  record[out.count] = entry .. string.format(' %.0f', epoch)
+  tell_again(out, epoch, attempts + lost + 1, attempts)
+end
+
+-- Whether a record is of that claim.
+function handout.is_of(record, claim) return string.sub(record, 1, #claim + 1) == claim .. ' ' end
+
+-- The jobs of a record: for each { id, slot, epoch }.
+function handout.jobs(record)
+  local jobs, first = {}, 0
+  for id, slot, epoch in string.gmatch(string.match(record, '^%S+ %d+ (.*)$') or '', '(%S+) (%-?%d+) ?(%d*);') do
+    slot = tonumber(slot) + first
+    if #jobs == 0 then first = slot end
+    jobs[#jobs + 1] = { id = id, slot = slot, epoch = epoch == '' and '1' or epoch }
+  end
+  return jobs
+end
+
+-- Hands out the jobs of a record again, less what was taken back meanwhile. parted is '1' with flows, '2' in groups, else false.
+-- Returns which of the jobs is on its last chance, 0 none.
+function handout.replay(out, record, body, meta, flow_settings, parted)
+  local lone = 0
+  for _, leased in ipairs(handout.jobs(record)) do
+    local id, slot, epoch = leased.id, leased.slot, leased.epoch
+    local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
+    if stored and job then
+      local state, now_epoch, attempts, lost, _, owner = string.match(stored, codec.META)
+      if state == codec.IN_FLIGHT and now_epoch == epoch and owner == out.claim then
+        local name = parted and flow.of(job, parted == '2')
+        tell(out, id, slot, job, name, name and redis.call('HGET', flow_settings, name))
+        tell_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
+        if codec.on_last_chance(stored, out.last_chance) then lone = out.count end
+      end
+    end
+  end
+  return lone
+end
+
+local function in_chunks(command, key, list)
+  for i = 1, #list, handout.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + handout.CHUNK - 1, #list))) end
+end
+
+-- Writes leases, metas and the record. All leases of a claim end together: a lease after its last slot.
+function handout.write(out, leases, meta, claims, dispatcher, now, lease)
+  in_chunks('HSET', meta, out.metas)
+  if out.count == 0 then return end
+  local deadlines, deadline = {}, string.format('%.0f', out.latest + lease)
+  for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
+  in_chunks('ZADD', leases, deadlines)
+  redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
+end
+
+-- The answer: its head, then the jobs.
+function handout.reply(out, head)
+  local items, again = out.items, out.again
+  local n = #head + 1
+  head[n] = out.count
+  for i = 1, #items do head[n + i] = items[i] end
+  n = n + #items
+  for i = 1, #again do head[n + i] = again[i] end
+  return head
+end
+
+return handout

@@ -1,0 +1,125 @@
+-- pacer.lua: when something may depart next, and what it counts. A bucket, a group and a flow are each a pacer.
+--
+-- The rate is held by the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). `slot` is the
+-- theoretical arrival time of the last departure less one interval, in whole microseconds, and `frac` carries the fraction
+-- of a microsecond, in 1/rate_count. A departure moves the slot on by one interval. The next one may go `back` microseconds
+-- before its own interval is over, where `back` is all but one of the burst. So departures stay within rate x window + burst,
+-- and neither depends on the burst that is stored: a burst that is changed, and changed back, mints nothing.
+-- After a burst was lowered, the slot may lie further ahead than the new burst allows. Then departures go on at the rate:
+-- an interval after `last`, the time of the last departure. After a rate was changed, the pacer is as full as before.
+--
+-- All times are those of the engine's clock: Redis TIME plus the offset in …:pace. It neither steps back nor jumps forwards,
+-- as far as dispatchers can tell (see pacer.clock).
+--
+-- A pacer is a table: settings, as pacer.prepare makes them; state, a table with slot, frac, rate, last, turn,
+-- unfinished, scheduled and in_flight; quotas (see quota.lua); changed, whether it is to be written back.
+-- Functions take an amount: how many departures one is worth.
+
+--#include lib/quota.lua
+
+local pacer = {
+  MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead
+}
+
+-- The offset of the engine's clock, from `clock` and `offset` as stored. Where the server's clock stepped back, the
+-- offset grows by the step. Where a dispatcher has seen it step forwards by `stepped` microseconds, the offset
+-- shrinks, if it is still the one that the dispatcher knew: two dispatchers tell of one step.
+function pacer.clock(now, clock, offset, stepped, known)
+  if stepped > 0 and offset == known then return offset - stepped end
+  return offset + math.max(clock - now - offset, 0)
+end
+
+-- Adds to settings (rate_count, rate_per, burst) what the arithmetic needs of them. Without a rate it adds nothing.
+function pacer.prepare(s)
+  local count, per, burst = s.rate_count, s.rate_per, s.burst
+  if count > 0 then
+    local whole = math.floor(per / count)
+    local part = per - whole * count
+    s.rate, s.whole, s.part = string.format('%.0f/%.0f', count, per), whole, part
+    s.back = (burst - 1) * whole + math.floor((burst - 1) * part / count)
+    s.step = part > 0 and whole + 1 or whole
+  end
+  return s
+end
+
+-- Makes a state true for the settings and the time of now. Returns whether it was changed.
+function pacer.open(state, s, now)
+  local latest, rate = now + pacer.MAX_HORIZON, s.rate
+  if not rate then
+    if state.last > latest then state.slot, state.last = latest, latest end
+    state.frac, state.rate = 0, '-'
+    return false
+  end
+  local changed = false
+  if state.rate ~= rate then
+    local count, per = string.match(state.rate, '^(%d+)/(%d+)$')
+    if count then
+      -- What was handed out for later stays where it is.
+      local from, interval = math.max(now, state.last), s.rate_per / s.rate_count
+      state.slot = math.ceil(from + math.max(state.slot + per / count - from, 0) * interval / (per / count) - interval)
+    end
+    state.frac, state.rate, changed = 0, rate, true
+  end
+  if state.frac >= s.rate_count then state.frac = 0 end
+  -- No departure lies beyond the horizon: the clock was lost, and all of a burst counts as used.
+  if state.last > latest then
+    state.slot, state.last, state.frac, changed = latest + s.back, latest, 0, true
+  end
+  return changed
+end
+
+-- When so many departures may go next by the rate alone; 0 without a rate.
+function pacer.by_rate(state, s, amount)
+  if not s.rate then return 0 end
+  local tat, frac = state.slot + amount * s.whole, state.frac + amount * s.part
+  if frac >= s.rate_count then tat = tat + math.floor(frac / s.rate_count) end
+  return math.min(tat - s.back, state.last + amount * s.step)
+end
+
+-- When so many departures may go next, by the rate and the quotas.
+function pacer.ready(p, amount, latest)
+  local at = pacer.by_rate(p.state, p.settings, amount)
+  if p.quotas then at = math.max(at, quota.ready(p.quotas, latest)) end
+  return at
+end
+
+-- Whether its own bounds keep it from departing: until a lease of it ends, or until it is resumed.
+function pacer.is_held(p)
+  local s = p.settings
+  return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight >= s.max_in_flight)
+end
+
+-- So many departures go at that time.
+function pacer.depart(p, at, amount)
+  local state, s = p.state, p.settings
+  state.in_flight, state.new, p.changed = state.in_flight + 1, false, true
+  if s.rate then
+    local tat, frac = state.slot + amount * s.whole, state.frac + amount * s.part
+    if frac >= s.rate_count then
+      local carry = math.floor(frac / s.rate_count)
+      tat, frac = tat + carry, frac - carry * s.rate_count
+    end
+    if tat < at then tat, frac = at, 0 end
+    state.slot, state.frac, state.last = tat, frac, at
+  elseif p.keeps_last then
+    state.slot, state.last = at, at
+  end
+  if p.quotas then quota.add(p.quotas, at) end
+end
+
+-- The text of slot, frac and rate.
+function pacer.text(state)
+  if state.last ~= state.slot and state.rate ~= '-' then
+    return string.format('%.0f %.0f %s/%.0f', state.slot, state.frac, state.rate, state.last)
+  end
+  return string.format('%.0f %.0f %s', state.slot, state.frac, state.rate)
+end
+
+-- The rate of such a text and the last departure; that is the slot where the text does not tell.
+function pacer.rate_of(text, slot)
+  local rate, last = string.match(text, '^(%d+/%d+)/(%d+)$')
+  if rate then return rate, tonumber(last) end
+  return text, slot
+end
+
+return pacer
