@@ -37,7 +37,6 @@ type allowCall struct {
 	latest  []int // line that asked last about each state
 	states  map[string]int
 	groups  []group
-	args    []any
 	numbers []int64
 }
 
@@ -56,7 +55,10 @@ type group struct {
 }
 
 func (g *gate) newAllowCall(batch []*question) *allowCall {
-	c := &allowCall{gate: g, batch: batch, states: map[string]int{}}
+	c := &allowCall{gate: g, batch: batch}
+	if len(batch) > 1 {
+		c.states = make(map[string]int)
+	}
 	for _, q := range batch {
 		state := c.state(q)
 		if q.report > 0 {
@@ -97,7 +99,9 @@ func (c *allowCall) state(q *question) int {
 	if n, ok := c.states[q.key]; ok {
 		return n
 	}
-	c.states[q.key] = last + 1
+	if c.states != nil {
+		c.states[q.key] = last + 1
+	}
 	c.keys, c.latest = append(c.keys, q.key), append(c.latest, -1)
 	for n := len(c.limits) - 1; n >= 0; n-- {
 		if c.limits[n] == q.compiledLimit {
@@ -133,14 +137,15 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 	for _, f := range c.limits {
 		keys = append(keys, f.keys[:]...)
 	}
-	q := c.batch[0]
-	c.args = c.lines(append(c.args, q.rev, limiter.now, string(q.params.Algorithm), len(c.limits)))
-	c.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, c.args...)
+	c.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, c.args()...)
 	return err
 }
 
-// lines appends the settings, the states and the questions.
-func (c *allowCall) lines(args []any) []any {
+// args are the limits, the states and the questions.
+func (c *allowCall) args() []any {
+	q := c.batch[0]
+	args := append(make([]any, 0, 4+len(q.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
+		q.rev, c.gate.limiter.now, string(q.params.Algorithm), len(c.limits))
 	for _, f := range c.limits {
 		args = append(args, f.args[:]...)
 	}

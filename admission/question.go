@@ -65,11 +65,15 @@ func (g *gate) ask(q *question) error {
 	if err := q.ctx.Err(); err != nil {
 		return err
 	}
-	if g.limiter.breaker.Shaky() {
+	deadline, ok := q.ctx.Deadline()
+	switch {
+	case g.limiter.breaker.Shaky():
 		// In a batch it would wait as long as the probe.
 		g.limiter.beside.Go(func() { g.send([]*question{q})() })
-	} else {
+	case ok && deadline.Before(q.start.Add(g.limiter.timeout)):
 		g.queue.Add(q)
+	default:
+		g.queue.AddAndSend(q)
 	}
 	select {
 	case <-q.answered:

@@ -205,6 +205,29 @@ func TestQueueSendsTwoFullBatches(t *testing.T) {
 	})
 }
 
+// A caller that can wait sends the batch that leaves with its item; a caller that comes
+// while two batches are under way returns at once.
+func TestQueueSendsInTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Owner = func(n int) any { return n }
+		began := time.Now()
+		var all sync.WaitGroup
+		for n, want := range []time.Duration{time.Second, time.Second, 0, 0} {
+			all.Go(func() {
+				g.AddAndSend(n)
+				if took := time.Since(began); took != want {
+					t.Errorf("caller %d returned after %s, want %s", n, took, want)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		g.want(t, "[[0] [1] [2 3]]")
+	})
+}
+
 // An item that is not under way can be taken back.
 func TestQueueRemove(t *testing.T) {
 	t.Parallel()
