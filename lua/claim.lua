@@ -339,7 +339,8 @@ local function keep(f, kind, changed, gone)
   end
 end
 for _, f in ipairs(has_flows and named or {}) do
-  local q, at = f.queue, nil
+  local q = f.queue
+  local at
   if queue.left(q) then
     at = f.at
   else

@@ -51,8 +51,8 @@ local function holdings()
   local left = 0
   for _, list in ipairs({ seen_window, seen_minute }) do
     local newest = redis.call('LINDEX', list, -1)
-    local stored = newest and redis.call('HGET', seen, newest)
-    if stored then left = math.max(left, tonumber(string.sub(stored, 13)) - now) end
+    local settled = newest and redis.call('HGET', seen, newest)
+    if settled then left = math.max(left, tonumber(string.sub(settled, 13)) - now) end
   end
   local ids = left > 0 and redis.call('HLEN', seen) or 0
   return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, left },

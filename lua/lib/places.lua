@@ -50,7 +50,8 @@ local function find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
     if not g.known then new = new + 1 end
   end
   if new == 0 then return end
-  local found = idle.find(idle_key, bucket.now + bucket.offset, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
+  local clock = bucket.now + bucket.offset
+  local found = idle.find(idle_key, clock, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
   if not found then return end
   bucket.idle, bucket.there = found, bucket.there - #found.flows
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
