@@ -238,11 +238,14 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
-	d.offset = r.Int()
+	offset := r.Int()
 	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
 	d.stepped = step
+	if step == 0 { // else the script compares with the offset of before: another dispatcher may have told it of this step
+		d.offset = offset
+	}
 	var jobs, unusable []*leased
 	var spare *leased
 	var late time.Duration // of the first job when it arrived

@@ -285,14 +285,13 @@ func (g *groupSlots) note(cmd redis.Cmder) {
 		return
 	}
 	r := lua.NewReader(reply.Val())
-	for range 9 {
+	for range 10 {
 		_ = r.Int()
 	}
 	var slots []int64
 	var flows []string
-	for r.Left() > 0 {
-		_, slot := r.Text(), r.Int()
-		_, _, _, _ = r.Int(), r.Int(), r.Int(), r.Text()
+	for range r.Int() {
+		_, slot, _ := r.Text(), r.Int(), r.Text()
 		flow, _ := r.Text(), r.Text()
 		slots, flows = append(slots, slot), append(flows, flow)
 	}

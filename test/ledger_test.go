@@ -82,12 +82,11 @@ func slotsOf(reply any) (slots []int64) {
 	if r.Int() != 0 {
 		return nil
 	}
-	for range 8 {
+	for range 9 {
 		_ = r.Int()
 	}
-	for r.Left() > 0 {
-		_, slot := r.Text(), r.Int()
-		_, _, _, _ = r.Int(), r.Int(), r.Int(), r.Text()
+	for range r.Int() {
+		_, slot, _ := r.Text(), r.Int(), r.Text()
 		slots = append(slots, slot)
 	}
 	return slots
