@@ -29,7 +29,7 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:conf    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
---          pace began; clock, offset: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua
+--          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -58,11 +58,11 @@
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
 -- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[16] offset of the engine's clock as the last answer told it
+-- ARGV[16] steps of the engine's clock, as an answer told them before the clock of Redis stepped
 -- ARGV[17] number of flows
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
---          offset, number of jobs, for each job: id, slot, body, and with flows the flow and what its settings say that is
+--          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0)}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
@@ -92,7 +92,7 @@ local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
-local most_bytes, stepped, known_offset, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
@@ -120,11 +120,12 @@ end
 
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
-local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring')
-local offset = pacer.clock(now, tonumber(kept[6] or 0), tonumber(kept[7] or 0), stepped, known_offset)
+local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring',
+  'steps')
+local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
 local clock = now + offset
 local in_flight = redis.call('ZCARD', leases)
-local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, offset }
+local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps }
 local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
 local out = handout.open(claim, offset, has_flows, last_chance)
 
@@ -144,7 +145,7 @@ own.changed = pacer.open(own.state, bounds, clock) or own.changed
 local function write_pace()
   local state = own.state
   redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
-    'since', text(since), 'clock', text(clock), 'offset', text(offset))
+    'since', text(since), 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 end
 if stepped > 0 then own.changed = true end
 

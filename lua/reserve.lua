@@ -11,7 +11,7 @@
 -- behind it: so those that have the same turn are all named. Flows that go within a second are not named: they may be reserved.
 --
 -- KEYS[1]  …:conf    hash  what the bucket obeys
--- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset: of the engine's
+-- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
 --          clock (see pacer.lua)
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
@@ -24,7 +24,7 @@
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
 -- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[7]  offset of the engine's clock as the last answer of claim.lua told it
+-- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
@@ -39,7 +39,7 @@
 
 local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local steps_back, stepped, known_offset = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
+local steps_back, stepped, known_steps = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -53,10 +53,10 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last')
-local offset = pacer.clock(now, tonumber(kept[2] or 0), tonumber(kept[3] or 0), stepped, known_offset)
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps')
+local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
 local clock = now + offset
-redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset))
+redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 
 if settings[5] and member == '' then return reply end
 local in_flight, shared = redis.call('ZCARD', leases), nil

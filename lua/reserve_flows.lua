@@ -3,7 +3,7 @@
 -- many as there are slots for it, and those that have more what others leave. As reserve.lua
 -- does groups, it moves them a second ahead. Sent twice it names others, or none.
 --
--- KEYS[1]  …:pace    hash  clock, offset: of the engine's clock (see pacer.lua)
+-- KEYS[1]  …:pace    hash  clock, offset, steps: of the engine's clock (see pacer.lua)
 -- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn on the calendar
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
@@ -22,12 +22,12 @@ redis.call('HDEL', pace, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local kept = redis.call('HMGET', pace, 'clock', 'offset')
-local offset = pacer.clock(now, tonumber(kept[1] or 0), tonumber(kept[2] or 0), 0, 0)
+local kept = redis.call('HMGET', pace, 'clock', 'offset', 'steps')
+local offset, steps = pacer.clock(now, kept[1], kept[2], kept[3], 0, 0)
 local clock = now + offset
 local function text(n) return string.format('%.0f', n) end
 local latest, reserved = text(clock + horizon), text(clock + RESERVED)
-redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset))
+redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 
 -- Names flows of a group, behind those that it has named of it already, and says how many.
 local reply, moved, groups = { 0, now }, {}, #KEYS - 1

@@ -58,7 +58,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves on the calendar of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), r.stepsBack, 0, r.offset)
+	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), r.stepsBack, 0, r.steps)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
@@ -73,7 +73,7 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
 	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, max(cmp.Or(a.want, 100), 0), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.offset, len(of.flows)}, of.turns...)
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, len(of.flows)}, of.turns...)
 	keys := r.claimKeys(of.flows...)
 	if r.hasGroups {
 		keys, args = append(keys, r.keys("groups", "group_settings")...), append(args, of.groupTurns...)

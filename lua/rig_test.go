@@ -45,7 +45,7 @@ type rig struct {
 
 	pool string // of the bucket, see configurePool
 
-	offset int64 // of the engine's clock, as the last claim told it
+	steps int64 // of the engine's clock, as the last claim told them
 
 	shared []int64 // states of the last question to allow or ask instead of which the shared one was asked
 
@@ -351,7 +351,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.inPool(r.claimKeys("")), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.offset, 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }
@@ -360,7 +360,7 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	r.t.Helper()
 	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
 		rateCount: in.Int(), ratePer: in.Int(), freeSlot: in.Int()}
-	r.offset = in.Int()
+	r.steps = in.Int()
 	for range in.Int() {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: 1, number: 1, claim: claim}
 		body := in.Text()

@@ -64,7 +64,7 @@ type drain struct {
 	permitTTL time.Duration  // at that rate; the loop's own
 	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
-	offset    int64          // of the engine's clock, as the last claim told it: see lua/lib/pacer.lua; the loop's own
+	steps     int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua; the loop's own
 
 	link       slowLink // the loop's own, as what follows
 	unanswered *turns   // what a claim was told whose answer is not there
@@ -238,13 +238,13 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lone := r.Int()
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
-	offset := r.Int()
+	steps := r.Int()
 	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
 	d.stepped = step
-	if step == 0 { // else the script compares with the offset of before: another dispatcher may have told it of this step
-		d.offset = offset
+	if step == 0 { // else the script compares with those of before: another dispatcher may have told it of this step
+		d.steps = steps
 	}
 	var jobs, unusable []*leased
 	var spare *leased
@@ -298,7 +298,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.offset, len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }

@@ -40,7 +40,7 @@ type slotMonitor struct {
 
 var (
 	written    = regexp.MustCompile(`"(HSET|ZADD|ZREM)" "tundish:\{[^}]*\}:b:([^:]*):(claims|leases)" `)
-	claimedJob = regexp.MustCompile(`([^\s;"]+) (\d+) \d+;`) // id, slot, epoch
+	claimedJob = regexp.MustCompile(`([^\s;"]+) (-?\d+)(?: \d+)?;`) // id, slot, and of a job that was claimed before its epoch
 )
 
 // monitor watches a server until the test ends.
@@ -87,7 +87,7 @@ func (m *slotMonitor) read(line string) {
 	defer m.mu.Unlock()
 	switch {
 	case verb == "HSET" && key == "claims":
-		// "dispatcher" "claim time id slot epoch;id slot epoch;…"
+		// "dispatcher" "claim time id slot;id later;id later epoch;…": see lua/lib/handout.lua
 		fields := strings.Fields(rest)
 		if len(fields) < 4 {
 			return
@@ -96,10 +96,18 @@ func (m *slotMonitor) read(line string) {
 		if err != nil {
 			return
 		}
-		for _, job := range claimedJob.FindAllStringSubmatch(rest, -1) {
-			if slot, err := strconv.ParseInt(job[2], 10, 64); err == nil {
-				m.grants = append(m.grants, grant{bucket, job[1], slot, at, time.Now().UnixMicro()})
+		first := int64(0)
+		for i, job := range claimedJob.FindAllStringSubmatch(rest, -1) {
+			slot, err := strconv.ParseInt(job[2], 10, 64)
+			if err != nil {
+				continue
 			}
+			if i == 0 {
+				first = slot
+			} else {
+				slot += first
+			}
+			m.grants = append(m.grants, grant{bucket, job[1], slot, at, time.Now().UnixMicro()})
 		}
 	case key == "leases":
 		// "deadline" "id" "deadline" "id" … or "id" "id" …

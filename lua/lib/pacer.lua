@@ -21,12 +21,15 @@ local pacer = {
   MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead
 }
 
--- The offset of the engine's clock, from `clock` and `offset` as stored. Where the server's clock stepped back, the
--- offset grows by the step. Where a dispatcher has seen it step forwards by `stepped` microseconds, the offset
--- shrinks, if it is still the one that the dispatcher knew: two dispatchers tell of one step.
-function pacer.clock(now, clock, offset, stepped, known)
-  if stepped > 0 and offset == known then return offset - stepped end
-  return offset + math.max(clock - now - offset, 0)
+-- The offset of the engine's clock and the number of its steps, from `clock`, `offset` and `steps` as stored. Where the
+-- server's clock stepped back, the offset grows by the step. Where a dispatcher has seen it step forwards by `stepped`
+-- microseconds, the offset shrinks, if no step was noted since the dispatcher learned of `known`: two dispatchers tell
+-- of one step.
+function pacer.clock(now, clock, offset, steps, stepped, known)
+  clock, offset, steps = tonumber(clock or 0), tonumber(offset or 0), tonumber(steps or 0)
+  if stepped > 0 and steps == known then return offset - stepped, steps + 1 end
+  if now + offset < clock then return clock - now, steps + 1 end
+  return offset, steps
 end
 
 -- Adds to settings (rate_count, rate_per, burst) what the arithmetic needs of them. Without a rate it adds nothing.
