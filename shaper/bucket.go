@@ -135,7 +135,7 @@ func DefaultBucket() Bucket {
 // EffectivePermitTTL is PermitTTL, or, where that is 0, half an interval, at
 // least 250 ms and at most 10 s. A slow bucket can afford to wait for a
 // receiver that takes a second to connect to, and must: its next slot is far.
-// A delivery that does not even begin within 25 ms of its slot, or half an interval where that
+// A delivery that does not even begin within 12 ms of its slot, or half an interval where that
 // is more, gives its permit back earlier: after a stall, late permits would leave in a bunch.
 func (b Bucket) EffectivePermitTTL() time.Duration {
 	if b.PermitTTL != 0 {

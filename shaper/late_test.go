@@ -26,14 +26,14 @@ func TestWakeLimit(t *testing.T) {
 		pool string
 		want time.Duration
 	}{
-		{"300/s", 0, "", 25 * time.Millisecond},
-		{"80/s", 0, "", 25 * time.Millisecond},
-		{"50000/s", 0, "", 25 * time.Millisecond},
+		{"300/s", 0, "", 12 * time.Millisecond},
+		{"80/s", 0, "", 12 * time.Millisecond},
+		{"50000/s", 0, "", 12 * time.Millisecond},
 		{"10/s", 0, "", 50 * time.Millisecond},
 		{"1/m", 0, "", MaxPermitTTL}, // there is nothing to bunch
 		{"300/s", 10 * time.Millisecond, "", 10 * time.Millisecond},
-		{"300/s", 10 * time.Second, "", 25 * time.Millisecond},
-		{"1/m", 0, "500/s", 25 * time.Millisecond}, // a pool has many such buckets
+		{"300/s", 10 * time.Second, "", 12 * time.Millisecond},
+		{"1/m", 0, "500/s", 12 * time.Millisecond}, // a pool has many such buckets
 	} {
 		t.Run(fmt.Sprint(c.rate, " ", c.ttl, " ", c.pool), func(t *testing.T) {
 			t.Parallel()
@@ -109,10 +109,10 @@ func TestLateWakeGivesBack(t *testing.T) {
 		want           Result
 	}{
 		{0, 0, ResultDone},
-		{25 * time.Millisecond, 0, ResultDone},
-		{26 * time.Millisecond, 0, ResultReturned},
+		{12 * time.Millisecond, 0, ResultDone},
+		{13 * time.Millisecond, 0, ResultReturned},
 		{240 * time.Millisecond, 0, ResultReturned},
-		{25 * time.Millisecond, 150 * time.Millisecond, ResultDone},
+		{12 * time.Millisecond, 150 * time.Millisecond, ResultDone},
 		{0, 251 * time.Millisecond, ResultReturned},
 	} {
 		t.Run(fmt.Sprint(c.late, " ", c.connects), func(t *testing.T) {

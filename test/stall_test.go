@@ -60,8 +60,8 @@ type stallWatch struct {
 }
 
 // grave is a stall that may have a permit given back, so that its job gets a later slot: it costs the stream as much
-// time as it lasts. A delivery may wake 25 ms late, and some of that the dispatchers need themselves.
-const grave = 15 * time.Millisecond
+// time as it lasts. A delivery may wake 12 ms late, and some of that the dispatchers need themselves.
+const grave = 8 * time.Millisecond
 
 func watchStalls() *stallWatch {
 	w := &stallWatch{end: make(chan struct{})}
