@@ -23,7 +23,8 @@ func TestStepsOfTheClockAreToldOnce(t *testing.T) {
 		r.pass(hour)
 		claim("the first after the step", ask{}, before)
 		r.pass(second) // the pause
-		claim("told", ask{stepped: hour}, before)
+		r.steps = before
+		r.claim(ask{want: 1, stepped: hour}) // its slots of the wrong hour count
 		claim("told by the other, too", ask{stepped: hour}, before)
 		r.pass(-hour)
 		claim("set back", ask{}, r.steps)
