@@ -148,8 +148,6 @@ func TestChangesMakeNoDepartures(t *testing.T) {
 
 // A flow that was forgotten has used what it used of the burst before.
 func TestChangedBurstOfAForgottenFlow(t *testing.T) {
-	t.Skip("a flow is forgotten as soon as its burst of now is whole, and is new with all of a larger burst that is set later: " +
-		"up to 200 departures in 18 s, where 118 may go. The one pacer of part 5 will mend it: it keeps the largest burst since a flow was whole")
 	t.Parallel()
 	onReal(t, func(t *testing.T, r *rig) {
 		r.configureFlows(wide, flowSettings{rateCount: 1, burst: 100})

@@ -25,8 +25,9 @@
 -- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
 -- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- Returns  {1} the bucket is not configured; else {0, now, next, slots, and for each flow: its name, its turn on the
---          calendar}; slots: how many there are for them, at most as many as it wants; next: when there is
+-- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, and for each flow: its name, its turn on the
+--          calendar}; slots: how many there are for them, at most as many as it wants; looked_at_again: how many of the last
+--          flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
@@ -50,7 +51,7 @@ if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
-local reply = { 0, now, 0, 0 }
+local reply = { 0, now, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
 local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps')
@@ -101,6 +102,7 @@ if settings[7] then
   from = text(math.max(tonumber(from), clock + away.RESERVED + 1))
   local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
   rechecked = #again / 2
+  reply[5] = rechecked
   for i = 1, #again, 2 do
     reply[#reply + 1], reply[#reply + 2] = again[i], clock
     moved[#moved + 1], moved[#moved + 2] = text(clock + away.RESERVED), again[i]

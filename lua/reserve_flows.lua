@@ -7,6 +7,7 @@
 -- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn on the calendar
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
+-- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
 -- Returns  {0, now, and for each flow: its name, its turn on the calendar}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
@@ -14,8 +15,9 @@
 --#include lib/pacer.lua
 
 local pace = KEYS[1]
-local want, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
+local want, horizon, again = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local RESERVED = 1000000
+local MOST_AGAIN = 2000 -- flows of which a run moves the turn
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', pace, '')
@@ -28,6 +30,17 @@ local clock = now + offset
 local function text(n) return string.format('%.0f', n) end
 local latest, reserved = text(clock + horizon), text(clock + RESERVED)
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
+
+-- Flows of these groups wait for turns by the settings of before: it is the turn of all of them now, and claim.lua finds out
+-- when each may go.
+local left = MOST_AGAIN
+for n = #KEYS - again + 1, #KEYS do
+  local waiting = redis.call('ZRANGEBYSCORE', KEYS[n], string.format('(%.0f', clock + RESERVED), '+inf', 'LIMIT', 0, left)
+  local turns = {}
+  for i, name in ipairs(waiting) do turns[2 * i - 1], turns[2 * i] = text(clock), name end
+  for i = 1, #turns, 1000 do redis.call('ZADD', KEYS[n], unpack(turns, i, math.min(i + 999, #turns))) end
+  left = left - #waiting
+end
 
 -- Names flows of a group, behind those that it has named of it already, and says how many.
 local reply, moved, groups = { 0, now }, {}, #KEYS - 1

@@ -40,6 +40,7 @@ func (r *rig) setFlow(flow string, f flowSettings) {
 // reserved are flows with their turns.
 type reserved struct {
 	now, next, slots int64
+	again            int64 // of the last ones that are named: settings have changed
 	flows            []string
 	turns            []any
 
@@ -59,7 +60,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
 	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), r.stepsBack, 0, r.steps)
-	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int()}
+	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int(), again: in.Int()}
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
 		out.flows, out.turns = append(out.flows, name), append(out.turns, name, turn)

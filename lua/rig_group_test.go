@@ -105,7 +105,7 @@ func (r *rig) reserveInGroups(want, horizon int64) reserved {
 	for _, group := range out.groups {
 		keys = append(keys, r.key("due:"+group))
 	}
-	in := r.reader(lua.ReserveFlows, keys, out.slots, horizon)
+	in := r.reader(lua.ReserveFlows, keys, out.slots, horizon, of.again)
 	in.Int() // now
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()

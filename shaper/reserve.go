@@ -32,7 +32,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}
 	now, next := r.Int(), r.Int()
-	slots := r.Int()
+	slots, again := r.Int(), r.Int()
 	names, args := readTurns(r)
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
@@ -42,7 +42,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{flows: names, slots: slots, args: args}, next, nil
 	}
 	start = time.Now()
-	r, err = d.store.runConfigured(ctx, d.bucketState, lua.ReserveFlows, d.keys.forReserveFlows(names), slots, ahead.Microseconds())
+	r, err = d.store.runConfigured(ctx, d.bucketState, lua.ReserveFlows, d.keys.forReserveFlows(names), slots, ahead.Microseconds(), again)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, err)
 	}

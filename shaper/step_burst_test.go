@@ -63,10 +63,6 @@ func TestStepForwardsFillsNoBurst(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprint(name, ", ", dispatchers, " dispatchers"), func(t *testing.T) {
-				if name == "flow" {
-					t.Skip("a claim knows of a step, and not what each flow and group had left of its burst before: with every step a flow of 1/s and burst 50 " +
-						"sends 50 more. The one pacer of part 5 will mend it, with slots in a time that does not step")
-				}
 				synctest.Test(t, func(t *testing.T) {
 					b := testBucket("b", 1000)
 					change(&b)
