@@ -394,6 +394,8 @@ in_chunks('ZADD', idle_key, idle_soon)
 in_chunks('ZREM', due, calendar.taken_off)
 in_chunks('ZADD', due, calendar.placed)
 if own.changed then write_pace() end
+-- Flows that were looked at by the clock of before may have turns that are too late by the step.
+if has_flows and offset < tonumber(kept[7] or 0) then redis.call('HSET', conf, 'recheck', '0') end
 if lease > tonumber(kept[8] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
 local head = has_flows and tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
 if has_flows and answer[NEXT] ~= now then

@@ -25,7 +25,7 @@
 -- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
 -- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, and for each flow: its name, its turn on the
+-- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each flow: its name, its turn on the
 --          calendar}; slots: how many there are for them, at most as many as it wants; looked_at_again: how many of the last
 --          flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
@@ -51,13 +51,19 @@ if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
-local reply = { 0, now, 0, 0, 0 }
+local reply = { 0, now, 0, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
 local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps')
 local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
 local clock = now + offset
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
+reply[6] = steps
+-- Flows that were looked at by the clock of before may have turns that are too late by the step.
+if offset < tonumber(kept[3] or 0) then
+  settings[7] = '0'
+  redis.call('HSET', conf, 'recheck', '0')
+end
 
 if settings[5] and member == '' then return reply end
 local in_flight, shared = redis.call('ZCARD', leases), nil

@@ -61,6 +61,7 @@ func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
 	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases", "sent_away")), want, horizon, r.member(), cmp.Or(r.asker, "d"), r.stepsBack, 0, r.steps)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int(), again: in.Int()}
+	r.steps = in.Int()
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()
 		out.flows, out.turns = append(out.flows, name), append(out.turns, name, turn)

@@ -32,12 +32,14 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}
 	now, next := r.Int(), r.Int()
-	slots, again := r.Int(), r.Int()
+	slots, again, steps := r.Int(), r.Int(), r.Int()
 	names, args := readTurns(r)
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
 	}
-	d.clock.observe(start, time.Now(), now)
+	if d.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
+		d.stepped, d.steps = 0, steps
+	}
 	if d.parted() != partedGroups || len(names) == 0 {
 		return turns{flows: names, slots: slots, args: args}, next, nil
 	}
