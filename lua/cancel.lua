@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys; leftovers: whether ids of cancelled jobs may lie in lists
+-- KEYS[3]  …:settings    hash  what the bucket obeys; leftovers: whether ids of cancelled jobs may lie in lists
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death

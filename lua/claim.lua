@@ -27,7 +27,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds

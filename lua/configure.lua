@@ -3,10 +3,13 @@
 -- an operator has pinned a setting: it is kept aside then, for when the pin goes
 -- (control.lua). May be sent twice.
 --
--- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
+-- KEYS[1]  …:settings  hash  what a bucket obeys; of a pool, and of a limit that is asked on its own, …:conf
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
 -- KEYS[4]  …:conf_aside  hash  of a bucket only: what it is to obey, after a change of its pool (see relocate.lua)
+-- KEYS[5]  …:conf  hash  of a bucket only: what it obeyed when its data had schema 1. Since then it holds the schema alone: a
+--          program of then finds that the bucket is not configured, and that it may not configure it
+-- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
 -- ARGV[1]  schema version of this program
 -- ARGV[2]  revision of the configuration
 -- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
@@ -16,14 +19,15 @@
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
 --          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
 --          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
---          generation that is obeyed here, and the tag that the bucket has left for, '' if none}
+--          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
+--          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0}
 -- Stores   the fields, those that are pinned as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
-local conf, body, dead, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
@@ -31,6 +35,18 @@ local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = tr
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
+
+-- A bucket with data of schema 1 is taken over while it is empty, with what operators have set.
+if before then
+  local old = redis.call('HMGET', before, 'schema', 'rate_count')
+  if old[2] then
+    local jobs, leased, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
+    if jobs + leased > 0 then return { 5, tonumber(old[1] or 0), 0, math.max(jobs - leased - died, 0), died, leased, 0, 0 } end
+    if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', before, conf) else redis.call('DEL', before) end
+  end
+  if tonumber(old[1] or 0) > schema then return { 2, tonumber(old[1]), 0 } end
+  if old[2] or not old[1] then redis.call('HSET', before, 'schema', string.format('%.0f', schema)) end
+end
 
 if ARGV[FIRST_FIELD] == 'generation' then
   local place = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')

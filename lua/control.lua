@@ -3,7 +3,7 @@
 -- All processes obey from the next script on, and after every restart.
 -- May be sent twice.
 --
--- KEYS[1]  …:conf  hash  what the bucket obeys
+-- KEYS[1]  …:settings  hash  what the bucket obeys
 -- ARGV[1]  channel to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  action: pause, resume, set or reset

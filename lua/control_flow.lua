@@ -3,7 +3,7 @@
 -- All processes obey from the next script on. One that may go again by the change is
 -- put back on the calendar. May be sent twice.
 --
--- KEYS[1]  …:conf    hash  what the bucket obeys
+-- KEYS[1]  …:settings    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group

@@ -8,7 +8,7 @@
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
--- KEYS[3]  …:conf   hash  what the bucket obeys
+-- KEYS[3]  …:settings   hash  what the bucket obeys
 -- KEYS[4]  …:pace   hash  last slot; offset of the engine's clock; largest, expiring: of the bodies (see queue.lua)
 -- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead   zset  id -> time of death

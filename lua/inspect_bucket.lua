@@ -1,7 +1,7 @@
 -- inspect_bucket.lua: a bucket in numbers. Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
--- KEYS[2]  …:conf    hash  what the bucket obeys
+-- KEYS[2]  …:settings    hash  what the bucket obeys
 -- KEYS[3]  …:pace    hash  last slot
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds

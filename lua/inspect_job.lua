@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  last slot
 -- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds

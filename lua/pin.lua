@@ -2,7 +2,7 @@
 -- what configurations say until it is removed. May be sent twice. Of two changes that
 -- were made of the same limit at the same moment, the second is made again of what the first left.
 --
--- KEYS[1]  …:conf  hash  what a bucket, or a limit that is asked on its own, obeys
+-- KEYS[1]  …:settings  hash  what a bucket, or a limit that is asked on its own, obeys
 -- ARGV[1]  the limit's name
 -- ARGV[2]  the change as text (Patch of package admission), "" to remove it
 -- ARGV[3]  limits_rev that the change was made of; "" for any

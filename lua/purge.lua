@@ -7,7 +7,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:count   hash  last sequence number; purge_id, purge_flow, purge_mark, purge_done, purge_at: of the last purge;
 --          purged: of all
 -- KEYS[5]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window

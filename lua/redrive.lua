@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead    zset  id -> time of death

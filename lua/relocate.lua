@@ -6,7 +6,7 @@
 --
 -- check (new place) -> leave (old place) -> begin (new place) -> put (new place) -> assign.lua -> configure.lua (new), clear (old)
 --
--- KEYS[1]  …:conf  hash  what the bucket obeys. Where the bucket does not live: generation and left_for only
+-- KEYS[1]  …:settings  hash  what the bucket obeys. Where the bucket does not live: generation and left_for only
 -- KEYS[2]  …:conf_aside  hash  old place: what the bucket obeyed; new place: what it will obey
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds

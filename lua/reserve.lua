@@ -10,7 +10,7 @@
 -- turn on flows are named next, and up to which. claim.lua puts no flow at exactly that turn, but a microsecond
 -- behind it: so those that have the same turn are all named. Flows that go within a second are not named: they may be reserved.
 --
--- KEYS[1]  …:conf    hash  what the bucket obeys
+-- KEYS[1]  …:settings    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
 --          clock (see pacer.lua)
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,

@@ -124,7 +124,7 @@ func (r *rig) find(s sweep) found {
 		atMost = 0
 	}
 	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
-		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings", "idle"), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
+		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings", "idle", "seen_until"), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
 	ids, astray := in.Int()+in.Int(), in.Int()
 	for range ids {

@@ -4,7 +4,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds

@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds; offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
@@ -20,7 +20,8 @@
 -- KEYS[15] …:groups  hash  group -> its state (see group.lua)
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[18...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
+-- KEYS[19...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
 -- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -51,11 +52,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local seen_until = KEYS[18]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- the keys before those of groups
-local PURGED = 17 -- the keys before those of a purge
+local PURGED = 18 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -94,6 +96,12 @@ if at_most > 0 and (bound == 0 or now <= bound) then
 end
 
 dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute), CHUNK)
+-- Ids of a bucket that was taken over, those that end last first: so the first of the list ends first.
+local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
+if #of_before > 0 then
+  redis.call('LPUSH', seen_window, unpack(of_before))
+  redis.call('ZREM', seen_until, unpack(of_before))
+end
 
 -- The comparison: is every claimed job where its state says?
 local next_cursor = ''

@@ -6,7 +6,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds

@@ -4,7 +4,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:conf    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window

@@ -77,7 +77,10 @@ func (k keys) inPool(names []string) []string {
 	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets")
 }
 
-func (k keys) conf() string { return k.prefix + "conf" }
+func (k keys) conf() string { return k.prefix + "settings" }
+
+// confBefore is the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
+func (k keys) confBefore() string { return k.prefix + "conf" }
 
 // confAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k keys) confAside() string { return k.prefix + "conf_aside" }
@@ -96,6 +99,9 @@ func (k keys) seen() string     { return k.prefix + "seen" }
 // seenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
 func (k keys) seenWindow() string { return k.prefix + "seen_window" }
 func (k keys) seenMinute() string { return k.prefix + "seen_minute" }
+
+// seenUntil is what they were in data of schema 1: lua/sweep.lua empties it.
+func (k keys) seenUntil() string { return k.prefix + "seen_until" }
 
 func (k keys) flows() string        { return k.prefix + "flows" }
 func (k keys) flowSettings() string { return k.prefix + "flow_settings" }
@@ -253,7 +259,7 @@ func (k keys) forExtend() []string { return []string{k.meta(), k.leases(), k.cla
 
 func (k keys) forSweep() []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.seenWindow(), k.seenMinute(), k.claims(),
-		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings(), k.idle()}
+		k.flows(), k.flowSettings(), k.calendar(), k.groups(), k.groupSettings(), k.idle(), k.seenUntil()}
 	return k.inPool(k.with(append(fixed, k.purged()...), ""))
 }
 
@@ -288,7 +294,7 @@ func (k keys) forRedrive(flows ...string) []string {
 }
 
 func (k keys) forConfigure() []string {
-	return []string{k.conf(), k.body(), k.dead(), k.confAside()}
+	return []string{k.conf(), k.body(), k.dead(), k.confAside(), k.confBefore(), k.leases()}
 }
 
 // forRelocate are the first keys of that script: those to write or to remove follow.

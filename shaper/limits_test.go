@@ -277,7 +277,7 @@ func TestDispatcherReconfigures(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	capacity := func() string {
-		text, _ := w.server.Client().HGet(t.Context(), "tundish:{idle}:b:idle:conf", "capacity").Result()
+		text, _ := w.server.Client().HGet(t.Context(), "tundish:{idle}:b:idle:settings", "capacity").Result()
 		return text
 	}
 	until := func(want string) {

@@ -18,7 +18,7 @@ import (
 
 // schemaVersion is that of the data in Redis. A bucket with a newer one is
 // left alone.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // ErrUnknownBucket says that no bucket of this name is configured.
 var ErrUnknownBucket = errors.New("shaper: unknown bucket")
@@ -285,9 +285,15 @@ func (s *store) writeConf(ctx context.Context, b *bucketState, own *Bucket, p pl
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
 	case code == 2:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
+	case code == configureOld:
+		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
+			b.Name, schema, readHoldings(r), schemaVersion)
 	}
 	return true, nil
 }
+
+// configureOld is the answer of configure.lua where the data is of the version before, and not empty.
+const configureOld = 5
 
 // configureLeft is the answer of configure.lua where a bucket does not live any more, or the index is behind.
 const configureLeft = 4
