@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tundish-io/tundish/lua"
 )
 
 // reserveAs is reserve for a dispatcher.

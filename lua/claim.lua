@@ -62,7 +62,8 @@
 -- ARGV[17] number of flows
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
---          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its settings say that is
+--          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its
+--          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0)}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up

@@ -25,8 +25,8 @@
 -- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
 -- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each flow: its name, its turn on the
---          calendar}; slots: how many there are for them, at most as many as it wants; looked_at_again: how many of the last
+-- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
+--          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as it wants; looked_at_again: how many of the last
 --          flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused), -1 when max_in_flight is reached, its own or the pool's
