@@ -26,8 +26,8 @@
 -- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
---          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as it wants; looked_at_again: how many of the last
---          flows are named because settings have changed; next: when there is
+--          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
+--          it wants; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
