@@ -187,7 +187,7 @@ if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes, tonumber(kept[9]),
-  kept[10], settings[16])
+  kept[10] or not kept[9], settings[16])
 local named, ready, groups = {}, {}, {}
 if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
