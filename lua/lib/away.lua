@@ -1,5 +1,5 @@
 -- away.lua: what the scripts know of dispatchers that were sent away as all turns are
--- reserved, or that step back as others serve; its text goes in front of theirs. Where there are few flows, or few groups, one
+-- reserved, or that step back as others serve. Where there are few flows, or few groups, one
 -- dispatcher may have reserved all: the calendar then begins a second ahead, although claim.lua
 -- puts them back some milliseconds later.
 --

@@ -1,5 +1,5 @@
--- dlq.lua: the dead letters of a bucket, and how many bytes they hold; its text goes in front of
--- every script that adds one, takes one away, or asks whether there is room for more.
+-- dlq.lua: the dead letters of a bucket, and how many bytes they hold. Every script
+-- that adds one, takes one away, or asks whether there is room for more includes it.
 --
 -- A dead letter counts with the lengths of its id, body and meta. Their sum is dead_bytes of …:count.
 -- As a counter may be lost, or be of a time before it was kept, dlq.audit sums up all dead letters

@@ -1,4 +1,4 @@
--- flow.lua: what the scripts know of flows; its text goes in front of theirs.
+-- flow.lua: what the scripts know of flows.
 -- A flow is the jobs of one key inside a bucket. They wait in its four lists, one
 -- for each priority, and in its later. A bucket without flows has the flow "",
 -- of which nothing else is kept.

@@ -1,5 +1,4 @@
--- group.lua: what the scripts know of groups, which a bucket may have above its flows;
--- its text goes in front of theirs, behind that of flow.lua. A group is the flows of
+-- group.lua: what the scripts know of groups, which a bucket may have above its flows. A group is the flows of
 -- one key, such as the endpoints of a tenant; its bounds hold together with those of the
 -- flow and of the bucket.
 --

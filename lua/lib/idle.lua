@@ -1,5 +1,4 @@
--- idle.lua: forgets flows, and groups of them, that have become idle; its text goes in front of scripts,
--- behind that of flow.lua and group.lua.
+-- idle.lua: forgets flows, and groups of them, that have become idle.
 --
 -- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
 -- one. The zset idle has when that is over: "f" and the name of a flow, or "g" and that of a group -> that time,

@@ -1,5 +1,5 @@
--- limit_keys.lua: how many keys a limit has, and the key that all share who are above what it may have. It is not a
--- script: its text is put in front of those that ask limits (see limits.lua).
+-- limit_keys.lua: how many keys a limit has, and the key that all share who are above what it may have. Scripts that
+-- ask limits include it (see limits.lua).
 --
 -- A limit may have at most `max` keys (0: any number). What is written now expires within `life` microseconds: so no
 -- key lives that was not written in this span of `life` or in the one before. The first write in a span counts a key,

@@ -1,5 +1,5 @@
--- pins.lua: what the scripts that look at a bucket or a pool say of what an operator has set (see control.lua); its
--- text goes in front of theirs.
+-- pins.lua: what the scripts that look at a bucket or a pool say of what an operator has set (see
+-- control.lua).
 
 local pins = {}
 

@@ -1,5 +1,5 @@
 -- places.lua: where enqueue.lua puts jobs: the flows of a batch, and what is known
--- of their times; its text goes in front of that script's. A bucket without flows has
+-- of their times. A bucket without flows has
 -- one, "", of which no more is kept than its lists and its later (see flow.lua). Where flows are
 -- in groups, the calendar is that of the groups.
 --
