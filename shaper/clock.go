@@ -47,6 +47,7 @@ type clock struct {
 	known    bool
 	jump     time.Duration // forwards, since takeJump was asked last
 	jumped   time.Time     // when it last stepped forwards
+	stepped  time.Time     // when a step was last seen, either way
 	rtts     [rttSamples]time.Duration
 	rttCount int
 }
@@ -66,6 +67,9 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 		c.low, c.high, c.seen, c.known = low, high, end, true
 		return 0
 	}
+	if start.Before(c.stepped) { // two calls cross: the answer may be from before the step, and would look like one back
+		return 0
+	}
 	drift := time.Duration(max(end.Sub(c.seen), 0).Seconds() * float64(maxDrift))
 	c.low, c.high, c.seen = c.low-drift, c.high+drift, end
 	var step time.Duration
@@ -79,7 +83,7 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 		return 0
 	}
 	most := high - c.low
-	c.low, c.high = low, high
+	c.low, c.high, c.stepped = low, high, end
 	if step > 0 {
 		c.jump, c.jumped = c.jump+most, end
 	}

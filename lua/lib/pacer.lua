@@ -27,8 +27,8 @@ local pacer = {
 -- of one step.
 function pacer.clock(now, clock, offset, steps, stepped, known)
   clock, offset, steps = tonumber(clock or 0), tonumber(offset or 0), tonumber(steps or 0)
+  if now + offset < clock then return clock - now, steps + 1 end -- whatever a dispatcher may think that it has seen
   if stepped > 0 and steps == known then return offset - stepped, steps + 1 end
-  if now + offset < clock then return clock - now, steps + 1 end
   return offset, steps
 end
 
