@@ -148,7 +148,8 @@ local function write_pace()
   redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
     'since', text(since), 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 end
-if stepped > 0 then own.changed = true end
+-- A step that is not kept would be found again by each claim, and the engine's clock would stand still.
+if stepped > 0 or steps ~= tonumber(kept[11] or 0) then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
 if member ~= '' then
