@@ -143,8 +143,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	<-worker.began
 	w.enqueue("b", 1, nil)
 	for { // until b has been told so
-		text, _ := w.server.Client().HGet(t.Context(), poolBuckets("vendor"), "b").Result()
-		if fields := strings.Fields(text); len(fields) == 10 && fields[7] == "1" {
+		if w.server.Client().ZScore(t.Context(), poolPrefix("vendor")+"held", "b").Err() == nil {
 			break
 		}
 	}
