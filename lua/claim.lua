@@ -2,7 +2,7 @@
 -- the pacers, hands out jobs turn by turn, and writes.
 --
 -- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots
--- (see share.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn
+-- (see fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn
 -- it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the
 -- calendar at its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
 --
@@ -42,7 +42,7 @@
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[15...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
---          in a pool then the pool's four (see pool.lua)
+--          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
 -- ARGV[3]  want: jobs at most, 0 to 1000; of 0 the turns are put back and no more
@@ -78,13 +78,13 @@
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/drr.lua
+--#include lib/fair_queue.lua
 --#include lib/flow.lua
 --#include lib/handout.lua
 --#include lib/idle.lua
 --#include lib/pacer.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
---#include lib/share.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, sent_away, idle_key =
@@ -153,10 +153,11 @@ if stepped > 0 or steps ~= tonumber(kept[11] or 0) then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
 if member ~= '' then
-  shared = share.open(member, KEYS, tonumber(settings[14] or 1), now, now + lead, horizon, in_flight)
+  shared = fair_queue.open(member, KEYS, tonumber(settings[14] or 1), bounds.rate_per / bounds.rate_count, now, now + lead, horizon,
+    in_flight)
   if not shared then return { 1 } end
   horizon = shared.horizon
-  if stepped > 0 then share.stepped(shared, stepped) end
+  if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
 if pacer.is_held(own) then
   local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
@@ -169,11 +170,11 @@ if pacer.is_held(own) then
   end
   if bounds.paused == 0 then answer[NEXT] = -1 end
   if stepped > 0 then write_pace() end
-  if shared then share.close(shared, false) end
+  if shared then fair_queue.close(shared, false) end
   return handout.reply(out, answer)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
-if shared then want = share.allows(shared, want) end
+if shared then want = fair_queue.allows(shared, want) end
 
 -- From here on all times are those of the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
@@ -226,7 +227,7 @@ local function take(f, id, job, stored, at, alone)
   end
   handout.add(out, id, at, job, stored, f.name, f.own)
   pacer.depart(own, at, 1)
-  if shared then share.departs(shared, at - offset) end
+  if shared then fair_queue.departs(shared, at - offset) end
   if not f.name then return end
   drr.depart(f, at, furthest)
   if f.group then drr.depart(f.group, at, furthest) end
@@ -258,12 +259,12 @@ local function step()
   if not f then return false end
   local q = f.queue
   own_next = math.max(pacer.ready(own, 1, furthest), earliest, turn)
-  local at = shared and math.max(own_next, share.ready(shared, 0) + offset) or own_next
+  local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + expired > 0
   local due_id, due_time
   if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
   if at > latest or out.count >= want or expired >= MAX_EXPIRED or read_enough
-    or (shared and share.skips(shared, at - offset)) then
+    or (shared and fair_queue.skips(shared, at - offset)) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
   end
@@ -411,7 +412,7 @@ if head and out.count < WORKERS and answer[NEXT] ~= now then away.note(sent_away
 if shared then
   more = more or unfinished
   local at = own_next - offset
-  if more and not unfinished then answer[NEXT] = share.next(shared, math.max(at, share.ready(shared, 0))) end
-  share.close(shared, more, at, bounds.rate_per / bounds.rate_count)
+  if more and not unfinished then answer[NEXT] = fair_queue.next(shared, at) end
+  fair_queue.close(shared, more, at)
 end
 return handout.reply(out, answer)

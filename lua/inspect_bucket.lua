@@ -13,7 +13,7 @@
 -- KEYS[11]  …:due_groups  zset  group -> its turn
 -- KEYS[12...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
---          then …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
+--          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
 --          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
@@ -89,9 +89,10 @@ reply[#reply + 1] = redis.call('HLEN', groups)
 reply[#reply + 1] = redis.call('ZCARD', due_groups)
 local of_pool = { 0, 0, 0, 0, 0, 0, 0 }
 if member ~= '' then
-  local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight')
-  local _, _, in_all = pool.load(KEYS[#KEYS], member, in_flight, now)
-  of_pool = { p[1], p[2], p[3], p[4], in_all, redis.call('HGET', KEYS[#KEYS - 2], 'slot'), redis.call('HGET', conf, 'weight') }
+  local k = pool.keys(KEYS)
+  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight')
+  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, in_flight), redis.call('HGET', k.pace, 'slot'),
+    redis.call('HGET', conf, 'weight') }
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
 local most, most_bytes = 0, 0

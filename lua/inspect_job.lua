@@ -16,7 +16,7 @@
 -- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then …:groups,
---          …:group_settings, and …:departed_group:<group>, a list; in a pool then the pool's four (see pool.lua)
+--          …:group_settings, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  id
 -- ARGV[2]  flow: that of the job
 -- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -129,15 +129,16 @@ end
 
 local of_pool = { 0, 0, 0, 0 }
 if member ~= '' then
-  local p = redis.call('HMGET', KEYS[#KEYS - 3], 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local _, _, in_all = pool.load(KEYS[#KEYS], member, redis.call('ZCARD', leases), now)
+  local k = pool.keys(KEYS)
+  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
+  local in_all = pool.in_flight(KEYS, member, redis.call('ZCARD', leases))
   local ready = 0
   if p[1] then
     local each = tonumber(p[2]) / tonumber(p[1])
     interval = math.max(interval, each)
-    ready = math.ceil(tonumber(redis.call('HGET', KEYS[#KEYS - 2], 'slot') or now) + (2 - tonumber(p[3])) * each)
+    ready = math.ceil(tonumber(redis.call('HGET', k.pace, 'slot') or now) + (2 - tonumber(p[3])) * each)
   end
-  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(KEYS[#KEYS - 1], p[5], 0) }
+  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(k.departed, p[5], 0) }
 end
 
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is

@@ -19,7 +19,12 @@ local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-local all, _, in_flight = pool.load(buckets, '', 0, now)
+local all, stored, in_flight = {}, redis.call('HGETALL', buckets), 0
+for i = 1, #stored, 2 do
+  local m = pool.read(stored[i], stored[i + 1])
+  all[#all + 1] = m
+  if math.abs(now - m.seen) < pool.KEPT then in_flight = in_flight + m.in_flight end
+end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 5 do reply[#reply + 1] = tonumber(settings[i] or 0) end

@@ -19,6 +19,7 @@ func TestPoolInEveryWindow(t *testing.T) {
 				ratePer:   rapid.SampledFrom([]int64{second / 10, second, 7 * second}).Draw(rt, "per"),
 				burst:     rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, 30)).Draw(rt, "burst"),
 				inFlight:  rapid.SampledFrom([]int64{0, 0, 3, 20}).Draw(rt, "in flight"),
+				quotas:    rapid.SampledFrom([]string{"", "", "20 1000000;"}).Draw(rt, "quotas"),
 			}
 			name := fmt.Sprint("pool", nextClaim())
 			type member struct {
@@ -89,6 +90,14 @@ func TestPoolInEveryWindow(t *testing.T) {
 				}
 			}
 			checkWindows(rt, slots, settings{rateCount: pool.rateCount, ratePer: pool.ratePer, burst: pool.burst})
+			if pool.quotas != "" {
+				slices.Sort(slots)
+				for i := 20; i < len(slots); i++ {
+					if slots[i]-slots[i-20] < second {
+						rt.Fatalf("21 slots in %d µs", slots[i]-slots[i-20])
+					}
+				}
+			}
 			for _, m := range members {
 				checkWindows(rt, m.slots, m.own)
 			}

@@ -17,7 +17,7 @@
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
--- KEYS[6...]  in a pool the pool's four (see pool.lua)
+-- KEYS[6...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
@@ -35,8 +35,8 @@
 -- Needs    Redis 7.0
 
 --#include lib/away.lua
+--#include lib/fair_queue.lua
 --#include lib/pacer.lua
---#include lib/share.lua
 
 local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -68,13 +68,14 @@ end
 if settings[5] and member == '' then return reply end
 local in_flight, shared = redis.call('ZCARD', leases), nil
 if member ~= '' then
-  shared = share.open(member, KEYS, tonumber(settings[6] or 1), now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
+  local each = tonumber(settings[2]) / tonumber(settings[1])
+  shared = fair_queue.open(member, KEYS, tonumber(settings[6] or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
   if not shared then return { 1 } end
 end
 local free = tonumber(settings[4]) - in_flight
 if settings[5] or free <= 0 then
   if not settings[5] then reply[3] = -1 end
-  if shared then share.close(shared, false) end
+  if shared then fair_queue.close(shared, false) end
   return reply
 end
 
@@ -91,7 +92,7 @@ local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)
-if shared and slots > 0 then reply[4] = share.allows(shared, reply[4]) end
+if shared and slots > 0 then reply[4] = fair_queue.allows(shared, reply[4]) end
 if reply[4] > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[4])
 end
@@ -130,8 +131,8 @@ if #found == 0 and rechecked == 0 then
   if shared then
     local more = head and head <= latest
     local own_next = reply[3]
-    if more then reply[3] = share.next(shared, math.max(own_next, share.ready(shared, 0))) end
-    share.close(shared, more, own_next, interval)
+    if more then reply[3] = fair_queue.next(shared, own_next) end
+    fair_queue.close(shared, more, own_next)
   end
 end
 

@@ -23,7 +23,7 @@ func (r *rig) inPool(keys []string) []string {
 	if r.pool == "" {
 		return keys
 	}
-	return append(keys, r.poolKey("conf"), r.poolKey("pace"), r.poolKey("departed"), r.poolKey("buckets"))
+	return append(keys, r.poolKey("conf"), r.poolKey("pace"), r.poolKey("departed"), r.poolKey("buckets"), r.poolKey("busy"), r.poolKey("held"), r.poolKey("gaps"))
 }
 
 // poolSettings are those of a pool; a zero means the default.
@@ -55,7 +55,7 @@ func (r *rig) pooled(t tb, pool, name string, weight int64, s settings) *rig {
 
 // kept is what the pool keeps of a bucket.
 type kept struct {
-	weight, inFlight, virtual, busyUntil, horizon, ready, interval, held, denied, seen int64
+	weight, inFlight, tag, busyUntil, rate, waits, held, denied, seen, credit int64
 }
 
 func (r *rig) kept() kept {
@@ -63,7 +63,7 @@ func (r *rig) kept() kept {
 	text, err := r.c.HGet(r.ctx, r.poolKey("buckets"), r.name).Result()
 	r.ok(err)
 	var k kept
-	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.virtual, &k.busyUntil, &k.horizon, &k.ready, &k.interval, &k.held, &k.denied, &k.seen); err != nil {
+	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.tag, &k.busyUntil, &k.rate, &k.waits, &k.held, &k.denied, &k.seen, &k.credit); err != nil {
 		r.t.Fatalf("of %s the pool keeps %q: %v", r.name, text, err)
 	}
 	return k
@@ -105,5 +105,5 @@ func (r *rig) woken(do func()) string {
 // keep writes what the pool keeps of a bucket.
 func (r *rig) keep(k kept) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.virtual, k.busyUntil, k.horizon, k.ready, k.interval, k.held, k.denied, k.seen)).Err())
+	r.ok(r.c.HSet(r.ctx, r.poolKey("buckets"), r.name, fmt.Sprint(k.weight, k.inFlight, k.tag, k.busyUntil, k.rate, k.waits, k.held, k.denied, k.seen, k.credit)).Err())
 }

@@ -23,7 +23,7 @@
 -- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
 -- KEYS[19...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
---          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's four (see pool.lua)
+--          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[2]  leases to name at most; 0 for none (the clock stepped)
 -- ARGV[3]  cursor of the comparison, "" to compare nothing
@@ -290,6 +290,7 @@ elseif flow_cursor ~= '' then
 end
 if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock)) > 0 then next_flow_cursor = 'i' end
 
+pool.heal(member, KEYS, now)
 pool.note(member, KEYS, leases, now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
 local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray }

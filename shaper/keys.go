@@ -74,7 +74,7 @@ func (k keys) inPool(names []string) []string {
 		return names
 	}
 	prefix := poolPrefix(k.pool)
-	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets")
+	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets", prefix+"busy", prefix+"held", prefix+"gaps")
 }
 
 func (k keys) conf() string { return k.prefix + "settings" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,11 +143,8 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	w.enqueue("a", 1, nil)
 	<-worker.began
 	w.enqueue("b", 1, nil)
-	for { // until b has been told so
-		text, _ := w.server.Client().HGet(t.Context(), poolBuckets("vendor"), "b").Result()
-		if fields := strings.Fields(text); len(fields) == 10 && fields[7] == "1" {
-			break
-		}
+	for w.server.Client().ZScore(t.Context(), poolPrefix("vendor")+"held", "b").Err() != nil { // until b has been told so
+		runtime.Gosched()
 	}
 	info, err := w.client.Job(t.Context(), "b", "b0")
 	if err != nil || !slices.Contains(info.Holds(), HoldPoolInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {

@@ -1,88 +1,200 @@
--- pool.lua: what the scripts know of pools; its text goes in front of theirs. A pool is
--- a downstream that several buckets share: its rate, its quotas and its bound of jobs in
--- flight hold over all of them, together with their own. They have the pool's name as
--- their tag, so a script of one of them may touch what the pool keeps.
+-- pool.lua: what the scripts keep of a pool. A pool is a downstream that several buckets share: its rate, its quotas and
+-- its bound of jobs in flight hold over all of them, together with their own. Buckets of a pool have its name as
+-- their tag, so a script of one bucket may touch the keys of the pool.
 --
--- The last four KEYS of a script of a bucket in a pool are the pool's:
+-- The last seven KEYS of a script of a bucket in a pool are the pool's:
 --   …:p:<pool>:conf      hash  rate_count, rate_per, burst, quotas, max_in_flight, revision
---   …:p:<pool>:pace      hash  slot, frac, rate: the last slot of any of its buckets, as in the pace of a bucket
+--   …:p:<pool>:pace      hash  slot, frac, rate, last, clock, free, unused: see slots.lua; and sums over its buckets:
+--     in_flight   leases
+--     weights     weights of the busy buckets
+--     rates       what the busy buckets may send by their own rates, in departures per 1000 s
+--     waiting     weights of the buckets that wait for the pool
+--     virtual     the mean of their tags, by weight
+--     furthest, furthest_until  how far ahead all look, and until when (see fair_queue.lua)
+--     healed      when the sweep looked at all buckets
 --   …:p:<pool>:departed  list  times of departures, for the quotas
---   …:p:<pool>:buckets   hash  bucket -> what is kept of it:
---     "weight in_flight virtual busy_until horizon ready interval held denied seen"
+--   …:p:<pool>:buckets   hash  bucket -> "weight in_flight tag busy_until rate waits held denied seen credit":
 --     weight      its share of what all want
---     in_flight   its leases, written by whoever adds or removes some: so what is wrong heals itself
---     virtual     its virtual time (see share.lua)
---     busy_until  until when it is known to have something to send, 0 it is not
---     horizon     microseconds that its claims look ahead
---     ready, interval  when its own bounds let it depart next, and how long the next one takes
---     held        1 if it waits for a place in flight in the pool: then it is woken when one is free
+--     in_flight   its leases
+--     tag         the virtual time at which its next departure starts (see fair_queue.lua)
+--     busy_until  until when it is known to have something to send, 0 it is not: then it counts in weights and rates
+--     rate        what it counts in rates
+--     waits       1 if it counts in waiting and virtual: the pool let it send less than it wanted
+--     held        1 if it waits for a place in flight: then it is woken when one is free
 --     denied      since when it has left free places to others, 0 it has not
---     seen        when one of its own scripts wrote this: of a bucket that left the configuration with leases
---                 nobody takes them back, and they do not count for longer than a lease can be
+--     seen        when one of its own scripts wrote this: nobody takes back the leases of a bucket that left the
+--                 configuration, and they do not count for longer than a lease can last
+--     credit      thousandths of slots that it may leave to others (see slots.lua)
+--   …:p:<pool>:busy      zset  bucket -> busy_until, of the busy ones
+--   …:p:<pool>:held      zset  bucket -> tag, of those that are held
+--   …:p:<pool>:gaps      zset  free slots before the last one (see slots.lua)
+-- A script reads and writes its own bucket and the sums. The sweep looks at all buckets now and then, and corrects the
+-- sums and the sorted sets: so whatever is lost by hand comes back.
 
 local pool = {
+  UNIT = 1000000, -- of tags: a departure of a bucket of weight 1
+  RATES = 1000000000, -- microseconds for which rates are counted
   GRACE = 250000, -- microseconds that a bucket may be late and still be known to have something to send
   MAX_HORIZON = 200000, -- see claim.lua
   KEPT = 3900000000, -- microseconds: longer than a lease, and than the time between two sweeps
   RENEW = 60000000,
   LONGEST = 31000000, -- microseconds that a mark may lie ahead of now: dispatchers look every 30 s at least
+  HEAL = 1000000, -- microseconds between two looks at all buckets
+  MOST_WOKEN = 100, -- buckets that a script wakes
+  MOST_GAPS = 4000,
+  RENEWED = 1000000000000, -- virtual time that is subtracted from all once it is reached, to keep digits
 }
 
--- Whether a bucket is known to have something to send that no bound of the pool holds back.
-function pool.is_busy(m, now) return m.busy_until > now and m.busy_until <= now + pool.LONGEST end
+local function text(n) return string.format('%.0f', n) end
 
--- Whether it is known to have something to send.
-function pool.has_work(m, now) return m.held > 0 or pool.is_busy(m, now) end
+-- The keys of the pool among those of a script.
+function pool.keys(keys)
+  local n = #keys
+  return { conf = keys[n - 6], pace = keys[n - 5], departed = keys[n - 4], buckets = keys[n - 3], busy = keys[n - 2],
+    held = keys[n - 1], gaps = keys[n] }
+end
 
--- What is kept of a bucket from its text, or that of one that is new.
-function pool.read(name, text)
+-- Whether a bucket is known to have something to send.
+function pool.has_work(m, now) return m.held > 0 or m.busy_until > now and m.busy_until <= now + pool.LONGEST end
+
+-- What is kept of a bucket from its text, or of a new bucket.
+function pool.read(name, stored)
   local n, numbers = 0, {}
-  for number in string.gmatch(text or '', '%d+') do n, numbers[n + 1] = n + 1, tonumber(number) end
-  local weight, in_flight, virtual, busy_until, horizon, ready, interval, held, denied, seen = unpack(numbers, 1, 10)
-  return { name = name, weight = math.max(weight or 1, 1), in_flight = in_flight or 0, virtual = virtual or 0,
-    busy_until = busy_until or 0, horizon = horizon or 0, ready = ready or 0, interval = interval or 0, held = held or 0,
-    denied = denied or 0, seen = seen or 0 }
+  for number in string.gmatch(stored or '', '%d+') do n, numbers[n + 1] = n + 1, tonumber(number) end
+  local weight, in_flight, tag, busy_until, rate, waits, held, denied, seen, credit = unpack(numbers, 1, 10)
+  return { name = name, weight = math.max(weight or 1, 1), in_flight = in_flight or 0, tag = tag or 0, busy_until = busy_until or 0,
+    rate = rate or 0, waits = waits or 0, held = held or 0, denied = denied or 0, seen = seen or 0,
+    credit = credit or 0 }
 end
 
-function pool.write(buckets, m)
-  redis.call('HSET', buckets, m.name, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', m.weight, m.in_flight,
-    m.virtual, m.busy_until, m.horizon, m.ready, m.interval, m.held, m.denied, m.seen))
+function pool.write(k, m)
+  redis.call('HSET', k.buckets, m.name, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', m.weight, m.in_flight,
+    m.tag, m.busy_until, m.rate, m.waits, m.held, m.denied, m.seen, m.credit))
 end
 
--- What is kept of all buckets of the pool; of one of them, apart; and how many jobs are in flight, of
--- which in_flight are that one's.
-function pool.load(buckets, name, in_flight, now)
-  local all, others, own, sum = redis.call('HGETALL', buckets), {}, nil, in_flight
-  for i = 1, #all, 2 do
-    local m = pool.read(all[i], all[i + 1])
-    if m.name == name then
-      own = m
-    else
-      others[#others + 1] = m
-      if math.abs(now - m.seen) < pool.KEPT then sum = sum + m.in_flight end
+-- Puts a bucket into the sorted sets in which it belongs, and takes it out of the others. was_held: it is in that of the
+-- held ones.
+function pool.place(k, m, was_held)
+  if m.busy_until > 0 then redis.call('ZADD', k.busy, text(m.busy_until), m.name) else redis.call('ZREM', k.busy, m.name) end
+  if m.held > 0 then
+    redis.call('ZADD', k.held, text(m.tag), m.name)
+  elseif was_held then
+    redis.call('ZREM', k.held, m.name)
+  end
+end
+
+-- The sums from their texts in the pace.
+function pool.sums(in_flight, weights, rates, waiting, virtual)
+  return { in_flight = tonumber(in_flight or 0), weights = tonumber(weights or 0), rates = tonumber(rates or 0),
+    waiting = tonumber(waiting or 0), virtual = tonumber(virtual or 0) }
+end
+
+local function read_sums(k)
+  return pool.sums(unpack(redis.call('HMGET', k.pace, 'in_flight', 'weights', 'rates', 'waiting', 'virtual'), 1, 5))
+end
+
+-- Writes the sums, and other fields of the pace.
+function pool.write_sums(k, sums, ...)
+  redis.call('HSET', k.pace, 'in_flight', text(sums.in_flight), 'weights', text(sums.weights), 'rates', text(sums.rates),
+    'waiting', text(sums.waiting), 'virtual', text(sums.virtual), ...)
+end
+
+-- Adds a bucket to the sums.
+function pool.count(sums, m)
+  sums.in_flight = sums.in_flight + m.in_flight
+  if m.busy_until > 0 then sums.weights, sums.rates = sums.weights + m.weight, sums.rates + m.rate end
+  if m.waits > 0 then
+    sums.waiting = sums.waiting + m.weight
+    sums.virtual = sums.virtual + m.weight * (m.tag - sums.virtual) / sums.waiting
+  end
+end
+
+-- Takes a bucket out of the sums again.
+function pool.uncount(sums, m)
+  sums.in_flight = math.max(sums.in_flight - m.in_flight, 0)
+  if m.busy_until > 0 then
+    sums.weights, sums.rates = math.max(sums.weights - m.weight, 0), math.max(sums.rates - m.rate, 0)
+  end
+  if m.waits > 0 then
+    sums.waiting = math.max(sums.waiting - m.weight, 0)
+    if sums.waiting > 0 then
+      sums.virtual = math.max(sums.virtual - m.weight * (m.tag - sums.virtual) / sums.waiting, 0)
     end
   end
-  return others, own or pool.read(name), sum
 end
 
--- Notes how many leases a bucket has now, and wakes those that wait for a place in
--- flight if there is one. name is '' of a bucket in no pool.
+-- How many jobs are in flight in all buckets, in_flight of them in the bucket of that name.
+function pool.in_flight(keys, name, in_flight)
+  local k = pool.keys(keys)
+  local own = pool.read(name, redis.call('HGET', k.buckets, name))
+  return math.max(tonumber(redis.call('HGET', k.pace, 'in_flight') or 0) - own.in_flight, 0) + in_flight
+end
+
+-- Notes how many leases a bucket has now, and wakes held buckets if places in flight are free: as many as there are places,
+-- the lowest tags first. name is '' of a bucket in no pool.
 function pool.note(name, keys, leases, now, channel)
   if name == '' then return end
-  local conf, buckets = keys[#keys - 3], keys[#keys]
-  local in_flight = redis.call('ZCARD', leases)
-  local others, own, sum = pool.load(buckets, name, in_flight, now)
-  local changed = own.in_flight ~= in_flight or math.abs(now - own.seen) > pool.RENEW
-  own.in_flight, own.seen = in_flight, now
-  local most = tonumber(redis.call('HGET', conf, 'max_in_flight') or 0)
-  others[#others + 1] = own
-  for _, m in ipairs(others) do
-    local wakes = m.held > 0 and (most == 0 or sum < most)
-    -- It has until its claim comes to be reckoned with: else who is first takes the place again and again.
-    if wakes then m.held, m.busy_until = 0, now + pool.MAX_HORIZON + pool.GRACE end
-    if wakes or (m == own and changed) then pool.write(buckets, m) end
-    if wakes then redis.call('PUBLISH', channel, m.name) end
+  local k = pool.keys(keys)
+  local most, in_flight = tonumber(redis.call('HGET', k.conf, 'max_in_flight') or 0), redis.call('ZCARD', leases)
+  local own = pool.read(name, redis.call('HGET', k.buckets, name))
+  local in_all = tonumber(redis.call('HGET', k.pace, 'in_flight') or 0)
+  if own.in_flight ~= in_flight then
+    in_all = math.max(in_all - own.in_flight, 0) + in_flight
+    redis.call('HSET', k.pace, 'in_flight', text(in_all))
   end
+  if own.in_flight ~= in_flight or math.abs(now - own.seen) > pool.RENEW then
+    own.in_flight, own.seen = in_flight, now
+    pool.write(k, own)
+  end
+  local places = math.min(most - in_all, pool.MOST_WOKEN)
+  if places <= 0 then return end
+  local woken = redis.call('ZRANGE', k.held, 0, places - 1)
+  if #woken == 0 then return end
+  local sums = read_sums(k)
+  for _, bucket in ipairs(woken) do
+    local m = pool.read(bucket, redis.call('HGET', k.buckets, bucket))
+    pool.uncount(sums, m)
+    -- Until its claim comes it counts as busy.
+    m.held, m.busy_until = 0, now + pool.MAX_HORIZON + pool.GRACE
+    pool.count(sums, m)
+    pool.write(k, m)
+    pool.place(k, m, true)
+    redis.call('PUBLISH', channel, bucket)
+  end
+  pool.write_sums(k, sums)
+end
+
+-- Looks at all buckets, if nobody has lately: corrects the sums and the sorted sets, forgets buckets that were not seen for
+-- longer than a lease can last, and gaps beyond so many.
+function pool.heal(name, keys, now)
+  if name == '' then return end
+  local k = pool.keys(keys)
+  local healed, virtual = unpack(redis.call('HMGET', k.pace, 'healed', 'virtual'), 1, 2)
+  if math.abs(now - tonumber(healed or 0)) < pool.HEAL then return end
+  local all, members, lowest = redis.call('HGETALL', k.buckets), {}, 0
+  if tonumber(virtual or 0) > pool.RENEWED then lowest = math.huge end
+  for i = 1, #all, 2 do
+    local m = pool.read(all[i], all[i + 1])
+    if math.abs(now - m.seen) < pool.KEPT then
+      members[#members + 1] = m
+      if not pool.has_work(m, now) or m.held > 0 then m.busy_until = 0 end
+      if not pool.has_work(m, now) then m.waits = 0 end
+      if m.waits > 0 then lowest = math.min(lowest, m.tag) end
+    else
+      redis.call('HDEL', k.buckets, m.name)
+    end
+  end
+  if lowest == math.huge then lowest = tonumber(virtual) end
+  local sums = pool.sums(0, 0, 0, 0, math.max(tonumber(virtual or 0) - lowest, 0))
+  redis.call('DEL', k.busy, k.held)
+  for _, m in ipairs(members) do
+    m.tag = math.max(m.tag - lowest, 0)
+    pool.count(sums, m)
+    pool.write(k, m)
+    pool.place(k, m, false)
+  end
+  pool.write_sums(k, sums, 'healed', text(now))
+  redis.call('ZREMRANGEBYRANK', k.gaps, 0, -pool.MOST_GAPS - 1)
 end
 
 return pool

@@ -59,6 +59,9 @@ function quota.ready(q, latest, ahead)
   return ready
 end
 
+-- The time of the last departure, at most latest; 0 if there was none.
+function quota.newest(q, latest) return math.min(departed(q, 1, 1) or 0, latest) end
+
 function quota.add(q, at)
   if q then q.added[#q.added + 1] = at end
 end

@@ -235,3 +235,33 @@ func TestShareOfPlaces(t *testing.T) {
 		}
 	})
 }
+
+// Buckets that are as fast as their pool share by weight too, with several dispatchers each.
+func TestShareOfBucketsAsFastAsThePool(t *testing.T) {
+	t.Parallel()
+	onReal(t, func(t *testing.T, base *rig) {
+		for _, rate := range []int64{100, 200, 500} {
+			chance := rand.New(rand.NewPCG(uint64(rate), 1))
+			own := settings{rateCount: rate, capacity: 20 * rate, inFlight: 100_000}
+			all := sharing(t, base, poolSettings{rateCount: rate}, own, 3, 1)
+			for _, s := range all {
+				s.horizon, s.lead = min(16*second/rate, 200_000), 400
+				s.late = func() int64 { return 300 + chance.Int64N(600) }
+				other := *s
+				all = append(all, &other)
+			}
+			began := base.now()
+			all[1].at, all[3].at = began+second/50, began+second/50 // the second begins to share with one that has all slots
+			share(t, all, 8*second, 500)
+			from, to := began+second, began+15*second/2
+			count := func(n int) int64 { return within(all[n].slots, from, to) + within(all[n+2].slots, from, to) }
+			a, b := count(0), count(1)
+			if share := float64(a) / float64(a+b); share < 0.74 || share > 0.76 {
+				t.Errorf("%d/s: %d and %d: %.1f %%, want 75 %%", rate, a, b, 100*share)
+			}
+			if want := rate * 65 / 10; a+b < want*98/100 {
+				t.Errorf("%d/s: %d slots, want %d", rate, a+b, want)
+			}
+		}
+	})
+}
