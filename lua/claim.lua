@@ -21,7 +21,7 @@
 -- Those that may not go yet leave their slot to the next job, and wait in later.
 -- One that has expired becomes a dead letter and takes no slot.
 --
--- With few workers left, the dispatcher wakes another that was sent away (see away.lua).
+-- With few workers left, the dispatcher wakes another one (see standby.lua).
 -- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
 -- it is resumed, what it has of a burst is what any quiet bucket has.
 --
@@ -29,7 +29,8 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
---          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua
+--          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
+--          standbys: see standby.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -38,9 +39,8 @@
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
--- KEYS[13] …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
--- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[15...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[14...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -74,7 +74,6 @@
 --          until it is
 -- Needs    Redis 7.0
 
---#include lib/away.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/drr.lua
@@ -85,16 +84,17 @@
 --#include lib/pacer.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
+--#include lib/standby.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, count, departed_key, flows, flow_settings, due, sent_away, idle_key =
-  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local dead, count, departed_key, flows, flow_settings, due, idle_key =
+  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
@@ -122,7 +122,7 @@ end
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
 local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring',
-  'steps')
+  'steps', 'standbys')
 local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
 local clock = now + offset
 local in_flight = redis.call('ZCARD', leases)
@@ -407,8 +407,10 @@ if has_flows and answer[NEXT] ~= now then
   more, own_next = head and head <= latest, answer[NEXT] + offset
 end
 if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
-if head and 2 * out.count >= WORKERS then away.wake(sent_away, dispatcher, head, clock, channel, bucket) end
-if head and out.count < WORKERS and answer[NEXT] ~= now then away.note(sent_away, dispatcher, head, latest, clock) end
+if answer[NEXT] > 0 then
+  local list = standby.note(pace, kept[12], dispatcher, out.count > 0 or WORKERS == 0)
+  if 2 * out.count >= WORKERS then standby.wake(pace, list, channel, bucket) end
+end
 if shared then
   more = more or unfinished
   local at = own_next - offset

@@ -45,8 +45,8 @@ func TestPoolHasToBeConfigured(t *testing.T) {
 		if reply, err := lua.Integers(a.run(lua.Claim, keys, "d", "c", 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "a", "tundish:wake", "a", claimBytes, 0, 0, 1)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("claim answered %v, %v", reply, err)
 		}
-		keys = a.inPool(a.keys("conf", "pace", "due:", "leases", "sent_away"))
-		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
+		keys = a.inPool(a.keys("conf", "pace", "due:", "leases"))
+		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("reserve answered %v, %v", reply, err)
 		}
 	})

@@ -2,8 +2,8 @@
 -- it is, so that claim.lua can be told of the places of these flows. They are
 -- moved a second ahead on the calendar, so that dispatchers do not
 -- collide; claim puts them back where they belong, and one that dies in between
--- costs them that second. Sent twice it names others, or none. Who is sent away as all are
--- reserved, or steps back as all slots are taken, is noted: claim.lua may wake it (see away.lua).
+-- costs them that second. Sent twice it names others, or none. A dispatcher that finds
+-- nothing to reserve becomes a standby (see standby.lua).
 --
 -- After a change of the settings of flows, those that wait for a later turn are named too, some at a time, as if it
 -- were their turn now: claim.lua finds out when it is, and puts them there. The field recheck of conf says from which
@@ -12,39 +12,38 @@
 --
 -- KEYS[1]  …:settings    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
---          clock (see pacer.lua)
+--          clock (see pacer.lua); standbys: see standby.lua
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5]  …:sent_away  zset  dispatcher -> when it was told to come back (see away.lua)
--- KEYS[6...]  in a pool the pool's seven (see pool.lua)
+-- KEYS[5...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[4]  dispatcher: its id, no spaces
--- ARGV[5]  steps_back: 1 if the dispatcher leaves the bucket to others where all slots are taken; 0 if not
--- ARGV[6]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[7]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
+-- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
+-- ARGV[6]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
 --          it wants; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
---          bucket has more to send than the pool lets it; who was sent away, until it is back
+--          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
---#include lib/away.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
+--#include lib/standby.lua
 
-local conf, pace, due, leases, sent_away = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local steps_back, stepped, known_steps = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
+local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
+local RESERVED = 1000000 -- microseconds that turns are reserved for
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('ZREM', sent_away, dispatcher)
+redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck')
 if not settings[1] then return { 1 } end
@@ -54,7 +53,7 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps')
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys')
 local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
 local clock = now + offset
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
@@ -97,22 +96,23 @@ if reply[4] > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[4])
 end
 
+if #found > 0 and kept[8] then standby.note(pace, kept[8], dispatcher, true) end
 local moved = {}
 for i = 1, #found, 2 do
   reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
-  moved[i], moved[i + 1] = text(clock + away.RESERVED), found[i]
+  moved[i], moved[i + 1] = text(clock + RESERVED), found[i]
 end
 local rechecked = 0
 if settings[7] then
   local from, upto = string.match(settings[7], '^(%d+) ?(%d*)$')
   if upto == '' then upto = text(tonumber(redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0)) end
-  from = text(math.max(tonumber(from), clock + away.RESERVED + 1))
+  from = text(math.max(tonumber(from), clock + RESERVED + 1))
   local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
   rechecked = #again / 2
   reply[5] = rechecked
   for i = 1, #again, 2 do
     reply[#reply + 1], reply[#reply + 2] = again[i], clock
-    moved[#moved + 1], moved[#moved + 2] = text(clock + away.RESERVED), again[i]
+    moved[#moved + 1], moved[#moved + 2] = text(clock + RESERVED), again[i]
   end
   if rechecked > 0 then
     redis.call('HSET', conf, 'recheck', text(tonumber(again[#again])) .. ' ' .. upto)
@@ -124,9 +124,7 @@ if #found == 0 and rechecked == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
     reply[3] = math.floor(math.max(head, next_slot) - offset)
-    -- Who steps back looks at a time of its own, mostly within that: those that serve may need its workers before.
-    local comes = steps_back and slots <= 0 and clock + away.RESERVED or head
-    away.note(sent_away, dispatcher, comes, latest, clock)
+    standby.note(pace, kept[8], dispatcher, false)
   end
   if shared then
     local more = head and head <= latest

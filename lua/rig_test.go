@@ -50,8 +50,6 @@ type rig struct {
 	shared []int64 // states of the last question to allow or ask instead of which the shared one was asked
 
 	asker string // the dispatcher that reserves, "" means "d"
-
-	stepsBack bool // it leaves the bucket to others where all slots are taken
 }
 
 // onBoth runs a test on a real server and on a miniredis.

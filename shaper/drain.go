@@ -58,7 +58,7 @@ type drain struct {
 	pause     time.Time     // until then nothing is claimed; the loop's own
 	own       ownDeliveries // the loop's own
 	elsewhere elsewhere     // the loop's own
-	standby   standby       // the loop's own
+	idle      idleBackoff   // the loop's own
 
 	rate      admission.Rate // in force as the last claim said, zero before; the loop's own
 	permitTTL time.Duration  // at that rate; the loop's own
@@ -118,7 +118,7 @@ func (d *drain) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-d.wake:
-			d.standby.woken()
+			d.idle.woken()
 		case <-timer.C:
 		}
 		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
@@ -193,7 +193,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	shortest, longest := d.clock.rtt()
 	whole := d.horizon()
-	ahead := d.standby.horizon(whole)
+	ahead := d.idle.ahead(whole)
 	lead := min(shortest/2, ahead/2) // see clock.local
 	asking := time.Duration(d.questions()) * longest
 	early := whole/2 + asking
@@ -208,10 +208,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 			return 0, err
 		}
 		if len(turn.flows)+len(turn.groups) == 0 {
-			if d.standsBy(ctx, brought{want: want, taken: turn.slots == 0 && next > 0}) {
-				return d.untilLook(next, asking+longest), nil
-			}
-			return d.untilNext(next, early), nil
+			return d.idle.looked(d.isIdle(0, want, turn.slots == 0 && next > 0, ahead), whole, d.untilNext(next, early)), nil
 		}
 		if d.parted() == partedGroups {
 			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
@@ -288,10 +285,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if d.hasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
 		taken = false
 	}
-	if d.standsBy(ctx, brought{jobs: len(jobs), want: want, taken: taken, from: now + lead.Microseconds(), free: freeSlot}) {
-		return d.untilLook(next, asking+longest), nil
-	}
-	return d.untilNext(next, early), nil
+	return d.idle.looked(d.isIdle(len(jobs), want, taken, ahead), whole, d.untilNext(next, early)), nil
 }
 
 // toClaim is a claim of those whose turn it is.

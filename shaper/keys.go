@@ -85,16 +85,14 @@ func (k keys) confBefore() string { return k.prefix + "conf" }
 // confAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k keys) confAside() string { return k.prefix + "conf_aside" }
 
-func (k keys) pace() string     { return k.prefix + "pace" }
-func (k keys) count() string    { return k.prefix + "count" }
-func (k keys) body() string     { return k.prefix + "body" }
-func (k keys) meta() string     { return k.prefix + "meta" }
-func (k keys) leases() string   { return k.prefix + "leases" }
-func (k keys) claims() string   { return k.prefix + "claims" }
-func (k keys) dead() string     { return k.prefix + "dead" }
-func (k keys) standbys() string { return k.prefix + "standbys" }
-func (k keys) sentAway() string { return k.prefix + "sent_away" }
-func (k keys) seen() string     { return k.prefix + "seen" }
+func (k keys) pace() string   { return k.prefix + "pace" }
+func (k keys) count() string  { return k.prefix + "count" }
+func (k keys) body() string   { return k.prefix + "body" }
+func (k keys) meta() string   { return k.prefix + "meta" }
+func (k keys) leases() string { return k.prefix + "leases" }
+func (k keys) claims() string { return k.prefix + "claims" }
+func (k keys) dead() string   { return k.prefix + "dead" }
+func (k keys) seen() string   { return k.prefix + "seen" }
 
 // seenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
 func (k keys) seenWindow() string { return k.prefix + "seen_window" }
@@ -142,7 +140,7 @@ func (k keys) groupDeparted(group string) string { return k.prefix + "departed_g
 
 // ofEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k keys) ofEmpty() []string {
-	return slices.Concat([]string{k.confAside(), k.meta(), k.pace(), k.count(), k.claims(), k.seen(), k.seenWindow(), k.seenMinute(), k.standbys(), k.sentAway(),
+	return slices.Concat([]string{k.confAside(), k.meta(), k.pace(), k.count(), k.claims(), k.seen(), k.seenWindow(), k.seenMinute(),
 		k.flows(), k.flowSettings(), k.groups(), k.groupSettings(), k.due(), k.dueGroups(), k.departed(), k.idle()}, k.purged(), k.places(""))
 }
 
@@ -221,7 +219,7 @@ func (k keys) forEnqueue() []string {
 }
 
 func (k keys) forReserve() []string {
-	return k.inPool([]string{k.conf(), k.pace(), k.calendar(), k.leases(), k.sentAway()})
+	return k.inPool([]string{k.conf(), k.pace(), k.calendar(), k.leases()})
 }
 
 func (k keys) forReserveFlows(groups []string) []string {
@@ -237,7 +235,7 @@ func (k keys) forReserveFlows(groups []string) []string {
 func (k keys) forClaim(flows, groups []string) []string {
 	names := make([]string, 0, 20+6*len(flows)+2*len(groups))
 	names = append(names, k.body(), k.meta(), k.conf(), k.pace(), k.leases(), k.claims(), k.dead(), k.count(), k.departed(),
-		k.flows(), k.flowSettings(), k.calendar(), k.sentAway(), k.idle())
+		k.flows(), k.flowSettings(), k.calendar(), k.idle())
 	for _, flow := range flows {
 		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
 	}
@@ -316,8 +314,6 @@ func (k keys) forPurge(flow string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.count(), k.seen(), k.seenWindow(), k.seenMinute(), k.flows(), k.flowSettings()}
 	return k.inGroups(k.with(append(fixed, k.purged()...), flow))
 }
-
-func (k keys) forInstances() []string { return []string{k.standbys()} }
 
 func (k keys) forPin() []string { return []string{k.conf()} }
 

@@ -27,7 +27,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	}
 	start := time.Now()
 	r, err := d.store.runConfigured(ctx, d.bucketState, lua.Reserve, d.keys.forReserve(), want, horizon.Microseconds(),
-		d.keys.member, d.dispatcher, d.standby.count > fewStandbys && d.mayStepBack(), d.stepped.Microseconds(), d.steps)
+		d.keys.member, d.dispatcher, d.stepped.Microseconds(), d.steps)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
 	}
