@@ -162,13 +162,6 @@ func (d *drain) free() int {
 	return min(free, maxClaim)
 }
 
-// underWay is how many workers are occupied.
-func (d *drain) underWay() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.running
-}
-
 func (d *drain) setSleeping(sleeping bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
