@@ -1,4 +1,4 @@
-package shaper_test
+package shaper
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // TestEnqueueWhileRedisHangs: many callers, also before the bucket was ever
@@ -28,13 +27,13 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = client.Close() })
 			const timeout = 400 * time.Millisecond
-			c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{bucketAt(t, "away", "50/s")}, Timeout: timeout})
+			c, err := newActors(ClientConfig{Redis: client, Buckets: []Bucket{bucketAt(t, "away", "50/s")}, Timeout: timeout})
 			if err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
 			for used := !warm; !used; { // the timeout is short, and machines are busy
-				_, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})
+				_, err := c.Enqueue(t.Context(), Job{Bucket: "away", Payload: []byte("1")})
 				if used = err == nil; !used && time.Since(began) > 20*time.Second {
 					t.Fatal(err)
 				}
@@ -45,11 +44,11 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
-					_, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})
+					_, err := c.Enqueue(t.Context(), Job{Bucket: "away", Payload: []byte("1")})
 					if err == nil || !redisconn.Unavailable(err) {
 						t.Errorf("enqueue while Redis hangs: %v", err)
 					}
-					var jobError *shaper.JobError
+					var jobError *JobError
 					if errors.As(err, &jobError) {
 						t.Errorf("it is no fault of the job: %v", err)
 					}

@@ -23,7 +23,7 @@ func TestEnqueueInBubbles(t *testing.T) {
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
 			t.Cleanup(func() { _ = conn.Close() })
-			c, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 10)}})
+			c, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 10)}})
 			if err != nil {
 				t.Fatal(err)
 			}

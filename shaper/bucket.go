@@ -18,7 +18,7 @@ const (
 	MaxDedupeWindow = 31 * 24 * time.Hour
 	MaxPayloadLimit = 8 << 20
 
-	maxBurstTime = 366 * 24 * time.Hour // for a burst to be there again; keeps the scripts' sums exact
+	MaxBurstTime = 366 * 24 * time.Hour // for a burst to be there again; keeps the scripts' sums exact
 )
 
 // Bucket is a bounded queue that leaks at a fixed rate: the leaky bucket.
@@ -204,7 +204,10 @@ func (b Bucket) Validate() error {
 		inRange("weight", b.Weight, 1, MaxWeight)
 	}
 	if b.Pool != nil {
-		errs = append(errs, b.Pool.validate(b.Name)...)
+		errs = append(errs, b.Pool.faults("pool.")...)
+		if b.Pool.Name == b.Name {
+			fail("pool.name", "%q: is that of a bucket in it: want another", b.Name)
+		}
 	}
 	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
 	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)
@@ -214,8 +217,8 @@ func (b Bucket) Validate() error {
 	if b.PermitTTL != 0 && (b.PermitTTL < time.Millisecond || b.PermitTTL > MaxPermitTTL) {
 		fail("permit_ttl", "%s: want 1ms to %s, or 0s for the automatic one", b.PermitTTL, MaxPermitTTL)
 	}
-	if b.Rate.Count > 0 && float64(b.Burst)/b.Rate.PerSecond() > maxBurstTime.Seconds() {
-		fail("burst", "%d: at %s it takes more than %d days to come back", b.Burst, b.Rate, int(maxBurstTime.Hours()/24))
+	if b.Rate.Count > 0 && float64(b.Burst)/b.Rate.PerSecond() > MaxBurstTime.Seconds() {
+		fail("burst", "%d: at %s it takes more than %d days to come back", b.Burst, b.Rate, int(MaxBurstTime.Hours()/24))
 	}
 	names := make(map[string]bool, len(b.Limits))
 	for _, limit := range b.Limits {

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
@@ -37,13 +39,9 @@ type ClientConfig struct {
 	Buckets []Bucket
 	Timeout time.Duration // of one call; 0 means DefaultTimeout
 	Logger  *slog.Logger  // nil logs nothing
-	Metrics *Metrics      // nil counts nothing
 
-	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
-	// an operator gives a flow for its deliveries: each fault a [*FieldError], joined, that
-	// repeats no credential. [Control.SetFlow] asks it. A worker has to ask again, as
-	// whoever sets them elsewhere may ask nobody.
-	CheckFlow func(bucket string, own *OwnDelivery) error
+	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
+	Registerer prometheus.Registerer
 
 	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
 	// away, instead of after Timeout. Share it among all that ask this Redis. In a
@@ -55,18 +53,21 @@ type ClientConfig struct {
 // for concurrent use.
 type Client struct {
 	store    *store
+	doors    map[string]*door              // by bucket
 	breakers map[string]*redisconn.Breaker // by bucket; one for all, unless Redis is a cluster
 	queues   map[string]*batch.Queue[*ticket]
 	calls    sync.Pool // of one job each, answered
 	open     *batch.Calls
+	shadows  shadowLog
+	fullLog  sometimes.Sometimes // of limits with as many keys as they may have
 }
 
 // ErrClosed says that the client was closed before the call.
 var ErrClosed = errors.New("shaper: the client is closed")
 
 // Close waits until the calls of [Client.Enqueue] under way are answered, also those
-// whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it,
-// also of a [Control], is [ErrClosed]. It may be called several times, also beside
+// whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it
+// is [ErrClosed]. It may be called several times, also beside
 // other calls. The Redis client stays open: it belongs to the caller.
 func (c *Client) Close() {
 	c.open.Close()
@@ -79,14 +80,16 @@ func (c *Client) Close() {
 // NewClient checks the buckets and returns a client. It does not talk to Redis
 // yet: the first call of a bucket writes what its scripts obey.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	s, err := newStore(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Metrics)
+	s, err := newStore(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	s.checkFlow = cfg.CheckFlow
-	c := &Client{store: s, open: batch.NewCalls(), breakers: make(map[string]*redisconn.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
+	c := &Client{store: s, open: batch.NewCalls(), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, breakers: make(map[string]*redisconn.Breaker, len(s.buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.buckets))}
+	c.doors = make(map[string]*door, len(s.buckets))
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
-	for name, b := range s.buckets {
+	for name, state := range s.buckets {
+		b := &door{bucketState: state, enqueueKeys: state.keys.forEnqueue(), refusals: newRefusals()}
+		c.doors[name] = b
 		c.breakers[name] = cfg.Breaker
 		if isCluster {
 			c.breakers[name] = cfg.Breaker.Apart("bucket", name)
@@ -95,8 +98,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 			Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
 			Weigh:    func(t *ticket) int { return len(t.sealed) },
 			Owner:    func(t *ticket) any { return t.call },
-			Kind:     func(t *ticket) [2]string { return flowKind(b.parted(), &t.job) },
-			MaxKinds: flowsOfScript(b.parted()),
+			Kind:     func(t *ticket) [2]string { return flowKind(b.levels(), &t.job) },
+			MaxKinds: flowsOfScript(b.levels()),
 			Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
 		}
 	}
@@ -105,19 +108,19 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 
 // flowsOfScript is how many flows one enqueue script has at most: half as many where each may
 // have a group of its own. With that no script runs for 5 ms.
-func flowsOfScript(parted int) int {
-	if parted == partedGroups {
+func flowsOfScript(levels int) int {
+	if levels == levelsGroups {
 		return enqueueBatchFlows / 2
 	}
 	return enqueueBatchFlows
 }
 
 // flowKind names a job's flow among those of its bucket.
-func flowKind(parted int, job *Job) [2]string {
-	switch parted {
-	case partedNot:
+func flowKind(levels int, job *Job) [2]string {
+	switch levels {
+	case levelsNone:
 		return [2]string{}
-	case partedFlows:
+	case levelsFlows:
 		return [2]string{"", job.Flow}
 	}
 	return [2]string{job.Group, job.Flow}
@@ -140,6 +143,14 @@ func (c *Client) Reconfigure(buckets []Bucket) error { return c.store.reconfigur
 
 // Buckets returns the names of all buckets in the order of the configuration.
 func (c *Client) Buckets() []string { return c.store.order }
+
+// door is a bucket as its producers see it.
+type door struct {
+	*bucketState
+	enqueueKeys []string                 // the first ones of that script, made once
+	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
+	refusals    *refusals
+}
 
 // JobError is a fault of one job of a call; nothing of the call was sent.
 type JobError struct {
@@ -323,4 +334,41 @@ func newID() string {
 	id[6] = id[6]&0x0f | 7<<4
 	id[8] = id[8]&0x3f | 2<<6
 	return id.String()
+}
+
+// Job returns what is known of a job, or [ErrNotFound]. The bucket may be one that
+// has left the configuration, or is elsewhere; [ErrUnknownBucket] where Redis knows none either. One
+// round trip; one more where the bucket has flows, one where it is not used yet by this
+// client, and one where there is no such job.
+func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
+	return c.store.job(ctx, bucket, id)
+}
+
+// Cancel cancels a job that waits and returns the state it is in now:
+// [StateCancelled] if that worked, now or before; any other state says why
+// not. [ErrNotFound] if there is no such job. One round trip; two where the bucket
+// has flows.
+func (c *Client) Cancel(ctx context.Context, bucket, id string) (State, error) {
+	return c.store.cancel(ctx, bucket, id, "")
+}
+
+// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+func (c *Client) Ping(ctx context.Context) error { return c.store.ping(ctx) }
+
+// JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
+// possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
+// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
+// have counted begins anew.
+//
+// A bucket that is not empty stays where it is. The error, an [ErrTagChanged], says of each what it holds and how
+// to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
+// but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
+// process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
+// ClientConfig.Timeout; a bucket that stays where it is needs two, and is configured then.
+func (c *Client) JoinPools(ctx context.Context) error { return c.store.joinPools(ctx) }
+
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
+// an [ErrTagChanged] that says what they hold. It changes nothing.
+func (c *Client) CheckPools(ctx context.Context, buckets []Bucket) error {
+	return c.store.checkPools(ctx, buckets)
 }

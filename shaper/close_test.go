@@ -41,7 +41,7 @@ func TestCloseOfAClient(t *testing.T) {
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})}
 		t.Cleanup(func() { _ = conn.Close() })
-		c, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 10)}, Timeout: time.Minute})
+		c, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 10)}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,10 +90,7 @@ func TestCloseOfAClient(t *testing.T) {
 		before := conn.sent.Load()
 		_, jobErr := c.Job(t.Context(), "b", "x")
 		_, bucketErr := c.Bucket("b")
-		_, knownErr := c.KnownBuckets(t.Context())
-		_, poolsErr := c.KnownPools(t.Context())
-		pauseErr := c.Control("somebody").Pause(t.Context(), "b", "")
-		for i, err := range []error{enqueue(t.Context()), jobErr, bucketErr, knownErr, poolsErr, pauseErr, c.Ping(t.Context()), c.Reconfigure(nil)} {
+		for i, err := range []error{enqueue(t.Context()), jobErr, bucketErr, c.Ping(t.Context()), c.Reconfigure(nil)} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("call %d: %v", i, err)
 			}

@@ -36,7 +36,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	client, err := newActors(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestCluster(t *testing.T) {
 			})
 		}
 	}
-	known, err := client.KnownBuckets(t.Context())
+	known, err := client.op.KnownBuckets(t.Context())
 	if err != nil || len(known) != 3 {
 		t.Errorf("known are %v, %v", known, err)
 	}
@@ -77,10 +77,10 @@ func TestCluster(t *testing.T) {
 	oneNodeHangs(t, client, buckets, masters)
 }
 
-func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*redistest.Server) {
+func oneNodeHangs(t *testing.T, client *actors, buckets []Bucket, masters []*redistest.Server) {
 	t.Helper()
 	d, err := NewDispatcher(DispatcherConfig{
-		Redis: client.store.redis, Buckets: buckets, Workers: map[string]Worker{"test": WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) })},
+		Redis: client.Conn, Buckets: buckets, Workers: map[string]Worker{"test": WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) })},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 	if look() != 1 {
 		t.Error("one of the three is not to be seen")
 	}
-	infos, err := client.BucketInfos(t.Context())
+	infos, err := client.op.BucketInfos(t.Context())
 	if !redisconn.Unavailable(err) || !strings.Contains(err.Error(), buckets[0].Name) || strings.Contains(err.Error(), buckets[1].Name) {
 		t.Errorf("BucketInfos: %v", err)
 	}
@@ -122,7 +122,7 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 	// Nor does anything of what a first call of a process does go to another node.
 	for range 10 {
 		for _, b := range buckets[1:] {
-			first, err := NewClient(ClientConfig{Redis: client.store.redis, Buckets: buckets})
+			first, err := newActors(ClientConfig{Redis: client.Conn, Buckets: buckets})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,8 +132,8 @@ func oneNodeHangs(t *testing.T, client *Client, buckets []Bucket, masters []*red
 		}
 	}
 	// Those who ask for the bucket that is away do not shut the door of the others.
-	guarded, err := NewClient(ClientConfig{
-		Redis: client.store.redis, Buckets: buckets, Timeout: time.Second,
+	guarded, err := newActors(ClientConfig{
+		Redis: client.Conn, Buckets: buckets, Timeout: time.Second,
 		Breaker: redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Minute}),
 	})
 	if err != nil {

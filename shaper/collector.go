@@ -16,8 +16,8 @@ const collectEvery = time.Second
 // pools, at most once a second. When Redis is down the series are absent. Flows and groups
 // are only counted: their names, which callers choose, would be labels without a bound.
 type Collector struct {
-	ctx    context.Context //nolint:containedctx // a scrape brings none
-	client *Client
+	ctx      context.Context //nolint:containedctx // a scrape brings none
+	operator *Operator
 
 	mu   sync.Mutex
 	at   time.Time
@@ -31,8 +31,8 @@ type collected struct {
 }
 
 // NewCollector returns a collector to register. It reads until ctx ends.
-func NewCollector(ctx context.Context, client *Client) *Collector {
-	return &Collector{ctx: ctx, client: client}
+func NewCollector(ctx context.Context, operator *Operator) *Collector {
+	return &Collector{ctx: ctx, operator: operator}
 }
 
 // gaugeOf is a gauge of buckets or of pools.
@@ -77,7 +77,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
 	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
 	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
-	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return float64(boolArg(b.Pause != nil)) }),
+	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
 	gauge("bucket_pinned_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Pins)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
 	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),
@@ -149,8 +149,15 @@ func (c *Collector) look() collected {
 	if time.Since(c.at) < collectEvery {
 		return c.seen
 	}
-	c.seen.buckets, _ = c.client.BucketInfos(c.ctx) // those that can be looked at
-	c.seen.pools, _ = c.client.store.poolDetails(c.ctx, c.client.Pools())
+	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be looked at
+	c.seen.pools, _ = c.operator.poolDetails(c.ctx, c.operator.Pools())
 	c.at = time.Now()
 	return c.seen
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

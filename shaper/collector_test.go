@@ -10,11 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scrape is what the series of a collector are, as "name{labels}" by those whose name begins so.
-func scrape(t *testing.T, c prometheus.Collector, prefix string) map[string]float64 {
+// scrape is what the series of a registry are, as "name{labels}" by those whose name begins so.
+func scrape(t *testing.T, registry prometheus.Gatherer, prefix string) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -35,17 +33,21 @@ func scrape(t *testing.T, c prometheus.Collector, prefix string) map[string]floa
 	return found
 }
 
+func registryOf(c prometheus.Collector) prometheus.Gatherer {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	return registry
+}
+
 // Pools of the configuration are told by their names, and no others.
 func TestCollectorOfPools(t *testing.T) {
 	t.Parallel()
 	pool, idle := Pool{Name: "p", Rate: perSecond(1000), MaxInFlight: 2}, Pool{Name: "idle", Rate: perSecond(5)}
 	w := newPoolWorld(t, pooled("a", 1000, 3, pool), pooled("b", 1000, 1, pool), pooled("c", 10, 1, idle), testBucket("alone", 10))
 	other := w.clientOf(pooled("d", 10, 1, Pool{Name: "other", Rate: perSecond(1)}))
-	for _, client := range []*Client{w.client, other} {
-		for _, b := range client.store.buckets {
-			if err := client.store.configure(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+	for _, client := range []*actors{w.client, other} {
+		if err := client.JoinPools(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 	worker := newWaiting()
@@ -57,10 +59,10 @@ func TestCollectorOfPools(t *testing.T) {
 	if err := slower.Put(SettingRate, "50/s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.client.Control("anna").SetPool(t.Context(), "p", slower); err != nil {
+	if _, err := w.client.op.Control("anna").SetPool(t.Context(), "p", slower); err != nil {
 		t.Fatal(err)
 	}
-	got := scrape(t, NewCollector(t.Context(), w.client), "tundish_pool_")
+	got := scrape(t, registryOf(NewCollector(t.Context(), w.client.op)), "tundish_pool_")
 	if slot := got["tundish_pool_last_slot_timestamp_seconds{pool=p}"]; slot < 1e9 || slot > 1e11 {
 		t.Errorf("the last slot is %f", slot)
 	}
@@ -88,7 +90,7 @@ func TestCollectorOfFlowsAndGroups(t *testing.T) {
 		w.enqueue("groups", 1, func(job *Job) { job.ID, job.Group, job.Flow = name, name, "f" })
 		w.enqueue("flows", 1, func(job *Job) { job.ID, job.Flow = name, name })
 	}
-	got := scrape(t, NewCollector(t.Context(), w.client), "tundish_bucket_")
+	got := scrape(t, registryOf(NewCollector(t.Context(), w.client.op)), "tundish_bucket_")
 	for series, want := range map[string]float64{
 		"tundish_bucket_flows{bucket=flows}": 5, "tundish_bucket_flows_waiting{bucket=flows}": 5, "tundish_bucket_flows{bucket=groups}": 5,
 		"tundish_bucket_groups{bucket=groups}": 5, "tundish_bucket_groups_waiting{bucket=groups}": 5,

@@ -31,14 +31,15 @@ const (
 // at the deadline of ctx. Its outcome is unknown then, and it may be called again. It is
 // safe for concurrent use. What it does is logged and counted.
 type Control struct {
-	store *store
-	by    string
-	group *string // of the flows that methods mean, see InGroup
+	store     *store
+	checkFlow func(bucket string, own *OwnDelivery) error
+	by        string
+	group     *string // of the flows that methods mean, see InGroup
 }
 
 // Control returns what changes buckets in the name of by: a person or a
 // program. Whoever looks at a pause or a pin later sees it.
-func (c *Client) Control(by string) *Control {
+func (o *Operator) Control(by string) *Control {
 	by = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -49,7 +50,7 @@ func (c *Client) Control(by string) *Control {
 		_, size := utf8.DecodeLastRuneInString(by)
 		by = by[:len(by)-size]
 	}
-	return &Control{store: c.store, by: by}
+	return &Control{store: o.store, checkFlow: o.checkFlow, by: by}
 }
 
 // Actions of an operator, for metrics.
@@ -245,7 +246,7 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 	return r, r.Err()
 }
 
-// keysOf are the keys of a bucket, which know how it is parted, as the configuration says or,
+// keysOf are the keys of a bucket, which know how many levels it has, as the configuration says or,
 // of one that is not configured here, as Redis knows.
 func (c *Control) keysOf(ctx context.Context, bucket string) (keys, error) {
 	c.store.strayed(ctx, bucket)

@@ -57,7 +57,7 @@ func (c *Control) ResumeFlow(ctx context.Context, bucket, flow string) (was bool
 // until they are cleared or [Control.DeleteFlowSettings]; what the patch does not name
 // stays. They hold from the next script on, also for a flow that has no jobs yet. It
 // returns all that the flow has of its own then. A patch that does not fit, or that
-// [ClientConfig.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
+// [OperatorConfig.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
 // they go together (one more of a bucket that is not configured here).
 func (c *Control) SetFlow(ctx context.Context, bucket, flow string, patch FlowPatch) (OwnFlow, error) {
 	if patch.IsZero() {
@@ -75,10 +75,10 @@ func (c *Control) SetFlow(ctx context.Context, bucket, flow string, patch FlowPa
 
 // checkDelivery asks about what a patch gives a flow for its deliveries.
 func (c *Control) checkDelivery(bucket string, patch *FlowPatch) error {
-	if c.store.checkFlow == nil {
+	if c.checkFlow == nil {
 		return nil
 	}
-	if err := c.store.checkFlow(bucket, patch.delivery()); err != nil {
+	if err := c.checkFlow(bucket, patch.delivery()); err != nil {
 		return &InvalidChangeError{bucket, err}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *Control) Flows(ctx context.Context, bucket, cursor string, limit int) (
 		return nil, "", err
 	}
 	group := c.group
-	if k.parted == partedGroups && group == nil {
+	if k.levels == levelsGroups && group == nil {
 		group = new(string) // any: the flows of all are told
 	}
 	t, err := flowTarget(bucket, k, group, "")

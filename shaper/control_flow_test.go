@@ -23,7 +23,7 @@ func newFlowing(t *testing.T) *stepped {
 	flow.Rate = admission.Rate{Count: 1, Per: 10 * time.Second, Unit: admission.UnitRequests}
 	b.Flow = &flow
 	s := newSteppedBucket(t, newWaiting(), b)
-	if err := s.client.store.configure(t.Context(), s.client.store.buckets["b"]); err != nil {
+	if err := s.client.JoinPools(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -94,7 +94,7 @@ func TestSettlementsOfFlows(t *testing.T) {
 			t.Errorf("flow %s: %v, its turn is in %s", flow, ids, s.turnOf(flow))
 		}
 	}
-	if info, err := s.client.BucketInfos(t.Context(), "b"); err != nil || info[0].Flows != settleBatch || info[0].FlowsWait != settleBatch ||
+	if info, err := s.client.op.BucketInfos(t.Context(), "b"); err != nil || info[0].Flows != settleBatch || info[0].FlowsWait != settleBatch ||
 		!info[0].HasFlows || info[0].InFlight != 0 || info[0].Waiting != 2*settleBatch {
 		t.Errorf("bucket %+v, %v", info, err)
 	}
@@ -164,19 +164,19 @@ func TestJobsOfFlows(t *testing.T) {
 		s.put(id, "a", StateDead)
 	}
 	s.put("other", "b", StateDead)
-	if sum, err := s.client.RedriveAll(ctx, "b", 100); err != nil || sum != (Redriven{Moved: 2, FlowFull: 2}) {
+	if sum, err := s.client.op.RedriveAll(ctx, "b", 100); err != nil || sum != (Redriven{Moved: 2, FlowFull: 2}) {
 		t.Errorf("redriven %+v, %v", sum, err)
 	}
 	if state, err := s.client.Cancel(ctx, "b", "a2"); err != nil || state != StateCancelled {
 		t.Errorf("cancelled: %v, %v", state, err)
 	}
-	if state, err := s.client.DropDead(ctx, "b", "d3"); err != nil || state != StateDropped {
+	if state, err := s.client.op.DropDead(ctx, "b", "d3"); err != nil || state != StateDropped {
 		t.Errorf("dropped: %v, %v", state, err)
 	}
 	if _, err := s.client.Cancel(ctx, "b", "nobody"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := s.client.Control("anna").PauseFlow(ctx, "b", "a", "a leak"); err != nil {
+	if err := s.client.op.Control("anna").PauseFlow(ctx, "b", "a", "a leak"); err != nil {
 		t.Fatal(err)
 	}
 	s.redis.HSet(ctx, bucketKeys("b").conf(), "flow_quotas", "1 60000000;")
@@ -200,7 +200,7 @@ func TestJobsOfFlows(t *testing.T) {
 func TestControlOfFlows(t *testing.T) {
 	t.Parallel()
 	s := newFlowing(t)
-	ctx, control := t.Context(), s.client.Control("anna")
+	ctx, control := t.Context(), s.client.op.Control("anna")
 	s.put("w", "a b", StateQueued)
 	patch := func(pairs ...string) FlowPatch {
 		t.Helper()
@@ -268,7 +268,7 @@ func TestControlOfFlows(t *testing.T) {
 func TestControlOfFlowsRefuses(t *testing.T) {
 	t.Parallel()
 	s := newFlowing(t)
-	ctx, control := t.Context(), s.client.Control("anna")
+	ctx, control := t.Context(), s.client.op.Control("anna")
 	for value, want := range map[string]string{
 		"rate 0/s": "rate: \"0/s\" would mean that the flow is paused: pause it", "rate -1/s": "rate: ", "rate 5 tokens/s": "rate: \"5 tokens/s\": only requests",
 		"burst 0": "burst: 0: want 1 to", "weight 0": "weight: 0: want 1 to 1000", "weight 1001": "weight: 1001: want 1 to 1000",
@@ -303,12 +303,12 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 	}
 	plain := newStepped(t, newWaiting())
 	for _, err := range []error{
-		plain.client.Control("anna").PauseFlow(ctx, "b", "f", ""),
+		plain.client.op.Control("anna").PauseFlow(ctx, "b", "f", ""),
 		func() error {
-			_, err := plain.client.Control("anna").PurgeFlow(ctx, "b", "f", PurgeOptions{})
+			_, err := plain.client.op.Control("anna").PurgeFlow(ctx, "b", "f", PurgeOptions{})
 			return err
 		}(),
-		func() error { _, _, err := plain.client.Control("anna").Flows(ctx, "b", "", 10); return err }(),
+		func() error { _, _, err := plain.client.op.Control("anna").Flows(ctx, "b", "", 10); return err }(),
 	} {
 		if !errors.Is(err, ErrNoFlows) {
 			t.Errorf("without flows: %v", err)
@@ -320,7 +320,7 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 func TestListAndPurgeFlows(t *testing.T) {
 	t.Parallel()
 	s := newFlowing(t)
-	ctx, control := t.Context(), s.client.Control("anna")
+	ctx, control := t.Context(), s.client.op.Control("anna")
 	for i := range 20 {
 		s.put(fmt.Sprint("w", i), fmt.Sprint("f", i%5), StateQueued)
 	}

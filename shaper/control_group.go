@@ -33,7 +33,7 @@ func GroupSettingNames() []FlowSetting {
 // groups these return [ErrGroupNeeded] without it, but for Flows, which lists those of
 // all groups; in others [ErrNoGroups] with it.
 func (c *Control) InGroup(group string) *Control {
-	return &Control{store: c.store, by: c.by, group: &group}
+	return &Control{store: c.store, checkFlow: c.checkFlow, by: c.by, group: &group}
 }
 
 // PauseGroup stops departures of all flows of a group until [Control.ResumeGroup], as

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // The operator's view: pause, settings, lists and purges of groups, and flows that are named with theirs.
 func TestControlOfGroups(t *testing.T) {
 	t.Parallel()
 	s := newGrouped(t)
-	ctx, control := t.Context(), s.client.Control("anna")
+	ctx, control := t.Context(), s.client.op.Control("anna")
 	s.submitTo("a", "x", "ax0", "ax1")
 	s.submitTo("a", "y", "ay0")
 	s.submitTo("a*", "x", "star0")
@@ -99,7 +101,7 @@ func TestControlOfGroups(t *testing.T) {
 func TestControlOfGroupsRefuses(t *testing.T) {
 	t.Parallel()
 	s := newGrouped(t)
-	ctx, control := t.Context(), s.client.Control("anna")
+	ctx, control := t.Context(), s.client.op.Control("anna")
 	var secrets, slow FlowPatch
 	if err := errors.Join(secrets.PutSecrets([]string{"s"}), slow.Put(FlowRate, "1/h"), slow.Put(FlowBurst, "10000")); err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 		t.Error("something was changed")
 	}
 	for _, plain := range []*stepped{newStepped(t, newWaiting()), newFlowing(t)} {
-		control := plain.client.Control("anna")
+		control := plain.client.op.Control("anna")
 		for _, err := range []error{
 			control.PauseGroup(ctx, "b", "a", ""),
 			func() error { _, _, err := control.Groups(ctx, "b", "", 10); return err }(),
@@ -131,7 +133,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 			}
 		}
 	}
-	if err := newFlowing(t).client.Control("anna").InGroup("a").PauseFlow(ctx, "b", "x", ""); !errors.Is(err, ErrNoGroups) {
+	if err := newFlowing(t).client.op.Control("anna").InGroup("a").PauseFlow(ctx, "b", "x", ""); !errors.Is(err, ErrNoGroups) {
 		t.Errorf("a flow of a group where there are none: %v", err)
 	}
 }
@@ -140,7 +142,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 func newGrouped(t *testing.T) *stepped {
 	t.Helper()
 	s := newSteppedBucket(t, newWaiting(), grouped("b", 100))
-	if err := s.client.store.configure(t.Context(), s.client.store.buckets["b"]); err != nil {
+	if err := s.client.JoinPools(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -168,13 +170,13 @@ func (s *stepped) byHand(job Job) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	b := s.client.store.buckets["b"]
-	set, err := s.client.store.inForce(s.t.Context(), b)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	t := &ticket{job: job, sealed: sealed, receipt: new(Receipt)}
-	if _, r, err := s.client.store.enqueue(s.t.Context(), b, []*ticket{t}, false); err != nil || r.Err() != nil {
-		s.t.Fatal(set, err)
+	setIndex(sealed, 1)
+	k, path := bucketKeys("b").as(levelsGroups), flowPath(job.Group, job.Flow)
+	keys := k.inGroups(k.with(k.forEnqueue(), path), path)
+	const unlike, normal, first, cost = 0, 3, 1, 1
+	reply, err := lua.Enqueue.Run(s.t.Context(), s.redis, nil, keys, wakeChannel, "b", s.redis.HGet(s.t.Context(), k.conf(), "limits_rev").Val(),
+		0, 1, unlike, levelsGroups, 1, path, job.ID, &sealed, normal, first, "", cost)
+	if r := lua.NewReader(reply); err != nil || r.Int() != 0 {
+		s.t.Fatal(reply, err)
 	}
 }

@@ -53,8 +53,8 @@ func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) (
 	b = patch.applied(b)
 	p := Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
 	var errs []error
-	for _, fault := range p.validate("") {
-		errs = append(errs, errors.New(strings.TrimPrefix(fault.Error(), "pool."))) // whose it is, all know
+	if err := p.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if b.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
 		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", MaxBurst))

@@ -27,8 +27,8 @@ type target struct {
 
 // What a target is, as control_flow.lua has it.
 const (
-	targetFlow        = partedFlows
-	targetFlowInGroup = partedGroups
+	targetFlow        = levelsFlows
+	targetFlowInGroup = levelsGroups
 	targetGroup       = 3
 )
 
@@ -78,14 +78,14 @@ func (c *Control) flowOf(ctx context.Context, bucket, flow string) (target, erro
 func flowTarget(bucket string, k keys, group *string, flow string) (target, error) {
 	var err error
 	t := target{bucket: bucket, what: targetFlow, keys: k, name: flow, label: []any{"flow", flow}}
-	switch parted := k.parted; {
-	case parted == partedNot:
+	switch levels := k.levels; {
+	case levels == levelsNone:
 		err = ErrNoFlows
-	case parted == partedFlows && group != nil:
+	case levels == levelsFlows && group != nil:
 		err = ErrNoGroups
-	case parted == partedGroups && group == nil:
+	case levels == levelsGroups && group == nil:
 		err = ErrGroupNeeded
-	case parted == partedGroups:
+	case levels == levelsGroups:
 		if err := validFlow(bucket, "group", *group); err != nil {
 			return target{}, err
 		}
@@ -106,7 +106,7 @@ func (c *Control) groupOf(ctx context.Context, bucket, group string) (target, er
 	if err != nil {
 		return target{}, err
 	}
-	if k.parted != partedGroups {
+	if k.levels != levelsGroups {
 		return target{}, fmt.Errorf("bucket %q: %w", bucket, ErrNoGroups)
 	}
 	return target{bucket: bucket, what: targetGroup, keys: k, name: group, label: []any{"group", group}}, nil
@@ -125,7 +125,7 @@ func (c *Control) pauseTarget(ctx context.Context, t target, reason string) erro
 	}
 	before, _, err := c.changeTarget(ctx, t, actionPause, jsonLine(pauseNote{c.by, reason}))
 	if err == nil {
-		c.noteTarget(ctx, t, actionPause, "reason", reason, "before", before.Pause.text(), "after", "paused")
+		c.noteTarget(ctx, t, actionPause, "reason", reason, "before", pauseBefore(&before), "after", "paused")
 	}
 	return err
 }
@@ -133,16 +133,16 @@ func (c *Control) pauseTarget(ctx context.Context, t target, reason string) erro
 func (c *Control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
 	before, _, err := c.changeTarget(ctx, t, actionResume)
 	if err == nil {
-		c.noteTarget(ctx, t, actionResume, "before", before.Pause.text(), "after", "running")
+		c.noteTarget(ctx, t, actionResume, "before", pauseBefore(&before), "after", "running")
 	}
 	return before.Pause != nil, err
 }
 
-func (p *Pause) text() string {
-	if p == nil {
+func pauseBefore(own *OwnFlow) string {
+	if own.Pause == nil {
 		return pauseText(0)
 	}
-	return pauseText(p.Since.UnixMicro())
+	return pauseText(own.Pause.Since.UnixMicro())
 }
 
 func (c *Control) setTarget(ctx context.Context, t target, patch *FlowPatch) (OwnFlow, error) {
@@ -184,13 +184,13 @@ func (c *Control) changeTarget(ctx context.Context, t target, action string, arg
 	if err != nil {
 		return before, after, err
 	}
-	_, parted, old, now := r.Int(), r.Int(), r.Text(), r.Text()
+	_, levels, old, now := r.Int(), r.Int(), r.Text(), r.Text()
 	switch {
 	case r.Err() != nil:
 		return before, after, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
-	case parted == partedNot:
+	case levels == levelsNone:
 		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
-	case int(parted) != t.keys.parted:
+	case int(levels) != t.keys.levels:
 		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, errOtherFlows)
 	}
 	before, _ = parseOwnFlow(old) // what nobody can read is replaced
@@ -219,8 +219,8 @@ func (c *Control) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if own.Burst != nil {
 		burst = *own.Burst
 	}
-	if !rate.IsZero() && float64(burst)/rate.PerSecond() > maxBurstTime.Seconds() {
-		return &InvalidChangeError{t.bucket, fmt.Errorf("burst: %d: at %s it takes more than %d days to come back", burst, rate, int(maxBurstTime.Hours()/24))}
+	if !rate.IsZero() && float64(burst)/rate.PerSecond() > MaxBurstTime.Seconds() {
+		return &InvalidChangeError{t.bucket, fmt.Errorf("burst: %d: at %s it takes more than %d days to come back", burst, rate, int(MaxBurstTime.Hours()/24))}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func mustPatch(t *testing.T, pairs ...string) BucketPatch {
 
 func (w *world) info() BucketInfo {
 	w.t.Helper()
-	infos, err := w.client.BucketInfos(context.WithoutCancel(w.t.Context()), w.bucket.Name)
+	infos, err := w.client.op.BucketInfos(context.WithoutCancel(w.t.Context()), w.bucket.Name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 200, 120
 	w := newWorld(t, testBucket("b", rate))
-	control := w.client.Control("anna")
+	control := w.client.op.Control("anna")
 	if err := control.Pause(t.Context(), "b", "tests"); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestPauseAndResume(t *testing.T) {
 	stopB := w.dispatch(WorkerFunc(w.note), nil)
 	w.enqueue(jobs)
 	// Whoever asks is answered that there is nothing to do, whatever waits.
-	reply, err := w.client.store.run(t.Context(), lua.Claim, bucketKeys("b").forClaim([]string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
+	reply, err := lua.Claim.Run(t.Context(), w.server.Client(), nil, bucketKeys("b").forClaim([]string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
 		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 0, 1)
 	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 8 {
 		t.Errorf("claimed from a paused bucket: %v, %v", reply, err)
@@ -83,7 +83,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 	stop := w.dispatch(WorkerFunc(w.note), nil)
 	w.enqueue(30)
 	began := time.Now()
-	changes, err := w.client.Control("anna").Set(t.Context(), "b", mustPatch(t, "rate", "50/s", "max_in_flight", "7"))
+	changes, err := w.client.op.Control("anna").Set(t.Context(), "b", mustPatch(t, "rate", "50/s", "max_in_flight", "7"))
 	if err != nil || fmt.Sprint(changes) != "[rate 1/h → 50/s max_in_flight 256 → 7]" {
 		t.Errorf("changes %v, %v", changes, err)
 	}
@@ -104,7 +104,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 	for _, revision := range []int64{-1, -1, 0} {
 		old := b
 		old.Revision, old.MaxInFlight = revision, 99
-		client, err := NewClient(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{old}})
+		client, err := newActors(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{old}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 			t.Errorf("revision %d: %+v", revision, info)
 		}
 	}
-	if changes, err := w.client.Control("bert").Reset(t.Context(), "b"); err != nil || fmt.Sprint(changes) != "[rate 50/s → 1/h max_in_flight 7 → 99]" {
+	if changes, err := w.client.op.Control("bert").Reset(t.Context(), "b"); err != nil || fmt.Sprint(changes) != "[rate 50/s → 1/h max_in_flight 7 → 99]" {
 		t.Errorf("changes %v, %v", changes, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 func TestDrainObeysTheRateInForce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
-	if _, err := w.client.Control("anna").Set(t.Context(), "b", mustPatch(t, "rate", "1/h")); err != nil {
+	if _, err := w.client.op.Control("anna").Set(t.Context(), "b", mustPatch(t, "rate", "1/h")); err != nil {
 		t.Fatal(err)
 	}
 	d, err := NewDispatcher(DispatcherConfig{Redis: w.server.Client(), Buckets: []Bucket{w.bucket}, Workers: map[string]Worker{"test": WorkerFunc(w.note)}})
@@ -146,7 +146,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 func TestChangesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
-	control := w.client.Control("anna")
+	control := w.client.op.Control("anna")
 	for _, c := range []struct{ setting, value, want string }{
 		{"rate", "0/s", "pause it"}, {"rate", "-5/s", "want 1 or more"}, {"rate", "NaN/s", "not a whole number"}, {"rate", "1000001/s", "more than 1000000"},
 		{"rate", "", "want a number and a period"}, {"burst", "x", "not a whole number"}, {"name", "x", "is no setting"}, {"dedupe_window", "1h", "is no setting"},
@@ -180,14 +180,14 @@ func TestChangesThatDoNotFit(t *testing.T) {
 func TestControlOfOtherBuckets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
-	former, err := NewClient(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{testBucket("old", 1)}})
+	former, err := newActors(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{testBucket("old", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := former.Enqueue(t.Context(), Job{Bucket: "old", Payload: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	control := w.client.Control(" anna\n" + strings.Repeat("é", 100))
+	control := w.client.op.Control(" anna\n" + strings.Repeat("é", 100))
 	if len(control.by) > maxBy || strings.ContainsAny(control.by, "\n\ufffd") {
 		t.Errorf("by %q", control.by)
 	}
@@ -226,7 +226,7 @@ func TestPurgeGoesOn(t *testing.T) {
 		}
 	}
 	fill()
-	control := w.client.Control("anna")
+	control := w.client.op.Control("anna")
 	first := w.proxy.DropReply(lua.Purge.SHA())
 	if purged, err := control.Purge(t.Context(), "b", PurgeOptions{}); err != nil || purged != (Purged{Jobs: jobs}) {
 		t.Errorf("purged %+v, %v", purged, err)
@@ -236,7 +236,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	cut := func() {
 		t.Helper()
 		fill()
-		reply, err := w.client.store.run(t.Context(), lua.Purge, bucketKeys("b").forPurge(""), "dead", 0, purgeBatch, purgeBytes, 0, "")
+		reply, err := lua.Purge.Run(t.Context(), w.server.Client(), nil, bucketKeys("b").forPurge(""), "dead", 0, purgeBatch, purgeBytes, 0, "")
 		if n, decodeErr := lua.Integers(reply); err != nil || decodeErr != nil || n[2] != purgeBatch || n[4] != jobs-purgeBatch {
 			t.Fatalf("%v, %v, %v", reply, err, decodeErr)
 		}

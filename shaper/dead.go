@@ -17,24 +17,24 @@ const maxRedrive = 200
 // DeadLetters returns dead letters, the newest first: limit of them, from
 // offset on, also of a bucket that has left the configuration. Three round trips, one more of
 // such a one, and one for each mebibyte of bodies.
-func (c *Client) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]JobInfo, error) {
-	b, err := c.store.readable(ctx, bucket)
+func (o *Operator) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]JobInfo, error) {
+	b, err := o.store.readable(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
 	if limit <= 0 {
 		return nil, nil
 	}
-	within, cancel := context.WithTimeout(ctx, c.store.timeout)
+	within, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
-	ids, err := c.store.redis.ZRevRangeWithScores(within, b.keys.dead(), int64(offset), int64(offset+limit-1)).Result()
+	ids, err := o.store.redis.ZRevRangeWithScores(within, b.keys.dead(), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: list dead letters: %w", bucket, err)
 	}
-	return c.deadInfos(ctx, b, ids)
+	return o.deadInfos(ctx, b, ids)
 }
 
-func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) ([]JobInfo, error) {
+func (o *Operator) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) ([]JobInfo, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) (
 	for i, id := range ids {
 		names[i], _ = id.Member.(string)
 	}
-	bodies, metas, err := c.readDead(ctx, b, names)
+	bodies, metas, err := o.readDead(ctx, b, names)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
 	}
@@ -54,7 +54,7 @@ func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) (
 		}
 		metaText, _ := metas[i].(string)
 		info := JobInfo{ID: names[i], Bucket: b.Name, State: StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score))}
-		if err := info.fill(body, metaText); err != nil {
+		if err := fillJob(&info, body, metaText); err != nil {
 			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
 		}
 		infos = append(infos, info)
@@ -64,13 +64,13 @@ func (c *Client) deadInfos(ctx context.Context, b *bucketState, ids []redis.Z) (
 
 // readDead reads bodies and metas of dead letters, about a mebibyte in an answer:
 // hundreds of large ones would not arrive in time over a slow link.
-func (c *Client) readDead(ctx context.Context, b *bucketState, ids []string) (bodies, metas []any, err error) {
-	pipe := c.store.redis.Pipeline()
+func (o *Operator) readDead(ctx context.Context, b *bucketState, ids []string) (bodies, metas []any, err error) {
+	pipe := o.store.redis.Pipeline()
 	sizes := make([]*redis.IntCmd, len(ids))
 	for i, id := range ids {
 		sizes[i] = pipe.HStrLen(ctx, b.keys.body(), id)
 	}
-	if err := c.exec(ctx, pipe); err != nil {
+	if err := o.exec(ctx, pipe); err != nil {
 		return nil, nil, err
 	}
 	for at := 0; at < len(ids); {
@@ -79,9 +79,9 @@ func (c *Client) readDead(ctx context.Context, b *bucketState, ids []string) (bo
 			bytes += sizes[end].Val()
 			end++
 		}
-		pipe := c.store.redis.Pipeline()
+		pipe := o.store.redis.Pipeline()
 		body, meta := pipe.HMGet(ctx, b.keys.body(), ids[at:end]...), pipe.HMGet(ctx, b.keys.meta(), ids[at:end]...)
-		if err := c.exec(ctx, pipe); err != nil {
+		if err := o.exec(ctx, pipe); err != nil {
 			return nil, nil, err
 		}
 		bodies, metas, at = append(bodies, body.Val()...), append(metas, meta.Val()...), end
@@ -90,8 +90,8 @@ func (c *Client) readDead(ctx context.Context, b *bucketState, ids []string) (bo
 }
 
 // exec runs a pipeline within the timeout of one call.
-func (c *Client) exec(ctx context.Context, pipe redis.Pipeliner) error {
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+func (o *Operator) exec(ctx context.Context, pipe redis.Pipeliner) error {
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
 	_, err := pipe.Exec(ctx)
 	return err
@@ -116,15 +116,15 @@ type Redriven struct {
 // of attempts; they leave at the bucket's pace. It never passes the bucket's
 // bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
 // two where the bucket has flows.
-func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
+func (o *Operator) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
 	var sum Redriven
-	b, err := c.store.bucket(bucket)
+	b, err := o.store.bucket(bucket)
 	if err != nil {
 		return sum, err
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), maxRedrive)
-		names, err := c.store.flowsOf(ctx, b, ids[:n]...)
+		names, err := o.store.flowsOf(ctx, b, ids[:n]...)
 		if err != nil {
 			return sum, err
 		}
@@ -133,8 +133,8 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 		for i, id := range ids[:n] {
 			jobs = append(jobs, id, flows.number(names[i]))
 		}
-		args := slices.Concat([]any{wakeChannel, bucket, b.parted(), len(flows.names)}, flows.args(), jobs)
-		r, err := c.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(flows.names...), args...)
+		args := slices.Concat([]any{wakeChannel, bucket, b.levels(), len(flows.names)}, flows.args(), jobs)
+		r, err := o.store.runConfigured(ctx, b, lua.Redrive, b.keys.forRedrive(flows.names...), args...)
 		if err != nil {
 			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
 		}
@@ -162,19 +162,19 @@ func (c *Client) Redrive(ctx context.Context, bucket string, ids ...string) (Red
 
 // RedriveAll redrives up to limit dead letters, the oldest first, until all
 // are moved or the bucket is full.
-func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
+func (o *Operator) RedriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
 	var sum Redriven
-	b, err := c.store.bucket(bucket)
+	b, err := o.store.bucket(bucket)
 	if err != nil {
 		return sum, err
 	}
 	for sum.Moved < limit {
 		// Those whose flow or group is full stay where they are, ahead of others.
-		ids, err := c.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
+		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err
 		}
-		part, err := c.Redrive(ctx, bucket, ids...)
+		part, err := o.Redrive(ctx, bucket, ids...)
 		sum.Moved += part.Moved
 		sum.Unknown += part.Unknown
 		sum.FlowFull += part.FlowFull
@@ -187,10 +187,10 @@ func (c *Client) RedriveAll(ctx context.Context, bucket string, limit int) (Redr
 	return sum, nil
 }
 
-func (c *Client) oldestDead(ctx context.Context, b *bucketState, offset, n int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+func (o *Operator) oldestDead(ctx context.Context, b *bucketState, offset, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
-	ids, err := c.store.redis.ZRange(ctx, b.keys.dead(), int64(offset), int64(offset+n-1)).Result()
+	ids, err := o.store.redis.ZRange(ctx, b.keys.dead(), int64(offset), int64(offset+n-1)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: list dead letters: %w", b.Name, err)
 	}
@@ -199,19 +199,19 @@ func (c *Client) oldestDead(ctx context.Context, b *bucketState, offset, n int) 
 
 // DropAllDead drops all dead letters that there are now and returns how many.
 // One round trip for each.
-func (c *Client) DropAllDead(ctx context.Context, bucket string) (int, error) {
-	b, err := c.store.bucket(bucket)
+func (o *Operator) DropAllDead(ctx context.Context, bucket string) (int, error) {
+	b, err := o.store.bucket(bucket)
 	if err != nil {
 		return 0, err
 	}
 	dropped := 0
 	for {
-		ids, err := c.oldestDead(ctx, b, 0, maxRedrive)
+		ids, err := o.oldestDead(ctx, b, 0, maxRedrive)
 		if err != nil || len(ids) == 0 {
 			return dropped, err
 		}
 		for _, id := range ids {
-			state, err := c.DropDead(ctx, bucket, id)
+			state, err := o.DropDead(ctx, bucket, id)
 			if err != nil {
 				return dropped, err
 			}

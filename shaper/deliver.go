@@ -13,6 +13,9 @@ import (
 // leased is a job that this process holds: from the claim until it is settled.
 type leased struct {
 	Attempt
+	slot        time.Time // when to depart, on this process's monotonic clock
+	permitTTL   time.Duration
+	depart      func(late time.Duration)
 	mark        string
 	epoch       int64
 	claim       string
@@ -63,10 +66,10 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if err != nil {
 		job.mark = unknownMark
 	}
-	switch d.parted() { // also of a body that nobody can read
-	case partedFlows:
+	switch d.levels() { // also of a body that nobody can read
+	case levelsFlows:
 		job.Flow = flow
-	case partedGroups:
+	case levelsGroups:
 		job.Group, job.Flow, _ = splitPath(flow)
 	}
 	own, unsettled := d.ownDelivery(flow, settings)
@@ -74,8 +77,9 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		unreadable: err, unsettled: unsettled,
 		Attempt: Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
-			Own: own, Payload: job.payload, Number: 1, slot: d.clock.local(slot), ttl: d.permitTTL,
+			Own: own, Payload: job.payload, Number: 1,
 		},
+		slot: d.clock.local(slot), permitTTL: d.permitTTL,
 		mark: job.mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
 		wakeLimit: d.wakeLate,
 	}
@@ -183,6 +187,7 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome Outcome) {
 			outcome = Retry("panic", fmt.Sprint("the worker panicked: ", p))
 		}
 	}()
+	job.Permit(job.slot, job.permitTTL, job.depart)
 	outcome = d.worker.Deliver(ctx, &job.Attempt)
 	if outcome.Result < ResultDone || outcome.Result > ResultReturned {
 		outcome = Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))

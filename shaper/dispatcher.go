@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -31,8 +32,10 @@ type DispatcherConfig struct {
 	ShutdownTimeout time.Duration // how long a stop waits for deliveries; 0 means 30 s
 	Timeout         time.Duration // of one call to Redis; 0 means DefaultTimeout
 
-	Logger  *slog.Logger // nil logs nothing
-	Metrics *Metrics     // nil counts nothing
+	Logger *slog.Logger // nil logs nothing
+
+	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
+	Registerer prometheus.Registerer
 }
 
 // Dispatcher drains buckets at their rate and has workers deliver. Any number
@@ -70,7 +73,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	if cfg.Lease < time.Second || cfg.Lease > time.Hour {
 		return nil, fmt.Errorf("dispatcher: lease %s: want 1s to 1h", cfg.Lease)
 	}
-	s, err := newStore(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Metrics)
+	s, err := newStore(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func TestStopReturnsWhatWasNotSent(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	infos, err := w.client.BucketInfos(t.Context())
+	infos, err := w.client.op.BucketInfos(t.Context())
 	if err != nil || infos[0].Unfinished != 8 || infos[0].InFlight != 0 {
 		t.Fatalf("bucket %+v, %v", infos, err)
 	}
@@ -214,11 +214,11 @@ func TestWorkerOutcomes(t *testing.T) {
 	if j := w.job("fails"); j.Last.Status != 500 || j.Last.Body != "sorry" {
 		t.Errorf("last response %+v", j.Last)
 	}
-	dead, err := w.client.DeadLetters(t.Context(), "b", 0, 10)
+	dead, err := w.client.op.DeadLetters(t.Context(), "b", 0, 10)
 	if err != nil || len(dead) != 4 {
 		t.Errorf("dead letters %+v, %v", dead, err)
 	}
-	if moved, err := w.client.RedriveAll(t.Context(), "b", 10); err != nil || moved.Moved != 4 {
+	if moved, err := w.client.op.RedriveAll(t.Context(), "b", 10); err != nil || moved.Moved != 4 {
 		t.Errorf("redrive %+v, %v", moved, err)
 	}
 }
@@ -272,13 +272,13 @@ func TestPoisonJob(t *testing.T) {
 	worker := newWaiting()
 	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
 	w.submit("j")
-	for range poisonCrashes {
+	for range MaxCrashes {
 		<-worker.began
 		w.takeLease("j")
 		<-worker.cause
 	}
 	j := w.job("j")
-	if j.State != StateDead || j.Last.Cause != CausePoison || j.Lost != poisonCrashes || j.Attempts != 0 {
+	if j.State != StateDead || j.Last.Cause != CausePoison || j.Lost != MaxCrashes || j.Attempts != 0 {
 		t.Errorf("job %+v", j)
 	}
 	if !strings.Contains(j.Why(), CausePoison) {

@@ -203,7 +203,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		if len(turn.flows)+len(turn.groups) == 0 {
 			return d.idle.looked(d.isIdle(0, want, turn.slots == 0 && next > 0, ahead), whole, d.untilNext(next, early)), nil
 		}
-		if d.parted() == partedGroups {
+		if d.levels() == levelsGroups {
 			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
 			// 1,000/s. After one round trip they are not worth that some flow gets two turns.
 			want = max(want, d.free())
@@ -285,7 +285,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.parted(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
+		lastChance, d.lone.free(), expiredLast, d.levels(), d.keys.member, wakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.keys.forClaim(turn.flows, turn.groups), Args: args}
 }

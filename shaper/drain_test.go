@@ -1,4 +1,4 @@
-package shaper_test
+package shaper
 
 import (
 	"context"
@@ -11,12 +11,11 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/shaper"
 )
 
-func bucketAt(t *testing.T, name, rate string) shaper.Bucket {
+func bucketAt(t *testing.T, name, rate string) Bucket {
 	t.Helper()
-	b := shaper.DefaultBucket()
+	b := DefaultBucket()
 	b.Name, b.Worker = name, "test"
 	r, err := admission.ParseRate(rate)
 	if err != nil {
@@ -31,22 +30,22 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		const jobs, rate = 200, 200
 		b := bucketAt(t, "even", fmt.Sprintf("%d/s", rate))
-		c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}})
+		c, err := newActors(ClientConfig{Redis: client, Buckets: []Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var history checker.History
 		all := make(chan struct{}, jobs)
-		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		worker := WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
 			history.Delivered(a.ID, a.Number, time.Now())
 			all <- struct{}{}
-			return shaper.Done(200)
+			return Done(200)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		for range 2 {
-			d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-				Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+			d, err := NewDispatcher(DispatcherConfig{
+				Redis: client, Buckets: []Bucket{b}, Workers: map[string]Worker{"test": worker},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -54,7 +53,7 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 			go func() { stopped <- d.Run(ctx) }()
 		}
 		for i := range jobs {
-			receipts, err := c.Enqueue(ctx, shaper.Job{Bucket: "even", Payload: fmt.Appendf(nil, "%d", i)})
+			receipts, err := c.Enqueue(ctx, Job{Bucket: "even", Payload: fmt.Appendf(nil, "%d", i)})
 			if err != nil || receipts[0].Refusal != nil {
 				t.Fatal(receipts, err)
 			}
@@ -73,7 +72,7 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 		if err := result.Err(); err != nil || result.Extra > 0 {
 			t.Error(err, result)
 		}
-		infos, err := c.BucketInfos(context.WithoutCancel(ctx))
+		infos, err := c.op.BucketInfos(context.WithoutCancel(ctx))
 		if err != nil || infos[0].Unfinished != 0 || infos[0].InFlight != 0 {
 			t.Errorf("bucket is not empty: %+v %v", infos, err)
 		}

@@ -1,4 +1,4 @@
-package shaper_test
+package shaper
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // TestSlowestRate: at one an hour the first job leaves an hour after an empty
@@ -18,16 +17,16 @@ func TestSlowestRate(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	b := bucketAt(t, "slow", "1/h")
-	c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}})
+	c, err := newActors(ClientConfig{Redis: client, Buckets: []Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+	worker := WorkerFunc(func(context.Context, *Attempt) Outcome {
 		t.Error("a job left")
-		return shaper.Done(200)
+		return Done(200)
 	})
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: client, Buckets: []Bucket{b}, Workers: map[string]Worker{"test": worker},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +34,7 @@ func TestSlowestRate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- d.Run(ctx) }()
-	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "a", Payload: []byte("{}")}); err != nil {
+	if _, err := c.Enqueue(t.Context(), Job{Bucket: "slow", ID: "a", Payload: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -51,7 +50,7 @@ func TestSlowestRate(t *testing.T) {
 		}
 	}
 	info, err := c.Job(t.Context(), "slow", "a")
-	if err != nil || info.State != shaper.StateQueued {
+	if err != nil || info.State != StateQueued {
 		t.Errorf("job %+v, %v", info, err)
 	}
 	cancel()
@@ -67,7 +66,7 @@ func TestFastestRates(t *testing.T) {
 			client := redistest.Start(t).Client()
 			b := bucketAt(t, "fast", fmt.Sprintf("%d/s", rate))
 			b.Capacity, b.MaxInFlight = 1_000_000, 1_000_000
-			c, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 30 * time.Second})
+			c, err := newActors(ClientConfig{Redis: client, Buckets: []Bucket{b}, Timeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,9 +75,9 @@ func TestFastestRates(t *testing.T) {
 				jobs = 2 * rate
 			}
 			for left := jobs; left > 0; left -= 1000 {
-				batch := make([]shaper.Job, min(left, 1000))
+				batch := make([]Job, min(left, 1000))
 				for i := range batch {
-					batch[i] = shaper.Job{Bucket: "fast", Payload: []byte("{}")}
+					batch[i] = Job{Bucket: "fast", Payload: []byte("{}")}
 				}
 				if _, err := c.Enqueue(t.Context(), batch...); err != nil {
 					t.Fatal(err)
@@ -87,7 +86,7 @@ func TestFastestRates(t *testing.T) {
 			slots := make([]time.Time, jobs)
 			var count atomic.Int64
 			all := make(chan struct{})
-			worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			worker := WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
 				n := count.Add(1)
 				if n <= int64(jobs) {
 					slots[n-1] = a.Slot()
@@ -95,10 +94,10 @@ func TestFastestRates(t *testing.T) {
 				if n == int64(jobs) {
 					close(all)
 				}
-				return shaper.Done(200)
+				return Done(200)
 			})
-			d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
-				Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}, Concurrency: 20_000,
+			d, err := NewDispatcher(DispatcherConfig{
+				Redis: client, Buckets: []Bucket{b}, Workers: map[string]Worker{"test": worker}, Concurrency: 20_000,
 			})
 			if err != nil {
 				t.Fatal(err)

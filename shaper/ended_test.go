@@ -15,10 +15,10 @@ import (
 )
 
 // newEnding is a client of a bucket "b" on a miniredis.
-func newEnding(t *testing.T) (*Client, *redis.Client) {
+func newEnding(t *testing.T) (*actors, *redis.Client) {
 	t.Helper()
 	conn := redistest.ClientOf(t, redistest.Miniredis(t))
-	client, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 1)}})
+	client, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{testBucket("b", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func newEnding(t *testing.T) (*Client, *redis.Client) {
 }
 
 // settleHead takes a job of bucket "b" and settles it with a result of settle.lua.
-func settleHead(t *testing.T, client *Client, conn *redis.Client, id, result string) {
+func settleHead(t *testing.T, conn *redis.Client, id, result string) {
 	t.Helper()
 	ctx, k := t.Context(), bucketKeys("b")
 	body := conn.HGet(ctx, k.body(), id).Val()
@@ -38,7 +38,7 @@ func settleHead(t *testing.T, client *Client, conn *redis.Client, id, result str
 		t.Fatal(err)
 	}
 	mark := strings.Fields(body)[2][:markLength]
-	reply, err := client.store.run(ctx, lua.Settle, k.forSettle(""), wakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", id, mark, 1)
+	reply, err := lua.Settle.Run(ctx, conn, nil, k.forSettle(""), wakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", id, mark, 1)
 	if settled, intsErr := lua.Integers(reply); err != nil || intsErr != nil || settled[1] != 1 {
 		t.Fatalf("settle %s: %v, %v", id, reply, err)
 	}
@@ -55,10 +55,10 @@ func TestIDThatEndedUndelivered(t *testing.T) {
 			t.Fatalf("%+v, %v", receipts, err)
 		}
 	}
-	settleHead(t, client, conn, "done", "1")
-	settleHead(t, client, conn, "dead", "3")
-	settleHead(t, client, conn, "dropped", "3")
-	if state, err := client.DropDead(t.Context(), "b", "dropped"); err != nil || state != StateDropped {
+	settleHead(t, conn, "done", "1")
+	settleHead(t, conn, "dead", "3")
+	settleHead(t, conn, "dropped", "3")
+	if state, err := client.op.DropDead(t.Context(), "b", "dropped"); err != nil || state != StateDropped {
 		t.Fatal(state, err)
 	}
 	if state, err := client.Cancel(t.Context(), "b", "cancelled"); err != nil || state != StateCancelled {
@@ -133,7 +133,7 @@ func TestResendOfAnEndedJobIsNoRefusal(t *testing.T) {
 			t.Error(state, err)
 		}
 	}})
-	client, err := NewClient(ClientConfig{Redis: conn2, Buckets: []Bucket{testBucket("b", 1)}})
+	client, err := newActors(ClientConfig{Redis: conn2, Buckets: []Bucket{testBucket("b", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

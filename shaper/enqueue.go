@@ -16,7 +16,7 @@ import (
 
 // send enqueues one batch. It outlives the calls that wait for it: a call that
 // gave up does not undo what is on its way.
-func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
+func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tickets[0].call.ctx), c.store.timeout)
 	defer cancel()
 	var q *question
@@ -25,7 +25,7 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 	for try := range enqueueTries {
 		// Safe to send again: an id that got in the first time is a duplicate.
 		err = c.breakers[b.Name].Run(func() (err error) {
-			q, r, err = c.store.enqueue(ctx, b, tickets, try > 0)
+			q, r, err = c.enqueue(ctx, b, tickets, try > 0)
 			return err
 		})
 		if err == nil || !redisconn.ReplyLost(err) || ctx.Err() != nil {
@@ -47,8 +47,8 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 		for _, t := range tickets {
 			if err == nil {
 				c.store.metrics.countReceipt(t.receipt)
-				c.store.noteLimits(t.call.ctx, t)
-				c.store.noteOverflow(t.call.ctx, t.receipt)
+				c.noteLimits(t.call.ctx, t)
+				c.noteOverflow(t.call.ctx, t.receipt)
 			}
 			t.finish(err)
 		}
@@ -57,14 +57,14 @@ func (c *Client) send(b *bucketState, tickets []*ticket) (after func()) {
 
 // enqueue runs the script for a batch, which may be there already if it is sent again: once more
 // where the bucket turns out not to be configured, or its limits to be others than this process knew.
-func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
+func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
 	const tries = 4 // configure, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
-		if err := s.join(ctx, b); err != nil {
+		if err := c.store.join(ctx, b.bucketState); err != nil {
 			return nil, nil, err
 		}
-		set, err := s.inForce(ctx, b)
+		set, err := c.inForce(ctx, b)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -72,7 +72,7 @@ func (s *store) enqueue(ctx context.Context, b *bucketState, tickets []*ticket, 
 		if len(q.tickets) == 0 {
 			return q, nil, nil
 		}
-		reply, err := s.run(ctx, lua.Enqueue, q.keys, q.args...)
+		reply, err := c.store.run(ctx, lua.Enqueue, q.keys, q.args...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -141,11 +141,11 @@ func (q *question) release() {
 // usually are, travel with less and are decided as one. A job gets its refusal
 // here if a limit wants to know more of its caller than is known, or if it is
 // known that he is out of quota.
-func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
+func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
-	parted := b.parted()
+	levels := b.levels()
 	var flows flowNumberer
 	for _, t := range batch {
 		own, err := k.of(&t.job)
@@ -159,9 +159,9 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 				continue
 			}
 		}
-		flow := pathOf(parted, t.job.Group, t.job.Flow)
+		flow := pathOf(levels, t.job.Group, t.job.Flow)
 		q.tickets, q.who = append(q.tickets, t), append(q.who, k.who)
-		q.traits = append(q.traits, traits{t.job.Priority.code(), flows.of(flow), own})
+		q.traits = append(q.traits, traits{priorityCode(t.job.Priority), flows.of(flow), own})
 	}
 	if len(q.tickets) == 0 {
 		return q
@@ -170,7 +170,7 @@ func ask(b *bucketState, set *limitSet, batch []*ticket, again bool) *question {
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
-	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, parted, len(flows.names))
+	q.args = append(q.args, wakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.keys.places(flow)...)
 		q.args = append(q.args, flow)
@@ -237,7 +237,7 @@ func (f *flowNumberer) of(flow string) int {
 // keyring numbers the keys under which the limits count for the jobs of a
 // batch, and notes each key in the question.
 type keyring struct {
-	b        *bucketState
+	b        *door
 	set      *limitSet
 	fixed    int
 	question *question
@@ -255,7 +255,7 @@ type keyring struct {
 func (k *keyring) of(job *Job) ([]int, error) {
 	id := job.Identity
 	id.Flow = job.Flow
-	if k.b.parted() == partedGroups {
+	if k.b.levels() == levelsGroups {
 		id.Flow = flowPath(job.Group, job.Flow) // flows of two groups are two, whatever their names are
 	}
 	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The body of a job in Redis is
@@ -47,6 +49,9 @@ const (
 
 // priorityLetters are the priorities in a mark, in the order of Priorities.
 const priorityLetters = "khnl"
+
+// priorityCode is a priority as the scripts have it, from 1 on; 0 for an unknown one.
+func priorityCode(p Priority) int { return slices.Index(Priorities(), cmp.Or(p, PriorityNormal)) + 1 }
 
 // Places in a sealed job: the mark, the index in three digits, what it expires after, a space.
 const (
@@ -108,7 +113,7 @@ func seal(before sealed, job *Job, generated bool) (sealed, error) {
 	if generated {
 		packed[markLength-2] = kindGenerated
 	}
-	packed[markLength-1] = priorityLetters[job.Priority.code()-1]
+	packed[markLength-1] = priorityLetters[priorityCode(job.Priority)-1]
 	return packed, nil
 }
 
@@ -215,4 +220,23 @@ func shortID(random uint64) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], random)
 	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// fillJob adds what the body and the meta of a job say.
+func fillJob(j *JobInfo, body, metaText string) error {
+	job, err := open(body)
+	if err != nil {
+		return err
+	}
+	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.payload
+	j.Enqueued = time.UnixMicro(job.enqueued)
+	if metaText == "" {
+		return nil
+	}
+	m, err := parseMeta(metaText)
+	if err != nil {
+		return err
+	}
+	j.Attempts, j.Lost, j.Crashes, j.Last = int(m.attempts), int(m.lost), int(m.crashes), m.last
+	return nil
 }

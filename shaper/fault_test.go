@@ -42,7 +42,7 @@ type world struct {
 	server  *redistest.Server
 	proxy   *faultproxy.Proxy
 	bucket  Bucket
-	client  *Client
+	client  *actors
 	history checker.History
 
 	mu        sync.Mutex
@@ -59,7 +59,7 @@ func newWorld(t *testing.T, b Bucket) *world {
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
 	w.proxy = proxy
-	if w.client, err = NewClient(ClientConfig{Redis: connect(t, proxy.Addr()), Buckets: []Bucket{b}}); err != nil {
+	if w.client, err = newActors(ClientConfig{Redis: connect(t, proxy.Addr()), Buckets: []Bucket{b}}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -132,7 +132,7 @@ func (w *world) wantClean() {
 	if err := result.Err(); err != nil || result.Extra != 0 {
 		w.t.Errorf("%v: %s", err, result)
 	}
-	infos, err := w.client.BucketInfos(context.WithoutCancel(w.t.Context()))
+	infos, err := w.client.op.BucketInfos(context.WithoutCancel(w.t.Context()))
 	if err != nil || infos[0].Unfinished != 0 || infos[0].InFlight != 0 || infos[0].Waiting != 0 {
 		w.t.Errorf("bucket %+v, %v", infos, err)
 	}
@@ -194,7 +194,7 @@ func TestLostReplyOfEnqueueIsNoDuplicate(t *testing.T) {
 	if err != nil || !again[0].Duplicate {
 		t.Errorf("%+v, %v", again, err)
 	}
-	infos, err := w.client.BucketInfos(t.Context())
+	infos, err := w.client.op.BucketInfos(t.Context())
 	if err != nil || infos[0].Unfinished != 2 || infos[0].Scheduled != 1 {
 		t.Errorf("%+v, %v", infos, err)
 	}
@@ -218,7 +218,7 @@ func TestEnqueueWhileFrozen(t *testing.T) {
 	if err != nil || receipts[0].Refusal != nil {
 		t.Errorf("%+v, %v", receipts, err)
 	}
-	infos, err := w.client.BucketInfos(t.Context())
+	infos, err := w.client.op.BucketInfos(t.Context())
 	if err != nil || infos[0].Unfinished != 2 {
 		t.Errorf("%+v, %v", infos, err)
 	}
@@ -266,7 +266,7 @@ func TestFlushedScriptsAndLostConfiguration(t *testing.T) {
 		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := admin.Del(t.Context(), w.client.store.buckets["b"].keys.conf()).Err(); err != nil {
+		if err := admin.Del(t.Context(), bucketKeys("b").conf()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -102,7 +102,7 @@ func quotasText(quotas []admission.Rate) string {
 }
 
 // hasFlows reports whether the bucket has flows, as this process knows it.
-func (b *bucketState) hasFlows() bool { return b.parted() != partedNot }
+func (b *bucketState) hasFlows() bool { return b.levels() != levelsNone }
 
 // flowSet are the flows that one call of a script touches, in the order in
 // which their places are declared.
@@ -152,7 +152,7 @@ func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]s
 	for len(flows) < len(ids) {
 		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
 		args := make([]any, 0, 2+len(some))
-		args = append(args, flowsOfBytes, b.parted())
+		args = append(args, flowsOfBytes, b.levels())
 		for _, id := range some {
 			args = append(args, id)
 		}
@@ -174,7 +174,7 @@ func (s *store) flowsOf(ctx context.Context, b *bucketState, ids ...string) ([]s
 	return flows, nil
 }
 
-func errFlowsChanged(parted int, jobs, was int64) error {
+func errFlowsChanged(levels int, jobs, was int64) error {
 	return fmt.Errorf("holds %d jobs that were queued %s, and is configured %s: drain or purge it first",
-		jobs, partedText(int(was)), partedText(parted))
+		jobs, levelsText(int(was)), levelsText(levels))
 }

@@ -56,7 +56,7 @@ func TestEnqueueBoundsTheFlowsOfAScript(t *testing.T) {
 			}
 			conn, seen := server.Client(), &scriptFlows{}
 			conn.AddHook(seen)
-			client, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
+			client, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
 			if err != nil {
 				t.Fatal(err)
 			}

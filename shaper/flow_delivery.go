@@ -26,7 +26,7 @@ func (o OwnDelivery) GoString() string { return o.String() }
 // error repeats nothing of the text.
 func parseOwnDelivery(text string) (*OwnDelivery, error) {
 	var own OwnFlow
-	if err := own.readLines(strings.Split("\n"+text, "\n")); err != nil {
+	if err := readOwnLines(&own, strings.Split("\n"+text, "\n")); err != nil {
 		return nil, err
 	}
 	if own.URL == "" && len(own.Headers) == 0 && len(own.Secrets) == 0 {

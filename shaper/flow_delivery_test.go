@@ -95,7 +95,7 @@ func flowingWorld(t *testing.T) (w *world, attempts chan *Attempt, logged *bytes
 	b.Flow = &flow
 	b.Retry = RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 	w = newWorld(t, b)
-	if err := w.client.store.configure(t.Context(), w.client.store.buckets["b"]); err != nil {
+	if err := w.client.JoinPools(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	attempts, logged = make(chan *Attempt, 100), &bytes.Buffer{}
@@ -122,7 +122,7 @@ func (w *world) awaitDead(n int) {
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for {
-		dead, err := w.client.DeadLetters(w.t.Context(), "b", 0, n)
+		dead, err := w.client.op.DeadLetters(w.t.Context(), "b", 0, n)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func (w *world) awaitDead(n int) {
 func TestOwnDeliveryReachesTheWorker(t *testing.T) {
 	t.Parallel()
 	w, attempts, logged, stop := flowingWorld(t)
-	control := w.client.Control("anna")
+	control := w.client.op.Control("anna")
 	var patch FlowPatch
 	err := errors.Join(patch.Put(FlowURL, "https://a.example/"), patch.PutHeaders(map[string]string{"X-A": "1"}), patch.PutSecrets([]string{"hunter2"}))
 	if err != nil {
@@ -209,7 +209,7 @@ func TestUnreadableFlowSettings(t *testing.T) {
 	if a := <-attempts; a.ID != "o1" {
 		t.Errorf("%s was delivered", a.ID)
 	}
-	if _, err := w.client.Control("anna").DeleteFlowSettings(t.Context(), "b", "acme"); err != nil {
+	if _, err := w.client.op.Control("anna").DeleteFlowSettings(t.Context(), "b", "acme"); err != nil {
 		t.Fatal(err)
 	}
 	w.submitTo("acme", "a3")
@@ -230,14 +230,14 @@ func TestControlAsksTheWorker(t *testing.T) {
 	t.Parallel()
 	s := newFlowing(t)
 	var asked []OwnDelivery
-	s.client.store.checkFlow = func(bucket string, own *OwnDelivery) error {
+	s.client.op.checkFlow = func(bucket string, own *OwnDelivery) error {
 		asked = append(asked, *own)
 		if own.URL == "" {
 			return nil
 		}
 		return errors.Join(&FieldError{Field: "url", Reason: "not in " + bucket}, &FieldError{Field: "secrets", Reason: "too few"})
 	}
-	control := s.client.Control("anna")
+	control := s.client.op.Control("anna")
 	var bad, good FlowPatch
 	if err := errors.Join(bad.Put(FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
 		good.Clear(FlowURL, FlowSecrets), good.Put(FlowWeight, "2")); err != nil {

@@ -70,7 +70,7 @@ func TestEnqueueIntoFlows(t *testing.T) {
 	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rate("3/744h")}}
 	server := redistest.Start(t)
 	redis := connect(t, server.Addr())
-	c, err := NewClient(ClientConfig{Redis: redis, Buckets: []Bucket{b}})
+	c, err := newActors(ClientConfig{Redis: redis, Buckets: []Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,9 +176,9 @@ func TestFlowsMustBeTheSameForAll(t *testing.T) {
 	server := redistest.Start(t)
 	newer, older := flowing("b", FlowKeyJob), testBucket("b", 1)
 	newer.Revision = 2
-	var both []*Client
+	var both []*actors
 	for _, b := range []Bucket{newer, older} {
-		c, err := NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}})
+		c, err := newActors(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
 		}

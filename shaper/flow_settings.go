@@ -47,11 +47,13 @@ const (
 	flowNumbers  = 6 // rate_count, rate_per, burst, capacity, max_in_flight, weight
 	flowFieldSum = 9
 	flowUnset    = "-"
+)
 
-	// RedactedPath stands for the path and the query of a flow's URL where the URL is shown. No
-	// flow is given a URL that ends in it.
-	RedactedPath = "/***"
+// RedactedPath stands for the path and the query of a flow's URL where the URL is shown. No
+// flow is given a URL that ends in it.
+const RedactedPath = "/***"
 
+const (
 	maxFlowText    = 2048 // bytes of a URL, of the value of a header, of a secret
 	maxFlowHeaders = 32
 	maxFlowSecrets = 8
@@ -79,7 +81,7 @@ func (o *OwnFlow) IsZero() bool {
 		o.URL == "" && o.Headers == nil && o.Secrets == nil
 }
 
-func (o *OwnFlow) numbers() map[FlowSetting]**int64 {
+func ownNumbers(o *OwnFlow) map[FlowSetting]**int64 {
 	return map[FlowSetting]**int64{
 		FlowBurst: &o.Burst, FlowCapacity: &o.Capacity, FlowMaxInFlight: &o.MaxInFlight, FlowWeight: &o.Weight,
 	}
@@ -121,7 +123,7 @@ func parseOwnFlow(text string) (OwnFlow, error) {
 	if count, per := number(0), number(1); count != nil && per != nil {
 		own.Rate = admission.Rate{Count: *count, Per: time.Duration(*per) * time.Microsecond, Unit: admission.UnitRequests}
 	}
-	for setting, to := range own.numbers() {
+	for setting, to := range ownNumbers(&own) {
 		*to = number(flowFields[setting])
 	}
 	if since := number(flowNumbers); since != nil {
@@ -131,12 +133,12 @@ func parseOwnFlow(text string) (OwnFlow, error) {
 		}
 		own.Pause = readFlowPause(*since, note)
 	}
-	return own, own.readLines(lines)
+	return own, readOwnLines(&own, lines)
 }
 
-// readLines reads the lines of the text that are for programs: all but the first two. Its
+// readOwnLines reads the lines of the text that are for programs: all but the first two. Its
 // error repeats nothing of them, as they hold credentials.
-func (o *OwnFlow) readLines(lines []string) error {
+func readOwnLines(o *OwnFlow, lines []string) error {
 	for setting, to := range map[FlowSetting]any{FlowURL: &o.URL, FlowHeaders: &o.Headers, FlowSecrets: &o.Secrets} {
 		at := 2 + flowFields[setting] - flowNumbers
 		if at >= len(lines) || lines[at] == flowUnset {
@@ -210,7 +212,7 @@ func (p *FlowPatch) Put(setting FlowSetting, value string) error {
 }
 
 // PutHeaders has the flow's deliveries carry these headers. What a worker kind demands of
-// them is for [ClientConfig.CheckFlow] to say.
+// them is for [OperatorConfig.CheckFlow] to say.
 func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 	if len(headers) > maxFlowHeaders {
 		return fmt.Errorf("%s: %d: want at most %d", FlowHeaders, len(headers), maxFlowHeaders)
@@ -260,7 +262,7 @@ func (p *FlowPatch) delivery() *OwnDelivery {
 		lines = append(lines, cmp.Or(line, flowUnset))
 	}
 	var own OwnFlow
-	_ = own.readLines(lines) // they are ours
+	_ = readOwnLines(&own, lines) // they are ours
 	return &OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: own.Secrets}
 }
 

@@ -49,7 +49,7 @@ func TestGivenUpCallIsNotUsedAgain(t *testing.T) {
 	const given, others = 16, 64
 	w := newWorld(t, testBucket("b", 1))
 	conn := connect(t, w.server.Addr())
-	client, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{w.bucket}, Timeout: time.Minute})
+	client, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{w.bucket}, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func (g *GroupSettings) validateAs(what string) []error {
 			fail("rate", "%v", err)
 		} else if g.Rate.Unit != admission.UnitRequests {
 			fail("rate", "%q: only requests are paced in this version, not %s", g.Rate, g.Rate.Unit)
-		} else if float64(g.Burst)/g.Rate.PerSecond() > maxBurstTime.Seconds() {
-			fail("burst", "%d: at %s it takes more than %d days to come back", g.Burst, g.Rate, int(maxBurstTime.Hours()/24))
+		} else if float64(g.Burst)/g.Rate.PerSecond() > MaxBurstTime.Seconds() {
+			fail("burst", "%d: at %s it takes more than %d days to come back", g.Burst, g.Rate, int(MaxBurstTime.Hours()/24))
 		}
 	}
 	for _, bound := range []struct {
@@ -86,54 +86,50 @@ func (g *GroupSettings) NameOf(job *Job) (string, error) {
 	return nameOf("group", g.Key, g.DefaultURL, job.Group, job)
 }
 
-// How a bucket is parted, as the scripts have it.
+// Levels of a bucket, as the scripts have them.
 const (
-	partedNot    = 0 // it has the flow "" only
-	partedFlows  = 1
-	partedGroups = 2 // and its flows are in groups
+	levelsNone   = 0 // it has the flow "" only
+	levelsFlows  = 1
+	levelsGroups = 2 // and its flows are in groups
 )
 
-func (b *Bucket) parted() int {
+func levelsOf(b *Bucket) int {
 	switch {
 	case b.Flow == nil:
-		return partedNot
+		return levelsNone
 	case b.Group == nil:
-		return partedFlows
+		return levelsFlows
 	default:
-		return partedGroups
+		return levelsGroups
 	}
 }
 
-// partedText says it for people.
-func partedText(parted int) string {
-	return [...]string{"without flows", "with flows", "with flows in groups"}[parted]
+// levelsText says it for people.
+func levelsText(levels int) string {
+	return [...]string{"without flows", "with flows", "with flows in groups"}[levels]
 }
 
-// fields are those of the hash conf that hold the settings of groups, or of flows. A
-// bucket without has them too, so that they are taken back.
-func (g *GroupSettings) fields(what string) []any {
-	if g == nil {
-		g = &GroupSettings{}
+// partFields are the fields of the hash conf that hold the settings of flows and groups. A bucket without
+// them has these fields too, so that they are taken back.
+func partFields(b *Bucket) []any {
+	flows, groups := FlowSettings{}, GroupSettings{}
+	if b.Flow != nil {
+		flows = *b.Flow
+	}
+	if b.Group != nil {
+		groups = *b.Group
 	}
 	return []any{
-		what + "_rate_count", g.Rate.Count, what + "_rate_per", g.Rate.Per.Microseconds(), what + "_burst", g.Burst,
-		what + "_capacity", g.Capacity, what + "_max_in_flight", g.MaxInFlight, what + "_quotas", quotasText(g.Quotas),
+		"flows", levelsOf(b), "max_flows", flows.MaxFlows,
+		"flow_rate_count", flows.Rate.Count, "flow_rate_per", flows.Rate.Per.Microseconds(), "flow_burst", flows.Burst,
+		"flow_capacity", flows.Capacity, "flow_max_in_flight", flows.MaxInFlight, "flow_quotas", quotasText(flows.Quotas),
+		"group_rate_count", groups.Rate.Count, "group_rate_per", groups.Rate.Per.Microseconds(), "group_burst", groups.Burst,
+		"group_capacity", groups.Capacity, "group_max_in_flight", groups.MaxInFlight, "group_quotas", quotasText(groups.Quotas),
 	}
 }
 
-// partFields are the fields of the hash conf that hold the settings of flows and groups.
-func (b *Bucket) partFields() []any {
-	var ofFlows *GroupSettings
-	var maxFlows int64
-	if b.Flow != nil {
-		ofFlows, maxFlows = b.Flow.asGroup(), b.Flow.MaxFlows
-	}
-	fields := append([]any{"flows", b.parted(), "max_flows", maxFlows}, ofFlows.fields("flow")...)
-	return append(fields, b.Group.fields("group")...)
-}
-
-// parted is how the bucket is parted, as this process knows it: it cannot change.
-func (b *bucketState) parted() int { return b.keys.parted }
+// levels is how many levels the bucket has, as this process knows it: it cannot change.
+func (b *bucketState) levels() int { return b.keys.levels }
 
 // flowPath is the one name that a flow has in Redis, in a bucket with groups: the length
 // of its group's name, a colon, the group's name and its own. See lua/flow.lua.
@@ -150,11 +146,11 @@ func splitPath(path string) (group, flow string, ok bool) {
 }
 
 // pathOf is the name in Redis of a flow of a group, in a bucket that is parted so.
-func pathOf(parted int, group, flow string) string {
-	switch parted {
-	case partedNot:
+func pathOf(levels int, group, flow string) string {
+	switch levels {
+	case levelsNone:
 		return ""
-	case partedFlows:
+	case levelsFlows:
 		return flow
 	default:
 		return flowPath(group, flow)

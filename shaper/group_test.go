@@ -135,7 +135,7 @@ func TestEnqueueIntoGroups(t *testing.T) {
 	if state, err := c.Cancel(t.Context(), "b", receipts[4].ID); err != nil || state != StateCancelled {
 		t.Errorf("cancelled: %v, %v", state, err)
 	}
-	if infos, err := c.BucketInfos(t.Context(), "b"); err != nil || !infos[0].HasGroups || infos[0].Groups != 3 || infos[0].GroupsWait != 3 || infos[0].Flows != 4 {
+	if infos, err := c.op.BucketInfos(t.Context(), "b"); err != nil || !infos[0].HasGroups || infos[0].Groups != 3 || infos[0].GroupsWait != 3 || infos[0].Flows != 4 {
 		t.Errorf("bucket %+v, %v", infos, err)
 	}
 }
@@ -226,7 +226,7 @@ func (w *world) awaitEmpty() {
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for k := bucketKeys("b"); ; {
-		infos, err := w.client.BucketInfos(w.t.Context(), "b")
+		infos, err := w.client.op.BucketInfos(w.t.Context(), "b")
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func (w *world) awaitEmpty() {
 func TestPatrolOfGroups(t *testing.T) {
 	t.Parallel()
 	s := newGrouped(t)
-	r, ctx, k := s.drain(), t.Context(), bucketKeys("b").as(partedGroups)
+	r, ctx, k := s.drain(), t.Context(), bucketKeys("b").as(levelsGroups)
 	r.setSleeping(true)
 	waiting := func() bool {
 		t.Helper()
@@ -308,7 +308,7 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	s.submitTo("a", "x", "j")
 	other := flowing("b", FlowKeyJob)
 	other.Revision = 1
-	c, err := NewClient(ClientConfig{Redis: s.redis, Buckets: []Bucket{other}})
+	c, err := newActors(ClientConfig{Redis: s.redis, Buckets: []Bucket{other}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,18 +319,18 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	if err := s.client.Reconfigure([]Bucket{other}); err == nil || !strings.Contains(err.Error(), "groups") {
 		t.Errorf("a reload that takes the groups away: %v", err)
 	}
-	if err := c.Control("anna").PauseFlow(t.Context(), "b", "x", ""); err == nil {
+	if err := c.op.Control("anna").PauseFlow(t.Context(), "b", "x", ""); err == nil {
 		t.Error("a flow was paused as one of no group")
 	}
 	// What Redis knows of a bucket that is not configured here.
-	empty, err := NewClient(ClientConfig{Redis: s.redis})
+	empty, err := newActors(ClientConfig{Redis: s.redis})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := empty.Control("anna").Group(t.Context(), "b", "a"); err != nil || info.Waiting != 1 {
+	if info, err := empty.op.Control("anna").Group(t.Context(), "b", "a"); err != nil || info.Waiting != 1 {
 		t.Errorf("group %+v, %v", info, err)
 	}
-	if err := empty.Control("anna").InGroup("a").PauseFlow(t.Context(), "b", "x", ""); err != nil {
+	if err := empty.op.Control("anna").InGroup("a").PauseFlow(t.Context(), "b", "x", ""); err != nil {
 		t.Error(err)
 	}
 }

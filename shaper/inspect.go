@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -62,80 +59,6 @@ type JobFlow struct {
 	QuotaFrees            time.Time // when its quotas do
 }
 
-// Job returns what is known of a job, or [ErrNotFound]. The bucket may be one that
-// has left the configuration, or is elsewhere; [ErrUnknownBucket] where Redis knows none either. One
-// round trip; one more where the bucket has flows, one where it is not used yet by this
-// client, and one where there is no such job.
-func (c *Client) Job(ctx context.Context, bucket, id string) (JobInfo, error) {
-	info, err := c.job(ctx, bucket, id)
-	if errors.Is(err, ErrNotFound) && c.store.strayed(ctx, bucket) {
-		return c.job(ctx, bucket, id)
-	}
-	return info, err
-}
-
-func (c *Client) job(ctx context.Context, bucket, id string) (JobInfo, error) {
-	b, err := c.store.readable(ctx, bucket)
-	if err != nil {
-		return JobInfo{}, err
-	}
-	flows, err := c.store.flowsOf(ctx, b, id)
-	if err != nil {
-		return JobInfo{}, err
-	}
-	reply, err := c.store.run(ctx, lua.InspectJob, b.keys.forInspectJob(flows[0]), id, flows[0], b.parted(), b.keys.member)
-	if err != nil {
-		return JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
-	}
-	r := lua.NewReader(reply)
-	if r.Left() == 0 && r.Err() == nil {
-		return JobInfo{}, fmt.Errorf("%w: %q in bucket %q", ErrNotFound, id, bucket)
-	}
-	code, position, instant, metaText, body := r.Int(), r.Int(), r.Int(), r.Text(), r.Text()
-	if r.Err() != nil {
-		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
-	}
-	info := JobInfo{ID: id, Bucket: bucket, State: stateOf(code), Position: position}
-	if body == "" {
-		return info, nil
-	}
-	if err := info.fill(body, metaText); err != nil {
-		return JobInfo{}, fmt.Errorf("bucket %q: job %q: %w", bucket, id, err)
-	}
-	_ = r.Int() // now
-	info.Pause = readPause(r.Int(), r.Text(), r.Text())
-	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
-	info.QuotaFrees = instantOf(r.Int())
-	parted := r.Int()
-	ofFlow, ofGroup, ofPool := readJobFlow(r), readJobFlow(r), readJobPool(r)
-	if p := b.settings.Load().Pool; p != nil {
-		ofPool.Name, info.OfPool = p.Name, ofPool
-	}
-	if parted != partedNot {
-		info.OfFlow = ofFlow
-	}
-	if parted == partedGroups {
-		info.OfGroup = ofGroup
-	}
-	if r.Err() != nil {
-		return JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
-	}
-	at := time.UnixMicro(instant)
-	switch info.State {
-	case StateQueued:
-		if instant > 0 {
-			info.ETA = at
-		}
-	case StateScheduled, StateRetrying:
-		info.Due = at
-	case StateInFlight:
-		info.Deadline = at
-	case StateDead:
-		info.Died = at
-	}
-	return info, nil
-}
-
 // readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
 func readJobFlow(r *lua.Reader) *JobFlow {
 	since, note := r.Int(), r.Text()
@@ -150,77 +73,6 @@ func instantOf(micros int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)
-}
-
-func (j *JobInfo) fill(body, metaText string) error {
-	job, err := open(body)
-	if err != nil {
-		return err
-	}
-	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.payload
-	j.Enqueued = time.UnixMicro(job.enqueued)
-	if metaText == "" {
-		return nil
-	}
-	m, err := parseMeta(metaText)
-	if err != nil {
-		return err
-	}
-	j.Attempts, j.Lost, j.Crashes, j.Last = int(m.attempts), int(m.lost), int(m.crashes), m.last
-	return nil
-}
-
-// Cancel cancels a job that waits and returns the state it is in now:
-// [StateCancelled] if that worked, now or before; any other state says why
-// not. [ErrNotFound] if there is no such job. One round trip; two where the bucket
-// has flows.
-func (c *Client) Cancel(ctx context.Context, bucket, id string) (State, error) {
-	return c.cancel(ctx, bucket, id, "")
-}
-
-// DropDead drops a dead letter and returns the state the job is in now:
-// [StateDropped] if that worked, now or before. One round trip.
-func (c *Client) DropDead(ctx context.Context, bucket, id string) (State, error) {
-	return c.cancel(ctx, bucket, id, fmt.Sprint(slices.Index(stateCodes[:], StateDead)))
-}
-
-func (c *Client) cancel(ctx context.Context, bucket, id, wanted string) (State, error) {
-	b, err := c.store.bucket(bucket)
-	if err != nil {
-		return "", err
-	}
-	const otherFlow = -2 // the id became another job's between the two questions
-	const notConfigured = -1
-	var reply any
-	for code, tries := int64(otherFlow), 0; code == otherFlow || code == notConfigured && tries < 2; {
-		if code == notConfigured {
-			tries++
-			b.configured.Store(false)
-		}
-		if err := c.store.configure(ctx, b); err != nil {
-			return "", err
-		}
-		flows, err := c.store.flowsOf(ctx, b, id)
-		if err != nil {
-			return "", err
-		}
-		reply, err = c.store.run(ctx, lua.Cancel, b.keys.forCancel(flows[0]), id, wanted, b.parted(), flows[0])
-		if err != nil {
-			return "", fmt.Errorf("bucket %q: %w", bucket, err)
-		}
-		code, _ = reply.(int64)
-	}
-	code, ok := reply.(int64)
-	switch {
-	case !ok:
-		return "", fmt.Errorf("bucket %q: script cancel answered %v", bucket, reply)
-	case code < 0:
-		b.configured.Store(false)
-		return "", fmt.Errorf("bucket %q: %w", bucket, errNotConfigured)
-	case code == 0:
-		return "", fmt.Errorf("%w: %q in bucket %q", ErrNotFound, id, bucket)
-	}
-	return stateOf(code), nil
 }
 
 // BucketInfo is a bucket in numbers.
@@ -276,13 +128,13 @@ type BucketInfo struct {
 // BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
 // to each node; without names, of all that are configured. With an error, which
 // names the buckets that could not be looked at, it returns those that could.
-func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
+func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
 	if len(names) == 0 {
-		names = c.store.order
+		names = o.store.order
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
-	live, unknown := c.store.liveKeys(ctx, names...)
+	live, unknown := o.store.liveKeys(ctx, names...)
 	calls := make([]lua.Call, len(names))
 	for i := range names {
 		k := live[names[i]]
@@ -290,7 +142,7 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 	}
 	infos := make([]BucketInfo, 0, len(names))
 	errs := []error{unknown}
-	for i, result := range lua.RunAll(ctx, c.store.redis, calls) {
+	for i, result := range lua.RunAll(ctx, o.store.redis, calls) {
 		info, err := BucketInfo{}, result.Err
 		if err == nil {
 			info, err = readBucketInfo(names[i], live[names[i]], result.Reply)
@@ -299,7 +151,7 @@ func (c *Client) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo
 			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
 			continue
 		}
-		b, ok := c.store.buckets[names[i]]
+		b, ok := o.store.buckets[names[i]]
 		info.Elsewhere = ok && b.keys.prefix != live[names[i]].prefix
 		infos = append(infos, info)
 	}
@@ -322,8 +174,8 @@ func readBucketInfo(name string, k keys, reply any) (BucketInfo, error) {
 	}
 	since := r.Int()
 	info.Purging, info.Purged = r.Int(), r.Int()
-	parted := r.Int()
-	info.HasFlows, info.HasGroups = parted != partedNot, parted == partedGroups
+	levels := r.Int()
+	info.HasFlows, info.HasGroups = levels != levelsNone, levels == levelsGroups
 	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
 	if pool := readPoolInfo(r); k.pool != "" {
 		pool.Name, info.Pool = k.pool, pool
@@ -344,45 +196,17 @@ func readPause(since int64, by, reason string) *Pause {
 
 // KnownBuckets returns the names of all buckets that Redis knows, sorted: also
 // those that left the configuration and may still hold jobs.
-func (c *Client) KnownBuckets(ctx context.Context) ([]string, error) {
-	if err := c.store.ifClosed(); err != nil {
+func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
+	if err := o.store.ifClosed(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
-	names, err := c.store.redis.HKeys(ctx, tagsKey).Result()
+	names, err := o.store.redis.HKeys(ctx, tagsKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list the buckets: %w", err)
 	}
 	names = slices.DeleteFunc(names, func(field string) bool { return !isBucketField(field) })
 	slices.Sort(names)
 	return names, nil
-}
-
-// Ping asks Redis for a sign of life: of a cluster, one of any master. One round
-// trip.
-func (c *Client) Ping(ctx context.Context) error {
-	if err := c.store.ifClosed(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
-	defer cancel()
-	cluster, ok := c.store.redis.(*redis.ClusterClient)
-	if !ok {
-		if err := c.store.redis.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("ping redis: %w", err)
-		}
-		return nil
-	}
-	var alive atomic.Bool
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		err := master.Ping(ctx).Err()
-		alive.CompareAndSwap(false, err == nil)
-		return err
-	})
-	if err != nil && !alive.Load() {
-		cluster.ReloadState(ctx)
-		return fmt.Errorf("ping the masters of the cluster: %w", err)
-	}
-	return nil
 }

@@ -42,10 +42,10 @@ type PoolBucket struct {
 
 // Pools returns the names of the pools that configured buckets are in, in the order of
 // these.
-func (c *Client) Pools() []string {
+func (o *Operator) Pools() []string {
 	var names []string
-	for _, name := range c.store.order {
-		if pool := c.store.buckets[name].keys.pool; pool != "" && !slices.Contains(names, pool) {
+	for _, name := range o.store.order {
+		if pool := o.store.buckets[name].keys.pool; pool != "" && !slices.Contains(names, pool) {
 			names = append(names, pool)
 		}
 	}
@@ -54,8 +54,8 @@ func (c *Client) Pools() []string {
 
 // KnownPools returns the names of all pools that Redis knows a bucket in, sorted: also
 // of a bucket that left the configuration. One round trip.
-func (c *Client) KnownPools(ctx context.Context) ([]string, error) {
-	members, err := c.store.poolMembers(ctx)
+func (o *Operator) KnownPools(ctx context.Context) ([]string, error) {
+	members, err := o.poolMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +63,13 @@ func (c *Client) KnownPools(ctx context.Context) ([]string, error) {
 }
 
 // poolMembers are the buckets of all pools that Redis knows, by the pool.
-func (s *store) poolMembers(ctx context.Context) (map[string][]string, error) {
-	if err := s.ifClosed(); err != nil {
+func (o *Operator) poolMembers(ctx context.Context) (map[string][]string, error) {
+	if err := o.store.ifClosed(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
-	tags, err := s.redis.HGetAll(ctx, tagsKey).Result()
+	tags, err := o.store.redis.HGetAll(ctx, tagsKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list the pools: %w", err)
 	}
@@ -86,33 +86,33 @@ func (s *store) poolMembers(ctx context.Context) (map[string][]string, error) {
 // pipeline, in a cluster one to each node; without names, of all that configured buckets are
 // in. Of one that Redis does not know there is nothing but its buckets here. With an error,
 // which names the pools that could not be looked at, it returns those that could.
-func (c *Client) PoolDetails(ctx context.Context, names ...string) ([]PoolDetails, error) {
+func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDetails, error) {
 	if len(names) == 0 {
-		names = c.Pools()
+		names = o.Pools()
 	}
 	if len(names) == 0 {
 		return nil, nil
 	}
-	members, err := c.store.poolMembers(ctx)
+	members, err := o.poolMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.store.poolDetails(ctx, names)
+	all, err := o.poolDetails(ctx, names)
 	for i := range all {
 		p := &all[i]
 		// The pool itself knows of no bucket that has sent nothing yet.
 		p.add(members[p.Name], func(string) int64 { return 0 })
-		p.add(c.store.bucketsIn(p.Name), func(bucket string) int64 { return max(c.store.buckets[bucket].settings.Load().Weight, 1) })
+		p.add(o.bucketsIn(p.Name), func(bucket string) int64 { return max(o.store.buckets[bucket].settings.Load().Weight, 1) })
 		slices.SortFunc(p.Buckets, func(a, b PoolBucket) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return all, err
 }
 
 // bucketsIn are the buckets of the configuration that are in a pool.
-func (s *store) bucketsIn(pool string) []string {
+func (o *Operator) bucketsIn(pool string) []string {
 	var names []string
-	for _, name := range s.order {
-		if s.buckets[name].keys.pool == pool {
+	for _, name := range o.store.order {
+		if o.store.buckets[name].keys.pool == pool {
 			names = append(names, name)
 		}
 	}
@@ -132,8 +132,8 @@ func (p *PoolDetails) add(buckets []string, weight func(bucket string) int64) {
 }
 
 // poolDetails are pools in numbers, as they know themselves.
-func (s *store) poolDetails(ctx context.Context, names []string) ([]PoolDetails, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.timeout)
 	defer cancel()
 	calls := make([]lua.Call, len(names))
 	for i, name := range names {
@@ -141,7 +141,7 @@ func (s *store) poolDetails(ctx context.Context, names []string) ([]PoolDetails,
 	}
 	all := make([]PoolDetails, 0, len(names))
 	var errs []error
-	for i, result := range lua.RunAll(ctx, s.redis, calls) {
+	for i, result := range lua.RunAll(ctx, o.store.redis, calls) {
 		details, err := PoolDetails{}, result.Err
 		if err == nil {
 			details, err = readPoolDetails(names[i], result.Reply)

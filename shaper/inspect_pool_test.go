@@ -18,9 +18,9 @@ func TestPoolDetails(t *testing.T) {
 	hour := admission.Rate{Count: 300, Per: time.Hour, Unit: admission.UnitRequests}
 	pool := Pool{Name: "p", Rate: perSecond(1000), MaxInFlight: 2, Quotas: []admission.Rate{hour, perSecond(900)}, Revision: 3}
 	w := newPoolWorld(t, pooled("b", 1000, 5, pool), pooled("a", 10, 1, pool), testBucket("alone", 10))
-	look := func(client *Client, names ...string) PoolDetails {
+	look := func(client *actors, names ...string) PoolDetails {
 		t.Helper()
-		all, err := client.PoolDetails(t.Context(), names...)
+		all, err := client.op.PoolDetails(t.Context(), names...)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -29,9 +29,9 @@ func TestPoolDetails(t *testing.T) {
 	if p := look(w.client); p.Configured || fmt.Sprint(p.Buckets) != "[{a 1 0 false} {b 5 0 false}]" || !p.LastSlot.IsZero() || p.Quotas != nil {
 		t.Errorf("before it is used: %+v", p)
 	}
-	known, err := w.client.KnownPools(t.Context())
-	if err != nil || len(known) != 0 || fmt.Sprint(w.client.Pools()) != "[p]" {
-		t.Errorf("%v, %v, %v", known, w.client.Pools(), err)
+	known, err := w.client.op.KnownPools(t.Context())
+	if err != nil || len(known) != 0 || fmt.Sprint(w.client.op.Pools()) != "[p]" {
+		t.Errorf("%v, %v, %v", known, w.client.op.Pools(), err)
 	}
 	worker := newWaiting()
 	w.enqueue("b", 3, nil)
@@ -47,10 +47,10 @@ func TestPoolDetails(t *testing.T) {
 	}
 	// Who has none of this configured sees what Redis knows.
 	stranger := w.clientOf(testBucket("alone", 10))
-	if all, err := stranger.PoolDetails(t.Context()); err != nil || all != nil {
+	if all, err := stranger.op.PoolDetails(t.Context()); err != nil || all != nil {
 		t.Errorf("of no pool: %+v, %v", all, err)
 	}
-	if known, err := stranger.KnownPools(t.Context()); err != nil || fmt.Sprint(known) != "[p]" {
+	if known, err := stranger.op.KnownPools(t.Context()); err != nil || fmt.Sprint(known) != "[p]" {
 		t.Errorf("%v, %v", known, err)
 	}
 	if p := look(stranger, "p"); p.InFlight != 2 || !slices.Contains(p.Buckets, PoolBucket{Name: "b", Weight: 5, InFlight: 2, HasWork: true}) {
@@ -61,7 +61,7 @@ func TestPoolDetails(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.client.PoolDetails(ended); !errors.Is(err, context.Canceled) {
+	if _, err := w.client.op.PoolDetails(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -81,14 +81,6 @@ func Priorities() []Priority {
 	return []Priority{PriorityCritical, PriorityHigh, PriorityNormal, PriorityLow}
 }
 
-// code is the priority as the scripts have it, from 1 on; 0 for an unknown one.
-func (p Priority) code() int {
-	if p == "" {
-		p = PriorityNormal
-	}
-	return slices.Index(Priorities(), p) + 1
-}
-
 // FieldError is one fault of a job, with the name of the field as the API
 // spells it.
 type FieldError struct {
@@ -121,7 +113,7 @@ func (j *Job) Validate(maxPayload int64) error {
 	if int64(len(j.Payload)) > maxPayload {
 		fail("payload", "has %d bytes, at most %d are taken", len(j.Payload), maxPayload)
 	}
-	if j.Priority.code() == 0 {
+	if j.Priority != "" && !slices.Contains(Priorities(), j.Priority) {
 		fail("priority", "%q: want critical, high, normal or low", j.Priority)
 	}
 	if j.Cost < 0 || j.Cost > MaxCost {

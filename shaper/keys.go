@@ -30,10 +30,10 @@ const tagsKey = "tundish:buckets"
 // their dedupe window.
 //
 // A script on a bucket whose flows are in groups touches more keys, and so does one on
-// a bucket in a pool: so these know how the bucket is parted, and its pool.
+// a bucket in a pool: so these know its levels and its pool.
 type keys struct {
 	prefix string
-	parted int
+	levels int
 	member string // what scripts are told: the bucket's name where it is in a pool, else ""
 	pool   string // the pool's name, "" in none
 }
@@ -52,8 +52,8 @@ func taggedKeys(tag, bucket string) keys {
 }
 
 // as are the same of a bucket that is parted so.
-func (k keys) as(parted int) keys {
-	k.parted = parted
+func (k keys) as(levels int) keys {
+	k.levels = levels
 	return k
 }
 
@@ -118,7 +118,7 @@ func (k keys) dueGroups() string              { return k.prefix + "due_groups" }
 
 // calendar is the one that a claim begins with.
 func (k keys) calendar() string {
-	if k.parted == partedGroups {
+	if k.levels == levelsGroups {
 		return k.dueGroups()
 	}
 	return k.due()
@@ -126,7 +126,7 @@ func (k keys) calendar() string {
 
 // dueOf is the calendar on which a flow stands.
 func (k keys) dueOf(flow string) string {
-	if k.parted == partedGroups {
+	if k.levels == levelsGroups {
 		group, _, _ := splitPath(flow)
 		return k.dueOfGroup(group)
 	}
@@ -182,7 +182,7 @@ func (k keys) with(fixed []string, flows ...string) []string {
 // inGroups are keys of a script and, where flows are in groups, those of the groups of some,
 // as group.load of lua/group.lua wants them.
 func (k keys) inGroups(fixed []string, flows ...string) []string {
-	if k.parted != partedGroups {
+	if k.levels != levelsGroups {
 		return fixed
 	}
 	fixed = append(fixed, k.groups(), k.groupSettings())
@@ -239,7 +239,7 @@ func (k keys) forClaim(flows, groups []string) []string {
 	for _, flow := range flows {
 		names = append(append(names, k.places(flow)...), k.flowDeparted(flow))
 	}
-	if k.parted == partedGroups {
+	if k.levels == levelsGroups {
 		names = append(names, k.groups(), k.groupSettings())
 		for _, group := range groups {
 			names = append(names, k.dueOfGroup(group), k.groupDeparted(group))
@@ -321,7 +321,7 @@ func (k keys) forInspectJob(flow string) []string {
 	fixed := []string{k.body(), k.meta(), k.conf(), k.pace(), k.count(), k.leases(), k.dead(), k.seen(), k.flows(), k.flowSettings(),
 		k.departed(), k.flowDeparted(flow)}
 	names := k.inGroups(k.with(append(fixed, k.purged()...), flow))
-	if k.parted == partedGroups {
+	if k.levels == levelsGroups {
 		group, _, _ := splitPath(flow)
 		names = append(names, k.groupDeparted(group))
 	}

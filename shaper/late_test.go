@@ -125,7 +125,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					}
 					return Done(200)
 				})}
-				job := &leased{wakeLimit: lateWake, Attempt: Attempt{ID: "j", slot: time.Now().Add(-c.late), ttl: minPermitTTL}}
+				job := &leased{wakeLimit: lateWake, Attempt: Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
 				job.depart = func(time.Duration) { job.departed = time.Now() }
 				if got := d.deliver(job); got.Result != c.want {
@@ -204,7 +204,7 @@ func drainFor(t *testing.T, b Bucket, worker Worker, length time.Duration, hook 
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)
 	t.Cleanup(store.Close)
-	client, err := NewClient(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
+	client, err := newActors(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

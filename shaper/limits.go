@@ -62,28 +62,28 @@ func (l *limitArgs) tierOf(tier string) string {
 
 // noteOverflow counts what a bucket's limits decided by the key that callers above
 // MaxKeys share, and logs it now and then.
-func (s *store) noteOverflow(ctx context.Context, receipt *Receipt) {
+func (c *Client) noteOverflow(ctx context.Context, receipt *Receipt) {
 	for i := range receipt.Decisions {
 		d := &receipt.Decisions[i]
 		if !d.Overflow || d.Source == admission.FromMemory {
 			continue
 		}
-		s.metrics.countOverflow(receipt.Bucket, d.Limit)
-		s.fullLog.Do(func() {
-			s.log.WarnContext(ctx, "a limit has as many keys as it may: callers above them share one", "bucket", receipt.Bucket, "limit", d.Limit)
+		c.store.metrics.countOverflow(receipt.Bucket, d.Limit)
+		c.fullLog.Do(func() {
+			c.store.log.WarnContext(ctx, "a limit has as many keys as it may: callers above them share one", "bucket", receipt.Bucket, "limit", d.Limit)
 		})
 	}
 }
 
 // inForce returns the limits of a bucket, which it reads from the conf unless
 // they are known.
-func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) {
+func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
 	if set := b.force.Load(); set != nil {
 		return set, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.store.timeout)
 	defer cancel()
-	conf, err := s.redis.HGetAll(ctx, b.keys.conf()).Result()
+	conf, err := c.store.redis.HGetAll(ctx, b.keys.conf()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
 	}
@@ -92,7 +92,7 @@ func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) 
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
 	for _, name := range ignored {
-		s.log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "bucket", b.Name, "limit", name)
+		c.store.log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "bucket", b.Name, "limit", name)
 	}
 	set := &limitSet{rev: conf[admission.FieldLimitsRev]}
 	for _, limit := range limits {
@@ -106,8 +106,8 @@ func (s *store) inForce(ctx context.Context, b *bucketState) (*limitSet, error) 
 // limits count and its flows and groups are named, so that a caller can put them into the jobs' Identity. Until
 // the bucket was used it knows those of the configuration only. It asks nobody.
 func (c *Client) LimitHeaders(bucket string) []string {
-	b, err := c.store.bucket(bucket)
-	if err != nil {
+	b := c.doors[bucket]
+	if b == nil {
 		return nil
 	}
 	settings := b.settings.Load()
@@ -152,14 +152,14 @@ func (c *Client) ResetLimit(ctx context.Context, name string) error {
 func (c *Client) overrideLimit(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
 	// All have to fit before one is written.
 	for _, bucket := range c.store.order {
-		if _, _, _, err := c.store.overrideText(ctx, c.store.buckets[bucket], name, change); err != nil {
+		if _, _, _, err := c.overrideText(ctx, c.doors[bucket], name, change); err != nil {
 			return err
 		}
 	}
 	var errs []error
 	for _, bucket := range c.store.order {
-		b := c.store.buckets[bucket]
-		if err := c.store.overrideLimit(ctx, b, name, change); err != nil {
+		b := c.doors[bucket]
+		if err := c.overrideIn(ctx, b, name, change); err != nil {
 			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", bucket, name, err))
 		}
 		b.force.Store(nil)
@@ -171,14 +171,14 @@ func (c *Client) overrideLimit(ctx context.Context, name string, change func(adm
 // Each time, the other change got through.
 const overrideTries = 20
 
-// overrideLimit writes an override, if the bucket has such a limit.
-func (s *store) overrideLimit(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) error {
+// overrideIn writes an override, if the bucket has such a limit.
+func (c *Client) overrideIn(ctx context.Context, b *door, name string, change func(admission.Patch) admission.Patch) error {
 	for range overrideTries {
-		text, rev, ok, err := s.overrideText(ctx, b, name, change)
+		text, rev, ok, err := c.overrideText(ctx, b, name, change)
 		if err != nil || !ok {
 			return err
 		}
-		reply, err := s.run(ctx, lua.Pin, b.keys.forPin(), name, text, rev)
+		reply, err := c.store.run(ctx, lua.Pin, b.keys.forPin(), name, text, rev)
 		if err != nil {
 			return err
 		}
@@ -192,11 +192,11 @@ func (s *store) overrideLimit(ctx context.Context, b *bucketState, name string, 
 
 // overrideText makes the text of an override of the limits that have this number; ok is false
 // where the bucket has no such limit.
-func (s *store) overrideText(ctx context.Context, b *bucketState, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
-	if err := s.configure(ctx, b); err != nil {
+func (c *Client) overrideText(ctx context.Context, b *door, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
+	if err := c.store.configure(ctx, b.bucketState); err != nil {
 		return "", "", false, err
 	}
-	conf, err := s.redis.HGetAll(ctx, b.keys.conf()).Result()
+	conf, err := c.store.redis.HGetAll(ctx, b.keys.conf()).Result()
 	if err != nil {
 		return "", "", false, fmt.Errorf("bucket %q: read its limits: %w", b.Name, err)
 	}

@@ -24,13 +24,13 @@ func rate(text string) admission.Rate {
 }
 
 // clients returns n clients of one bucket on one server, as of n processes.
-func clients(t *testing.T, n int, b Bucket) []*Client {
+func clients(t *testing.T, n int, b Bucket) []*actors {
 	t.Helper()
 	server := redistest.Start(t)
-	all := make([]*Client, n)
+	all := make([]*actors, n)
 	for i := range all {
 		var err error
-		if all[i], err = NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}}); err != nil {
+		if all[i], err = newActors(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(all[i].Close)
@@ -41,7 +41,7 @@ func clients(t *testing.T, n int, b Bucket) []*Client {
 // admitted sends jobs of one caller and counts those that got in. Redis is
 // asked about each, unless their ids are to be made by the client: others may
 // be there already.
-func admitted(t *testing.T, c *Client, n int, job Job) (in int, last Receipt) {
+func admitted(t *testing.T, c *actors, n int, job Job) (in int, last Receipt) {
 	t.Helper()
 	job.Bucket, job.Payload = c.Buckets()[0], []byte("x")
 	jobs := make([]Job, n)

@@ -86,7 +86,7 @@ func (s *store) located(ctx context.Context, b *Bucket) (place, error) {
 	if err != nil || p.tag != "" {
 		return p, err
 	}
-	if err := s.redis.HSetNX(ctx, tagsKey, b.Name, b.tag()).Err(); err != nil {
+	if err := s.redis.HSetNX(ctx, tagsKey, b.Name, tagOf(b)).Err(); err != nil {
 		return place{}, fmt.Errorf("record the bucket: %w", err)
 	}
 	return s.placeOf(ctx, b.Name) // another process may have been first
@@ -103,7 +103,7 @@ func poolText(tag, bucket string) string {
 // livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *Bucket, tag string) error {
 	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or let the bucket drain and restart",
-		b.Name, poolText(tag, b.Name), poolText(b.tag(), b.Name))
+		b.Name, poolText(tag, b.Name), poolText(tagOf(b), b.Name))
 }
 
 // liveKeys are the keys under which buckets live, whatever the configuration says. Of a bucket that Redis does not
@@ -136,7 +136,7 @@ func (s *store) liveKeys(ctx context.Context, buckets ...string) (map[string]key
 
 // readable returns a bucket whose jobs may be looked at. It is in the configuration, or Redis knows it: it has left
 // the configuration, or lives in another pool than the configuration says. Of the latter it knows only what reading
-// takes: its name, and how it is parted. Of a bucket that this process has not used yet, one round trip more.
+// takes: its name and its levels. Of a bucket that this process has not used yet, one round trip more.
 func (s *store) readable(ctx context.Context, name string) (*bucketState, error) {
 	b, unknown := s.bucket(name)
 	if unknown == nil && b.configured.Load() || unknown != nil && !admission.ValidName(name) {
@@ -167,23 +167,23 @@ func (s *store) unconfigured(ctx context.Context, name string, k keys) (*bucketS
 	if values[0] == nil {
 		return nil, nil //nolint:nilnil // none is no fault
 	}
-	parted := partedNot
+	levels := levelsNone
 	if text, ok := values[1].(string); ok {
-		if parted, err = strconv.Atoi(text); err != nil || parted < partedNot || parted > partedGroups {
+		if levels, err = strconv.Atoi(text); err != nil || levels < levelsNone || levels > levelsGroups {
 			return nil, fmt.Errorf("bucket %q: its data is of a newer program", name)
 		}
 	}
 	settings := &Bucket{Name: name}
-	if parted != partedNot {
+	if levels != levelsNone {
 		settings.Flow = &FlowSettings{}
 	}
-	if parted == partedGroups {
+	if levels == levelsGroups {
 		settings.Group = &GroupSettings{}
 	}
 	if k.pool != "" {
 		settings.Pool = &Pool{Name: k.pool}
 	}
-	found := &bucketState{Name: name, keys: k.as(parted)}
+	found := &bucketState{Name: name, keys: k.as(levels)}
 	found.settings.Store(settings)
 	return found, nil
 }

@@ -12,7 +12,7 @@ func TestOrphansAreReadable(t *testing.T) {
 	w := newWorld(t, testBucket("b", 100))
 	conn := w.server.Client()
 	for name, b := range map[string]Bucket{"plain": testBucket("old", 1), "with flows": flowing("oldflows", FlowKeyJob)} {
-		former, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
+		former, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,13 +30,13 @@ func TestOrphansAreReadable(t *testing.T) {
 		if _, err := w.client.Job(t.Context(), b.Name, "other"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: a job that is not there: %v", name, err)
 		}
-		if dead, err := w.client.DeadLetters(t.Context(), b.Name, 0, 10); err != nil || len(dead) != 0 {
+		if dead, err := w.client.op.DeadLetters(t.Context(), b.Name, 0, 10); err != nil || len(dead) != 0 {
 			t.Errorf("%s: dead letters %v, %v", name, dead, err)
 		}
 	}
 	for _, name := range []string{"never", "No name", ""} {
 		_, err := w.client.Job(t.Context(), name, "j")
-		_, deadErr := w.client.DeadLetters(t.Context(), name, 0, 10)
+		_, deadErr := w.client.op.DeadLetters(t.Context(), name, 0, 10)
 		if !errors.Is(err, ErrUnknownBucket) || !errors.Is(deadErr, ErrUnknownBucket) {
 			t.Errorf("%q: %v, %v", name, err, deadErr)
 		}

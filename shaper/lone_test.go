@@ -28,7 +28,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 	t.Parallel()
 	buckets := []Bucket{testBucket("b", 1000), testBucket("c", 1000)}
 	w := newWorld(t, buckets[0])
-	client, err := NewClient(ClientConfig{Redis: w.server.Client(), Buckets: buckets})
+	client, err := newActors(ClientConfig{Redis: w.server.Client(), Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		r.settler.Wait()
 	}
 	// This claim's answer is on its way while another bucket's comes.
-	if _, err := d.store.run(t.Context(), lua.Claim, r.keys.forClaim([]string{""}, nil), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
+	if _, err := lua.Claim.Run(t.Context(), w.server.Client(), nil, r.keys.forClaim([]string{""}, nil), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
 		expiredLast, 0, "", wakeChannel, "b", maxClaimBytes, 0, 0, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 type loops struct {
 	t      *testing.T
 	redis  *redis.Client
-	client *Client
+	client *actors
 	d      *Dispatcher
 
 	rtt time.Duration // of each round trip
@@ -49,7 +49,7 @@ func inBubble(t *testing.T, worker Worker, buckets []Bucket, test func(l *loops)
 		t.Cleanup(func() { _ = l.redis.Close() })
 		l.redis.AddHook(l)
 		var err error
-		if l.client, err = NewClient(ClientConfig{Redis: l.redis, Buckets: buckets}); err != nil {
+		if l.client, err = newActors(ClientConfig{Redis: l.redis, Buckets: buckets}); err != nil {
 			t.Fatal(err)
 		}
 		if l.d, err = NewDispatcher(DispatcherConfig{Redis: l.redis, Buckets: buckets, Workers: map[string]Worker{"test": worker}}); err != nil {
@@ -138,14 +138,14 @@ func (l *loops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // often as without it, and what is due before it leaves in time.
 func TestFarDatesDoNotSpin(t *testing.T) {
 	t.Parallel()
-	bucket := func(parted int) Bucket {
+	bucket := func(levels int) Bucket {
 		b := testBucket("b", 100)
-		if parted != partedNot {
+		if levels != levelsNone {
 			f := DefaultFlowSettings()
 			f.Key = FlowKeyJob
 			b.Flow = &f
 		}
-		if parted == partedGroups {
+		if levels == levelsGroups {
 			g := DefaultGroupSettings()
 			g.Key = FlowKeyJob
 			b.Group = &g
@@ -156,12 +156,12 @@ func TestFarDatesDoNotSpin(t *testing.T) {
 		time.Date(2318, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2600, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 		time.Date(200_000, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
-		for _, parted := range []int{partedNot, partedFlows, partedGroups} {
-			t.Run(fmt.Sprint(date.Year(), " ", parted), func(t *testing.T) {
+		for _, levels := range []int{levelsNone, levelsFlows, levelsGroups} {
+			t.Run(fmt.Sprint(date.Year(), " ", levels), func(t *testing.T) {
 				t.Parallel()
 				delivered := 0
 				worker := WorkerFunc(func(context.Context, *Attempt) Outcome { delivered++; return Done(200) })
-				inBubble(t, worker, []Bucket{bucket(parted)}, func(l *loops) {
+				inBubble(t, worker, []Bucket{bucket(levels)}, func(l *loops) {
 					l.enqueue(Job{Bucket: "b", ID: "never", Flow: "f", Group: "g", Payload: []byte("x"), Delay: time.Hour})
 					// The door refuses such a date by now. What was stored before stays.
 					for _, key := range l.redis.Keys(l.t.Context(), "tundish:{b}:b:b:*").Val() {

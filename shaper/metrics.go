@@ -1,6 +1,8 @@
 package shaper
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Metrics counts what clients and dispatchers do. A nil *Metrics counts
+// Metrics counts what producers, dispatchers and operators do. A nil *Metrics counts
 // nothing. Labels come from closed lists: buckets of the configuration and
 // constants; never an id, a URL or a tenant.
 type Metrics struct {
@@ -46,18 +48,19 @@ const (
 	reclaimPoison  = "poison"
 )
 
-// NewMetrics registers the metrics for the given buckets with reg. All series
-// exist from the start, at 0.
-func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
+// newMetrics registers the metrics for the given buckets with reg. All series exist from the start, at 0. Actors
+// that share a registry share its metrics. A nil reg counts nothing.
+func newMetrics(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
+	if reg == nil {
+		return nil, nil //nolint:nilnil // a nil *Metrics counts nothing
+	}
+	var errs []error
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, append([]string{"bucket"}, labels...))
-		reg.MustRegister(v)
-		return v
+		return registered(reg, &errs, prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, append([]string{"bucket"}, labels...)))
 	}
 	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels)
-		reg.MustRegister(v)
-		return v
+		return registered(reg, &errs, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels))
 	}
 	fine := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 	m := &Metrics{
@@ -77,15 +80,17 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
 		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
 		actions:    counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
-		steps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."}),
+		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
 		scripts: histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine, "script"),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"}),
-		up: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."}),
+		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
+		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."})),
 	}
-	reg.MustRegister(m.steps, m.errors, m.up)
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	for _, b := range buckets {
 		m.decisions.WithLabelValues(b, decisionAdmitted)
 		m.decisions.WithLabelValues(b, decisionDuplicate)
@@ -106,7 +111,21 @@ func NewMetrics(reg prometheus.Registerer, buckets []string) *Metrics {
 		m.reclaimed.WithLabelValues(b, reclaimExpired)
 		m.reclaimed.WithLabelValues(b, reclaimPoison)
 	}
-	return m
+	return m, nil
+}
+
+// registered returns the collector, or an equal one that is registered already. Else it adds to errs.
+func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error, c C) C {
+	err := reg.Register(c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if known, ok := already.ExistingCollector.(C); ok {
+			return known
+		}
+	}
+	if err != nil {
+		*errs = append(*errs, err)
+	}
+	return c
 }
 
 func (m *Metrics) observeScript(script string, took time.Duration, err error) {

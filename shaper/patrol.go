@@ -20,11 +20,13 @@ const (
 	sweepNames     = 1000             // leases named by one that compares nothing: each costs two commands
 	sweepMore      = 100              // after so many taken back there may be more: the next sweep does not wait
 	sweepSlack     = time.Second      // Redis time this far ahead of ours is a step
-	poisonCrashes  = 3
-	lastChance     = poisonCrashes - 1 // crashes after which a job goes alone
+	lastChance     = MaxCrashes - 1   // crashes after which a job goes alone
 	heartbeatBatch = 500
 	purgeTurn      = time.Second // of a sweep that goes on with a purge
 )
+
+// MaxCrashes is how many crashes in a row make a job poison: deliveries of it during which its process died.
+const MaxCrashes = 3
 
 // Causes of a dead letter.
 const (
@@ -193,12 +195,28 @@ func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) 
 	if unpurged == 0 {
 		return nil
 	}
-	left, err := d.store.finishPurge(ctx, d.bucketState, purgeTurn)
+	left, err := d.finishPurge(ctx, purgeTurn)
 	d.log.WarnContext(ctx, "a purge was left unfinished and goes on", "entries", unpurged, "left", left)
 	if left > 0 {
 		w.nextAudit = time.Time{}
 	}
 	return err
+}
+
+// finishPurge removes what a purge has left lying, for at most a while, and
+// returns how many entries are left.
+func (d *drain) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
+	for began := time.Now(); ; {
+		none := pathOf(d.levels(), "", "")
+		r, err := d.store.runConfigured(ctx, d.bucketState, lua.Purge, d.keys.forPurge(none), "", 0, purgeBatch, purgeBytes, d.levels(), none)
+		if err != nil {
+			return 0, err
+		}
+		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
+		if r.Err() != nil || left == 0 || time.Since(began) > while {
+			return left, r.Err()
+		}
+	}
 }
 
 func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }

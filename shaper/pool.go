@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,19 +28,17 @@ type Pool struct {
 	Revision int64
 }
 
-func (p *Pool) burst() int64 { return max(p.Burst, 1) }
+// Validate reports every fault of the pool, joined, or nil. Each begins with the key of the configuration.
+func (p *Pool) Validate() error { return errors.Join(p.faults("")...) }
 
-// validate returns the faults of the pool of a bucket, each with the key of the configuration.
-func (p *Pool) validate(bucket string) []error {
+// faults are those of the pool; each begins with the prefix and the key.
+func (p *Pool) faults(prefix string) []error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("pool.%s: %s", key, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s%s: %s", prefix, key, fmt.Sprintf(format, args...)))
 	}
-	switch {
-	case !admission.ValidName(p.Name):
+	if !admission.ValidName(p.Name) {
 		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", p.Name)
-	case p.Name == bucket:
-		fail("name", "%q: is that of a bucket in it: want another", p.Name)
 	}
 	if p.Rate.IsZero() {
 		fail("rate", "is missing: say how fast the pool leaks, such as \"50/s\"")
@@ -47,8 +46,8 @@ func (p *Pool) validate(bucket string) []error {
 		fail("rate", "%v", err)
 	} else if p.Rate.Unit != admission.UnitRequests {
 		fail("rate", "%q: only requests are paced in this version, not %s", p.Rate, p.Rate.Unit)
-	} else if float64(p.Burst)/p.Rate.PerSecond() > maxBurstTime.Seconds() {
-		fail("burst", "%d: at %s it takes more than %d days to come back", p.Burst, p.Rate, int(maxBurstTime.Hours()/24))
+	} else if float64(p.Burst)/p.Rate.PerSecond() > MaxBurstTime.Seconds() {
+		fail("burst", "%d: at %s it takes more than %d days to come back", p.Burst, p.Rate, int(MaxBurstTime.Hours()/24))
 	}
 	if p.Burst < 0 || p.Burst > MaxBurst {
 		fail("burst", "%d: want 1 to %d", p.Burst, MaxBurst)
@@ -56,12 +55,12 @@ func (p *Pool) validate(bucket string) []error {
 	if p.MaxInFlight < 0 || p.MaxInFlight > MaxCapacity {
 		fail("max_in_flight", "%d: want 0 to %d", p.MaxInFlight, MaxCapacity)
 	}
-	return append(errs, validateQuotas("pool.quotas", p.Quotas)...)
+	return append(errs, validateQuotas(prefix+"quotas", p.Quotas)...)
 }
 
-// same reports whether two descriptions of a pool say the same.
-func (p *Pool) same(other *Pool) bool {
-	return p.Name == other.Name && p.Rate == other.Rate && p.burst() == other.burst() && p.MaxInFlight == other.MaxInFlight &&
+// samePool reports whether two descriptions of a pool say the same.
+func samePool(p, other *Pool) bool {
+	return p.Name == other.Name && p.Rate == other.Rate && poolBurst(p) == poolBurst(other) && p.MaxInFlight == other.MaxInFlight &&
 		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas)
 }
 
@@ -76,7 +75,7 @@ func samePools(buckets []Bucket) error {
 		other := first[b.Pool.Name]
 		if other == nil {
 			first[b.Pool.Name] = b
-		} else if !other.Pool.same(b.Pool) {
+		} else if !samePool(other.Pool, b.Pool) {
 			return fmt.Errorf("bucket %q: pool %q: its settings differ from those that bucket %q gives", b.Name, b.Pool.Name, other.Name)
 		}
 	}
@@ -98,8 +97,8 @@ func (b Bucket) PoolWarnings() []string {
 	return warnings
 }
 
-// tag is what the bucket's keys have in common.
-func (b *Bucket) tag() string {
+// tagOf is what the keys of a bucket have in common.
+func tagOf(b *Bucket) string {
 	if b.Pool != nil {
 		return b.Pool.Name
 	}
@@ -113,7 +112,7 @@ func (s *store) configurePool(ctx context.Context, b *Bucket) error {
 		return nil
 	}
 	reply, err := s.run(ctx, lua.Configure, []string{poolConf(p.Name)}, schemaVersion, p.Revision, wakeChannel, wakePool+p.Name,
-		fieldRateCount, p.Rate.Count, fieldRatePer, p.Rate.Per.Microseconds(), "burst", p.burst(), "quotas", quotasText(p.Quotas),
+		fieldRateCount, p.Rate.Count, fieldRatePer, p.Rate.Per.Microseconds(), "burst", poolBurst(p), "quotas", quotasText(p.Quotas),
 		"max_in_flight", p.MaxInFlight)
 	if err != nil {
 		return fmt.Errorf("pool %q: %w", p.Name, err)
@@ -161,3 +160,5 @@ type JobPool struct {
 func readJobPool(r *lua.Reader) *JobPool {
 	return &JobPool{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
 }
+
+func poolBurst(p *Pool) int64 { return max(p.Burst, 1) }

@@ -33,43 +33,6 @@ const (
 // errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
 var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
 
-// JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
-// possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
-// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
-// have counted begins anew.
-//
-// A bucket that is not empty stays where it is. The error, an [ErrTagChanged], says of each what it holds and how
-// to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
-// but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
-// process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
-// ClientConfig.Timeout; a bucket that stays where it is needs two, and is configured then.
-func (c *Client) JoinPools(ctx context.Context) error {
-	var errs []error
-	for _, name := range c.store.order {
-		if err := c.store.join(ctx, c.store.buckets[name]); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
-// an [ErrTagChanged] that says what they hold. It changes nothing.
-func (c *Client) CheckPools(ctx context.Context, buckets []Bucket) error {
-	var errs []error
-	for i := range buckets {
-		b := &buckets[i]
-		p, err := c.store.placeOf(ctx, b.Name)
-		if err == nil && p.tag != "" && p.tag != b.tag() {
-			_, err = c.store.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "look", 0)
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // join configures a bucket, and brings it into the pool that the configuration of this process says first, until
 // it has been there once. Afterwards, where another process has it elsewhere, that process started later or has
 // a higher revision: it wins.
@@ -83,10 +46,10 @@ func (s *store) join(ctx context.Context, b *bucketState) error {
 // changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
 func (s *store) changePool(ctx context.Context, b *Bucket, p place) error {
 	next := p.number() + 1
-	if there, err := s.arrive(ctx, b, p, b.tag(), "check", next); there || err != nil {
+	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
 		return err
 	}
-	r, err := s.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "leave", next, b.tag(), schemaVersion, b.Revision)
+	r, err := s.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "leave", next, tagOf(b), schemaVersion, b.Revision)
 	if err != nil {
 		return err
 	}
@@ -321,11 +284,11 @@ func readRelocate(b *Bucket, from string, k keys, step string, reply any, err er
 func cannot(b *Bucket, from string) string {
 	switch {
 	case from == b.Name:
-		return fmt.Sprintf("cannot join pool %q", b.tag())
+		return fmt.Sprintf("cannot join pool %q", tagOf(b))
 	case b.Pool == nil:
 		return fmt.Sprintf("cannot leave pool %q", from)
 	}
-	return fmt.Sprintf("cannot go from pool %q to pool %q", from, b.tag())
+	return fmt.Sprintf("cannot go from pool %q to pool %q", from, tagOf(b))
 }
 
 func outside(b *Bucket) string {
@@ -373,4 +336,31 @@ func shortDuration(d time.Duration) string {
 		}
 	}
 	return fmt.Sprint(int64((d+time.Second-1)/time.Second), "s")
+}
+
+// joinPools brings every bucket into the pool that the configuration says, or out of one.
+func (s *store) joinPools(ctx context.Context) error {
+	var errs []error
+	for _, name := range s.order {
+		if err := s.join(ctx, s.buckets[name]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkPools reports the buckets that could not change their pool as these settings say.
+func (s *store) checkPools(ctx context.Context, buckets []Bucket) error {
+	var errs []error
+	for i := range buckets {
+		b := &buckets[i]
+		p, err := s.placeOf(ctx, b.Name)
+		if err == nil && p.tag != "" && p.tag != tagOf(b) {
+			_, err = s.relocate(ctx, b, p.tag, taggedKeys(p.tag, b.Name), nil, "look", 0)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

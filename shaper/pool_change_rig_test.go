@@ -36,9 +36,9 @@ func in(pool *Pool, b Bucket) Bucket {
 	return b
 }
 
-func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...Bucket) *Client {
+func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...Bucket) *actors {
 	t.Helper()
-	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	client, err := newActors(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func jobOf(id string) Job {
 }
 
 // mustEnqueue lets a job in.
-func mustEnqueue(t *testing.T, client *Client, id string) {
+func mustEnqueue(t *testing.T, client *actors, id string) {
 	t.Helper()
 	if receipts, err := client.Enqueue(t.Context(), jobOf(id)); err != nil || receipts[0].Refusal != nil {
 		t.Fatalf("enqueue %s: %+v, %v", id, receipts, err)
@@ -59,14 +59,14 @@ func mustEnqueue(t *testing.T, client *Client, id string) {
 }
 
 // mustCancel ends a job that waits.
-func mustCancel(t *testing.T, client *Client, id string) {
+func mustCancel(t *testing.T, client *actors, id string) {
 	t.Helper()
 	if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != StateCancelled {
 		t.Fatalf("cancel %s: %s, %v", id, state, err)
 	}
 }
 
-func mustJoin(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
+func mustJoin(t *testing.T, conn redis.UniversalClient, b Bucket) *actors {
 	t.Helper()
 	client := clientWith(t, conn, b)
 	if err := client.JoinPools(t.Context()); err != nil {
@@ -76,7 +76,7 @@ func mustJoin(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
 }
 
 // commanded uses a bucket, has an operator change whatever can be changed of it, and leaves it empty.
-func commanded(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
+func commanded(t *testing.T, conn redis.UniversalClient, b Bucket) *actors {
 	t.Helper()
 	client := clientWith(t, conn, b)
 	must := func(err error) {
@@ -87,7 +87,7 @@ func commanded(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
 	}
 	mustEnqueue(t, client, "first")
 	mustCancel(t, client, "first")
-	control := client.Control("anna")
+	control := client.op.Control("anna")
 	must(control.Pause(t.Context(), "b", "tests"))
 	var patch BucketPatch
 	must(patch.Put(SettingCapacity, "4321"))
@@ -105,7 +105,7 @@ func commanded(t *testing.T, conn redis.UniversalClient, b Bucket) *Client {
 		must(err)
 	}
 	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
-	k := taggedKeys(b.tag(), "b")
+	k := taggedKeys(tagOf(&b), "b")
 	must(conn.RPush(t.Context(), k.departed(), "3", "2", "1").Err())
 	must(conn.PExpire(t.Context(), k.departed(), time.Hour).Err())
 	must(conn.HSet(t.Context(), k.pace(), "slot", "1783228800123456").Err())
@@ -134,14 +134,14 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 // other places.
 func wantLives(t *testing.T, what string, conn redis.UniversalClient, b Bucket, settings map[string]any) {
 	t.Helper()
-	if tag := conn.HGet(t.Context(), tagsKey, "b").Val(); tag != b.tag() {
-		t.Errorf("%s: the bucket has the tag %q, want %q", what, tag, b.tag())
+	if tag := conn.HGet(t.Context(), tagsKey, "b").Val(); tag != tagOf(&b) {
+		t.Errorf("%s: the bucket has the tag %q, want %q", what, tag, tagOf(&b))
 	}
-	if diff := cmp.Diff(settings, settingsAt(t, conn, b.tag())); diff != "" {
+	if diff := cmp.Diff(settings, settingsAt(t, conn, tagOf(&b))); diff != "" {
 		t.Errorf("%s: settings (-before +after):\n%s", what, diff)
 	}
 	for _, tag := range []string{"b", "vendor", "other"} {
-		if tag == b.tag() {
+		if tag == tagOf(&b) {
 			continue
 		}
 		k := taggedKeys(tag, "b")

@@ -28,9 +28,9 @@ func TestEmptyBucketChangesItsPool(t *testing.T) {
 					client := mustJoin(t, conn, own)
 					mustEnqueue(t, client, "j")
 					mustCancel(t, client, "j")
-					what := "in " + poolText(own.tag(), "b")
+					what := "in " + poolText(tagOf(&own), "b")
 					count := conn.HGet(t.Context(), tagsKey, "b"+generationSuffix).Val()
-					settings["pace"] = settingsAt(t, conn, own.tag())["pace"] // flows have a clock there
+					settings["pace"] = settingsAt(t, conn, tagOf(&own))["pace"] // flows have a clock there
 					if pace, ok := settings["pace"].(map[string]string); !ok || pace["slot"] != "1783228800123456" {
 						t.Errorf("%s: the pace is %v", what, settings["pace"])
 					}
@@ -38,15 +38,15 @@ func TestEmptyBucketChangesItsPool(t *testing.T) {
 					if mustJoin(t, conn, own); conn.HGet(t.Context(), tagsKey, "b"+generationSuffix).Val() != count {
 						t.Errorf("%s: it changed again", what)
 					}
-					infos, err := client.BucketInfos(t.Context())
+					infos, err := client.op.BucketInfos(t.Context())
 					if err != nil || infos[0].Elsewhere || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Capacity != 4321 {
 						t.Errorf("%s: %+v, %v", what, infos, err)
 					}
 				}
-				if known, err := clientWith(t, conn).KnownBuckets(t.Context()); err != nil || fmt.Sprint(known) != "[b]" {
+				if known, err := clientWith(t, conn).op.KnownBuckets(t.Context()); err != nil || fmt.Sprint(known) != "[b]" {
 					t.Errorf("known are %v, %v", known, err)
 				}
-				if pools, err := clientWith(t, conn).KnownPools(t.Context()); err != nil || fmt.Sprint(pools) != "[vendor]" {
+				if pools, err := clientWith(t, conn).op.KnownPools(t.Context()); err != nil || fmt.Sprint(pools) != "[vendor]" {
 					t.Errorf("pools are %v, %v", pools, err)
 				}
 			})
@@ -141,7 +141,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 				}
 			}
 			wantLives(t, text, conn, b, settings)
-			if infos, err := client.BucketInfos(t.Context()); err != nil || !infos[0].Elsewhere || infos[0].Dead != int64(held[1]) || infos[0].Pool != nil {
+			if infos, err := client.op.BucketInfos(t.Context()); err != nil || !infos[0].Elsewhere || infos[0].Dead != int64(held[1]) || infos[0].Pool != nil {
 				t.Errorf("%+v, %v", infos, err)
 			}
 		}
@@ -177,7 +177,7 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		b := changeable()["plain"]
 		is := in(poolNamed("vendor"), b)
-		refused := func(what string, client *Client, text string) {
+		refused := func(what string, client *actors, text string) {
 			t.Helper()
 			if _, err := client.Enqueue(t.Context(), jobOf("x")); !errors.Is(err, ErrTagChanged) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %v, want %s", what, err, text)
@@ -194,10 +194,10 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`)
 		}
 		// An operator with that configuration does not bring the bucket back either, and is obeyed where it lives.
-		if err := clientWith(t, conn, b).Control("bert").Pause(t.Context(), "b", ""); err != nil {
+		if err := clientWith(t, conn, b).op.Control("bert").Pause(t.Context(), "b", ""); err != nil {
 			t.Fatal(err)
 		}
-		if infos, err := second.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
+		if infos, err := second.op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
 			t.Errorf("%+v, %v", infos, err)
 		}
 		mustEnqueue(t, second, "j")
@@ -231,11 +231,11 @@ func TestPoolChangeIsInterruptedAnywhere(t *testing.T) {
 			died := errors.New("the process dies")
 			for at, trips := 1, 2; at < trips; at++ {
 				for _, replied := range []bool{false, true} {
-					for who, goOn := range map[string]func(running *Client) Bucket{
-						"the same configuration": func(*Client) Bucket { mustJoin(t, conn, is); return is },
-						"a third configuration":  func(*Client) Bucket { mustJoin(t, conn, other); return other },
-						"the old configuration":  func(*Client) Bucket { mustJoin(t, conn, b); return b },
-						"a process that runs": func(running *Client) Bucket {
+					for who, goOn := range map[string]func(running *actors) Bucket{
+						"the same configuration": func(*actors) Bucket { mustJoin(t, conn, is); return is },
+						"a third configuration":  func(*actors) Bucket { mustJoin(t, conn, other); return other },
+						"the old configuration":  func(*actors) Bucket { mustJoin(t, conn, b); return b },
+						"a process that runs": func(running *actors) Bucket {
 							receipts, err := running.Enqueue(t.Context(), jobOf("x"))
 							if errors.Is(err, ErrTagChanged) {
 								mustJoin(t, conn, is) // removes what is left
@@ -275,7 +275,7 @@ func TestPoolChangeIsInterruptedAnywhere(t *testing.T) {
 						client := clientWith(t, conn, lives)
 						mustEnqueue(t, client, "j")
 						mustCancel(t, client, "j")
-						settings["pace"] = settingsAt(t, conn, lives.tag())["pace"]
+						settings["pace"] = settingsAt(t, conn, tagOf(&lives))["pace"]
 						wantLives(t, what, conn, lives, settings)
 					}
 				}
@@ -301,7 +301,7 @@ func TestLateProcessChangesNothing(t *testing.T) {
 			var settings map[string]any
 			own := connect(t, server.Addr())
 			hook := &tripHook{at: at, do: func(trip func() error) error {
-				var client *Client
+				var client *actors
 				for _, step := range way {
 					client = mustJoin(t, conn, step)
 				}
@@ -309,11 +309,11 @@ func TestLateProcessChangesNothing(t *testing.T) {
 				if err := patch.Put(SettingCapacity, "999"); err != nil {
 					t.Error(err)
 				}
-				if _, err := client.Control("carl").Set(t.Context(), "b", patch); err != nil {
+				if _, err := client.op.Control("carl").Set(t.Context(), "b", patch); err != nil {
 					t.Error(err)
 				}
 				mustEnqueue(t, client, "j")
-				settings = settingsAt(t, conn, lives.tag())
+				settings = settingsAt(t, conn, tagOf(&lives))
 				return trip()
 			}}
 			own.AddHook(hook)
@@ -322,7 +322,7 @@ func TestLateProcessChangesNothing(t *testing.T) {
 			if ended = int(hook.seen.Load()) < at; ended {
 				break
 			}
-			if (err == nil) != (lives.tag() == is.tag()) && !errors.Is(err, ErrTagChanged) && !errors.Is(err, errOvertaken) {
+			if (err == nil) != (tagOf(&lives) == tagOf(&is)) && !errors.Is(err, ErrTagChanged) && !errors.Is(err, errOvertaken) {
 				t.Errorf("%s: %v", what, err)
 			}
 			if info, err := clientWith(t, conn, lives).Job(t.Context(), "b", "j"); err != nil || info.State != StateQueued {
@@ -355,7 +355,7 @@ func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 				mine := connect(t, server.Addr())
 				mine.AddHook(dawdler{})
 				for i := range rounds {
-					client, err := NewClient(ClientConfig{Redis: mine, Buckets: []Bucket{own}, Timeout: time.Minute})
+					client, err := newActors(ClientConfig{Redis: mine, Buckets: []Bucket{own}, Timeout: time.Minute})
 					if err != nil {
 						t.Error(err)
 						return
@@ -388,7 +388,7 @@ func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 					t.Errorf("%s: %d jobs are left under the tag %q", kind, n, tag)
 				}
 			}
-			if infos, err := client.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
+			if infos, err := client.op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
 				t.Errorf("%s: %+v, %v", kind, infos, err)
 			}
 		}

@@ -52,7 +52,7 @@ func TestPoolIsTheSameToAll(t *testing.T) {
 	} {
 		other := pooled("b", 10, 1, pool)
 		change(other.Pool)
-		if _, err := NewClient(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{a, other}}); err == nil || !strings.Contains(err.Error(), `pool "p": its settings differ`) {
+		if _, err := newActors(ClientConfig{Redis: w.server.Client(), Buckets: []Bucket{a, other}}); err == nil || !strings.Contains(err.Error(), `pool "p": its settings differ`) {
 			t.Errorf("another %s: %v", name, err)
 		}
 		if err := w.client.Reconfigure([]Bucket{a, other}); err == nil {
@@ -69,7 +69,7 @@ func TestPoolIsTheSameToAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.enqueue("a", 1, nil)
-	if infos, err := w.client.BucketInfos(t.Context(), "a"); err != nil || infos[0].Pool.Rate != faster.Rate {
+	if infos, err := w.client.op.BucketInfos(t.Context(), "a"); err != nil || infos[0].Pool.Rate != faster.Rate {
 		t.Errorf("%+v, %v", infos, err)
 	}
 }
@@ -92,7 +92,7 @@ func TestControlOfAPool(t *testing.T) {
 	t.Parallel()
 	pool := Pool{Name: "p", Rate: perSecond(100), MaxInFlight: 5}
 	w := newPoolWorld(t, pooled("b", 10, 1, pool))
-	control := w.client.Control("anna")
+	control := w.client.op.Control("anna")
 	patch := func(setting Setting, value string) (p BucketPatch) {
 		if err := p.Put(setting, value); err != nil {
 			t.Fatal(err)
@@ -111,14 +111,14 @@ func TestControlOfAPool(t *testing.T) {
 		}
 	}
 	inForce := func() string {
-		infos, err := w.clientOf(pooled("b", 10, 1, pool)).BucketInfos(t.Context()) // another process
+		infos, err := w.clientOf(pooled("b", 10, 1, pool)).op.BucketInfos(t.Context()) // another process
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := infos[0].Pool
 		return fmt.Sprint(p.Rate, " ", p.Burst, " ", p.MaxInFlight)
 	}
-	w.client.store.buckets["b"].configured.Store(false)
+	w.client = w.clientOf(w.buckets...)
 	w.enqueue("b", 1, nil) // its configuration is written again
 	if got := inForce(); got != "20/s 3 0" {
 		t.Errorf("in force: %s", got)

@@ -27,7 +27,7 @@ type poolWorld struct {
 	*testing.T
 	server  *redistest.Server
 	buckets []Bucket
-	client  *Client
+	client  *actors
 }
 
 func newPoolWorld(t *testing.T, buckets ...Bucket) *poolWorld {
@@ -37,9 +37,9 @@ func newPoolWorld(t *testing.T, buckets ...Bucket) *poolWorld {
 	return w
 }
 
-func (w *poolWorld) clientOf(buckets ...Bucket) *Client {
+func (w *poolWorld) clientOf(buckets ...Bucket) *actors {
 	w.Helper()
-	client, err := NewClient(ClientConfig{Redis: connect(w.T, w.server.Addr()), Buckets: buckets})
+	client, err := newActors(ClientConfig{Redis: connect(w.T, w.server.Addr()), Buckets: buckets})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	if err != nil || !slices.Contains(info.Holds(), HoldPoolInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
 		t.Errorf("%v: %q, %v", info.Holds(), info.Why(), err)
 	}
-	infos, err := w.client.BucketInfos(t.Context(), "b")
+	infos, err := w.client.op.BucketInfos(t.Context(), "b")
 	if err != nil || infos[0].Pool == nil || infos[0].Pool.Name != "vendor" || infos[0].Pool.InFlight != 1 || infos[0].Pool.MaxInFlight != 1 ||
 		infos[0].Pool.Rate != pool.Rate || infos[0].Pool.Burst != 1 || infos[0].Pool.Weight != 1 || infos[0].Pool.LastSlot.IsZero() {
 		t.Errorf("b's pool: %+v, %v", infos, err)
@@ -200,7 +200,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	own := testBucket("b", 100)
 	own.DedupeWindow = 0
 	w := newPoolWorld(t, own)
-	if err := w.client.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
+	if err := w.client.op.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
 		t.Fatal(err)
 	}
 	w.enqueue("b", 1, nil)
@@ -218,7 +218,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	if tag := w.server.Client().HGet(t.Context(), tagsKey, "b").Val(); tag != "vendor" {
 		t.Errorf("its tag is %q", tag)
 	}
-	if infos, err := joined.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Unfinished != 1 {
+	if infos, err := joined.op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Unfinished != 1 {
 		t.Errorf("%+v, %v", infos, err)
 	}
 	// Who still has the old configuration is told, and puts no job where nobody looks.
@@ -230,13 +230,13 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	}
 	// Those that do not have it configured find it by its tag.
 	stranger := w.clientOf()
-	if was, err := stranger.Control("bert").Resume(t.Context(), "b"); err != nil || !was {
+	if was, err := stranger.op.Control("bert").Resume(t.Context(), "b"); err != nil || !was {
 		t.Errorf("resumed: %t, %v", was, err)
 	}
-	if infos, err := stranger.BucketInfos(t.Context(), "b"); err != nil || infos[0].Unfinished != 1 || infos[0].Pool == nil {
+	if infos, err := stranger.op.BucketInfos(t.Context(), "b"); err != nil || infos[0].Unfinished != 1 || infos[0].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
 	}
-	if sum, err := stranger.Control("bert").Purge(t.Context(), "b", PurgeOptions{}); err != nil || sum.Jobs != 1 {
+	if sum, err := stranger.op.Control("bert").Purge(t.Context(), "b", PurgeOptions{}); err != nil || sum.Jobs != 1 {
 		t.Errorf("purged %+v, %v", sum, err)
 	}
 	// It is empty, so it may leave.
@@ -261,7 +261,7 @@ func TestPoolInACluster(t *testing.T) {
 	flowing.Flow = &flow
 	buckets := []Bucket{pooled("a", 1000, 1, pool), flowing}
 	buckets[0].DedupeWindow, buckets[1].DedupeWindow = 0, 0
-	client, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	client, err := newActors(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,11 +290,11 @@ func TestPoolInACluster(t *testing.T) {
 	if got["a"] != 20 || got["b"] != 20 {
 		t.Errorf("arrived %v", got)
 	}
-	stranger, err := NewClient(ClientConfig{Redis: conn})
+	stranger, err := newActors(ClientConfig{Redis: conn})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if infos, err := stranger.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
+	if infos, err := stranger.op.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
 	}
 	// Empty, each of them leaves the pool, to a slot of its own.
@@ -303,7 +303,7 @@ func TestPoolInACluster(t *testing.T) {
 	for i := range buckets {
 		buckets[i].Pool = nil
 	}
-	left, err := NewClient(ClientConfig{Redis: conn, Buckets: buckets})
+	left, err := newActors(ClientConfig{Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestPoolInACluster(t *testing.T) {
 			t.Errorf("bucket %q has %d jobs under its own tag", b, n)
 		}
 	}
-	if pools, err := stranger.KnownPools(t.Context()); err != nil || len(pools) != 0 {
+	if pools, err := stranger.op.KnownPools(t.Context()); err != nil || len(pools) != 0 {
 		t.Errorf("pools are %v, %v", pools, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
@@ -14,6 +13,9 @@ import (
 const (
 	purgeBatch = 200
 	purgeBytes = 1 << 20
+)
+
+const (
 	purgeTries = 3   // of a chunk whose reply is lost
 	flowScan   = 500 // flows that are looked at in one round trip
 )
@@ -50,7 +52,7 @@ func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions
 		return Purged{}, err
 	}
 	var sum Purged
-	if k.parted == partedNot {
+	if k.levels == levelsNone {
 		sum, err = c.purge(ctx, bucket, k, "", options)
 	} else {
 		sum, err = c.purgeFlows(ctx, bucket, k, "", options)
@@ -121,7 +123,7 @@ func (c *Control) purge(ctx context.Context, bucket string, k keys, flow string,
 		if err := ctx.Err(); err != nil {
 			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, k.parted, flow)
+		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, boolArg(options.KeepLater), purgeBatch, purgeBytes, k.levels, flow)
 		if err != nil {
 			if lost++; redisconn.ReplyLost(err) && lost < purgeTries {
 				continue // safe: by its id it is the same purge
@@ -139,22 +141,6 @@ func (c *Control) purge(ctx context.Context, bucket string, k keys, flow string,
 		}
 		if sum = (Purged{done, left}); left == 0 {
 			return sum, nil
-		}
-	}
-}
-
-// finishPurge removes what a purge has left lying, for at most a while, and
-// returns how many entries are left.
-func (s *store) finishPurge(ctx context.Context, b *bucketState, while time.Duration) (left int64, err error) {
-	for began := time.Now(); ; {
-		none := pathOf(b.parted(), "", "")
-		r, err := s.runConfigured(ctx, b, lua.Purge, b.keys.forPurge(none), "", 0, purgeBatch, purgeBytes, b.parted(), none)
-		if err != nil {
-			return 0, err
-		}
-		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
-		if r.Err() != nil || left == 0 || time.Since(began) > while {
-			return left, r.Err()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -98,9 +99,17 @@ func stateOf(code int64) State {
 	return stateCodes[code]
 }
 
+// codeOf is the code of a state, "" for no state.
+func codeOf(state State) string {
+	if state == "" {
+		return ""
+	}
+	return strconv.Itoa(slices.Index(stateCodes[:], state))
+}
+
 // readReceipts reads the answer of enqueue.lua: one for all jobs that were
 // alike, or one for each.
-func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
+func readReceipts(b *door, q *question, r *lua.Reader) error {
 	batch, limits := q.tickets, q.set.limits
 	if len(batch) == 0 {
 		return nil
@@ -149,7 +158,7 @@ func readReceipts(b *bucketState, q *question, r *lua.Reader) error {
 // as this process knows: by its configuration, not by what an operator has set. 0 without a pool.
 type poolInterval float64
 
-func (b *bucketState) poolInterval() poolInterval {
+func (b *door) poolInterval() poolInterval {
 	p := b.settings.Load().Pool
 	if p == nil {
 		return 0
@@ -163,7 +172,7 @@ func (p poolInterval) notBefore(now, ahead, at int64) int64 {
 	return max(at, now+int64(float64(ahead)*float64(p)))
 }
 
-func readReceipt(b *bucketState, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
+func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
 	receipt := Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
@@ -203,7 +212,7 @@ var undelivered = []State{StateDead, StateCancelled, StateDropped}
 // refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
 // would promise a delivery that never comes. A batch that is sent again is not asked, as its
 // job may have ended since the send whose reply was lost.
-func refuseEnded(b *bucketState, receipt *Receipt) {
+func refuseEnded(b *door, receipt *Receipt) {
 	if !slices.Contains(undelivered, receipt.State) {
 		return
 	}
@@ -246,7 +255,7 @@ func missing(err error) *Refusal {
 // refuse makes a refusal. Of a bucket or flow that is too full, held is how many jobs it
 // has and bound how many it may have for one more of this kind, and of a bucket with too many flows
 // the same of those; where no job leaves, because it is paused, there is no wait.
-func refuse(b *bucketState, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
+func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *Refusal {
 	refusal := &Refusal{RetryAfter: max(wait, -wait)}
 	var by []admission.Decision
 	for _, d := range decisions {

@@ -57,7 +57,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 	if r, err := w.client.Enqueue(t.Context(), later...); err != nil || r[0].State != StateScheduled || r[0].ETA.Sub(alike[0].ETA) < 59*time.Minute {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := w.client.Control("anna").Pause(t.Context(), "quick", ""); err != nil {
+	if err := w.client.op.Control("anna").Pause(t.Context(), "quick", ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range append(enqueue(jobs("quick", "d", 2)), enqueue(append(jobs("quick", "e", 1), unlike[1]))[0]) {
@@ -94,7 +94,7 @@ func TestRetryAfterMindsThePool(t *testing.T) {
 	if r := enqueue(PriorityLow); r == nil || r.RetryAfter != 400*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
-	if err := w.client.Control("anna").Pause(t.Context(), "full", ""); err != nil {
+	if err := w.client.op.Control("anna").Pause(t.Context(), "full", ""); err != nil {
 		t.Fatal(err)
 	}
 	if r := enqueue(PriorityCritical); r == nil || r.RetryAfter != 0 {

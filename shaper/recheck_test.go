@@ -95,7 +95,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 				store := miniredis.NewMiniRedis()
 				store.ClockTTL(true)
 				t.Cleanup(store.Close)
-				client, err := NewClient(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
+				client, err := newActors(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 					return len(departed), least
 				}
 				flows, before := least()
-				c.change(t, d, client.Control("anna"), b)
+				c.change(t, d, client.op.Control("anna"), b)
 				<-time.After(1500 * time.Millisecond)
 				_, after := least()
 				t.Logf("%d flows: each sent %d jobs before the change, %d until 1.5 s after it", flows, before, after)

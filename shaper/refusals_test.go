@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -78,12 +77,11 @@ func TestMaxKeysOfABucket(t *testing.T) {
 		{Name: "l", Algorithm: admission.SlidingWindowLog, Per: []string{admission.PerCaller}, Limit: rate("5/24h"), MaxKeys: most},
 	}
 	registry := prometheus.NewRegistry()
-	metrics := NewMetrics(registry, []string{"keys"})
 	server := redistest.Start(t)
 	var in, own, above atomic.Int64
 	var all sync.WaitGroup
 	for range 4 {
-		c, err := NewClient(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}, Metrics: metrics})
+		c, err := newActors(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}, Registerer: registry})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +115,7 @@ func TestMaxKeysOfABucket(t *testing.T) {
 	if n := len(server.Client().Keys(t.Context(), "tundish:{keys}:b:keys:limit:l:*").Val()); n != most+1 {
 		t.Errorf("%d keys, want %d and the shared one", n, most)
 	}
-	if n := testutil.ToFloat64(metrics.overflow.WithLabelValues("keys", "l")); int64(n) != above.Load() || n == 0 {
+	if n := scrape(t, registry, "tundish_admission_overflow")["tundish_admission_overflow_total{bucket=keys,limit=l}"]; int64(n) != above.Load() || n == 0 {
 		t.Errorf("the metric says %.0f, want %d", n, above.Load())
 	}
 }

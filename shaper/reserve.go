@@ -22,7 +22,7 @@ type turns struct {
 func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
 	ahead += roundTrip
 	horizon := ahead
-	if d.parted() == partedGroups {
+	if d.levels() == levelsGroups {
 		horizon += roundTrip
 	}
 	start := time.Now()
@@ -40,7 +40,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	if d.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
 		d.stepped, d.steps = 0, steps
 	}
-	if d.parted() != partedGroups || len(names) == 0 {
+	if d.levels() != levelsGroups || len(names) == 0 {
 		return turns{flows: names, slots: slots, args: args}, next, nil
 	}
 	start = time.Now()
@@ -59,10 +59,10 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 
 // questions is how many come before a claim.
 func (d *drain) questions() int {
-	switch d.parted() {
-	case partedFlows:
+	switch d.levels() {
+	case levelsFlows:
 		return 1
-	case partedGroups:
+	case levelsGroups:
 		return 2
 	default:
 		return 0

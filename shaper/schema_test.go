@@ -27,7 +27,7 @@ func TestDataOfTheVersionBefore(t *testing.T) {
 		}
 		conn.Del(ctx, k.body())
 		mustEnqueue(t, client, "y")
-		infos, err := client.BucketInfos(ctx)
+		infos, err := client.op.BucketInfos(ctx)
 		if err != nil || infos[0].Unfinished != 1 || infos[0].Rate.Count != 9 {
 			t.Errorf("after it was drained: %+v, %v", infos, err)
 		}

@@ -48,9 +48,9 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			}
 			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last)
 		}
-		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.number(pathOf(d.parted(), s.job.Group, s.job.Flow)))
+		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.number(pathOf(d.levels(), s.job.Group, s.job.Flow)))
 	}
-	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), d.keys.member, len(flows.names)}, flows.args(), outcomes)
+	args := slices.Concat([]any{wakeChannel, d.Name, d.levels(), d.keys.member, len(flows.names)}, flows.args(), outcomes)
 	ctx := d.life
 	wait := minFaultWait
 	for resent := false; ; resent = true {

@@ -49,15 +49,15 @@ func (s *shadowLog) note(ctx context.Context, log *slog.Logger, d *admission.Dec
 }
 
 // noteLimits logs and counts what limits said of a job.
-func (s *store) noteLimits(ctx context.Context, t *ticket) {
+func (c *Client) noteLimits(ctx context.Context, t *ticket) {
 	for i := range t.receipt.Decisions {
 		d := &t.receipt.Decisions[i]
 		if d.Allowed && !d.WouldRefuse {
 			continue
 		}
-		s.metrics.countLimit(t.job.Bucket, d)
+		c.store.metrics.countLimit(t.job.Bucket, d)
 		if d.WouldRefuse {
-			s.shadows.note(ctx, s.log, d, &t.job, time.Now())
+			c.shadows.note(ctx, c.store.log, d, &t.job, time.Now())
 		}
 	}
 }

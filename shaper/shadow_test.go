@@ -26,17 +26,17 @@ func TestShadowLimitIsCounted(t *testing.T) {
 	mini := redistest.Miniredis(t)
 	mini.SetTime(time.UnixMicro(1783228800123456)) // all of it in one window
 	var text bytes.Buffer
-	metrics := NewMetrics(prometheus.NewRegistry(), []string{"b"})
-	client, err := NewClient(ClientConfig{
-		Redis: redistest.ClientOf(t, mini), Buckets: []Bucket{b}, Metrics: metrics, Logger: slog.New(slog.NewTextHandler(&text, nil)),
+	registry := prometheus.NewRegistry()
+	client, err := newActors(ClientConfig{
+		Redis: redistest.ClientOf(t, mini), Buckets: []Bucket{b}, Registerer: registry, Logger: slog.New(slog.NewTextHandler(&text, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	counted := func(limit, outcome string) float64 {
-		return scrape(t, metrics.limits, "tundish_")["tundish_admission_limit_refusals_total{bucket=b,limit="+limit+",outcome="+outcome+"}"]
+		return scrape(t, registry, "tundish_admission_limit")["tundish_admission_limit_refusals_total{bucket=b,limit="+limit+",outcome="+outcome+"}"]
 	}
-	if series := len(scrape(t, metrics.limits, "tundish_")); series != 6 {
+	if series := len(scrape(t, registry, "tundish_admission_limit")); series != 6 {
 		t.Errorf("%d series before the first job", series)
 	}
 	would, refused := 0, 0

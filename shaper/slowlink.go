@@ -84,7 +84,7 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 
 // withTimeout returns the store with another timeout, for calls that touch this key.
 func (s *store) withTimeout(ctx context.Context, key string, timeout time.Duration) *store {
-	other := &store{redis: s.redis, timeout: s.timeout, log: s.log, metrics: s.metrics, buckets: s.buckets, order: s.order, checkFlow: s.checkFlow}
+	other := &store{redis: s.redis, timeout: s.timeout, log: s.log, metrics: s.metrics, buckets: s.buckets, order: s.order}
 	switch client := s.redis.(type) {
 	case *redis.Client:
 		other.redis, other.timeout = client.WithTimeout(timeout), timeout

@@ -150,7 +150,7 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				t.Cleanup(store.Close)
 				b := testBucket("b", 2000)
 				b.MaxPayload, b.MaxInFlight = 1<<20, 512
-				client, err := NewClient(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
+				client, err := newActors(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +203,7 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				took := time.Since(began)
 				stop()
 				running.Wait()
-				info, err := client.BucketInfos(t.Context(), "b")
+				info, err := client.op.BucketInfos(t.Context(), "b")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +236,7 @@ func TestDeadLettersAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead, err := s.client.DeadLetters(t.Context(), "b", 0, jobs)
+	dead, err := s.client.op.DeadLetters(t.Context(), "b", 0, jobs)
 	if err != nil || len(dead) != jobs || dead[0].ID != "j29" || dead[29].ID != "j0" || len(dead[7].Payload) != 200<<10 {
 		t.Fatalf("%d dead letters, %v", len(dead), err)
 	}

@@ -94,7 +94,7 @@ func throughSteps(t *testing.T, b Bucket, dispatchers, jobs int) []time.Time {
 	t.Cleanup(store.Close)
 	clock := &offsetClock{store: store}
 	clock.step(0)
-	client, err := NewClient(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
+	client, err := newActors(ClientConfig{Redis: bubbleClient(t, store.Dial), Buckets: []Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

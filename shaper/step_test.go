@@ -20,7 +20,7 @@ type stepped struct {
 	mini   *miniredis.Miniredis
 	redis  *redis.Client
 	now    time.Time
-	client *Client
+	client *actors
 	d      *Dispatcher
 }
 
@@ -41,7 +41,7 @@ func newSteppedBucket(t *testing.T, worker Worker, b Bucket) *stepped {
 	})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	var err error
-	if s.client, err = NewClient(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
+	if s.client, err = newActors(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
 		t.Fatal(err)
 	}
 	s.d, err = NewDispatcher(DispatcherConfig{

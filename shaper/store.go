@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
-	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -36,28 +36,21 @@ type store struct {
 	metrics *Metrics
 	buckets map[string]*bucketState
 	order   []string
-	shadows *shadowLog
-	closed  atomic.Bool         // of a client: no call goes to Redis any more
-	fullLog sometimes.Sometimes // of limits with as many keys as they may have
-
-	checkFlow func(bucket string, own *OwnDelivery) error // see ClientConfig; nil checks nothing
+	closed  atomic.Bool // of a client: no call goes to Redis any more
 }
 
 // bucketState is a bucket as this process sees it.
 type bucketState struct {
-	Name        string
-	keys        keys
-	enqueueKeys []string // the first ones of that script, made once
+	Name string
+	keys keys
 
 	settings   atomic.Pointer[Bucket] // of the configuration, replaced by a reload
 	turn       chan struct{}          // held by whoever writes the conf
 	configured atomic.Bool
-	joined     atomic.Bool              // it is, or was, in the pool that the configuration says: see join
-	force      atomic.Pointer[limitSet] // nil until it was read
-	refusals   *refusals
+	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
 }
 
-func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Duration, log *slog.Logger, m *Metrics) (*store, error) {
+func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	if client == nil {
 		return nil, errors.New("shaper: no Redis client is given")
 	}
@@ -70,8 +63,16 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 	if err := samePools(buckets); err != nil {
 		return nil, err
 	}
-	s := &store{redis: client, timeout: timeout, log: log, metrics: m, shadows: &shadowLog{},
-		fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, buckets: make(map[string]*bucketState, len(buckets))}
+	names := make([]string, len(buckets))
+	for i := range buckets {
+		names[i] = buckets[i].Name
+	}
+	m, err := newMetrics(reg, names)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{redis: client, timeout: timeout, log: log, metrics: m,
+		buckets: make(map[string]*bucketState, len(buckets))}
 
 	for i := range buckets {
 		b, err := completed(buckets[i])
@@ -81,8 +82,8 @@ func newStore(client redis.UniversalClient, buckets []Bucket, timeout time.Durat
 		if s.buckets[b.Name] != nil {
 			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
-		own := taggedKeys(b.tag(), b.Name).as(b.parted())
-		state := &bucketState{Name: b.Name, keys: own, enqueueKeys: own.forEnqueue(), turn: make(chan struct{}, 1), refusals: newRefusals()}
+		own := taggedKeys(tagOf(b), b.Name).as(levelsOf(b))
+		state := &bucketState{Name: b.Name, keys: own, turn: make(chan struct{}, 1)}
 		state.settings.Store(b)
 		for _, limit := range b.Limits {
 			m.addLimit(b.Name, limit.Name)
@@ -122,11 +123,11 @@ func (s *store) reconfigure(buckets []Bucket) error {
 			return err
 		}
 		// Outcomes of jobs that are in flight would look for their places where there are none.
-		if state, ok := s.buckets[b.Name]; ok && state.parted() != b.parted() {
+		if state, ok := s.buckets[b.Name]; ok && state.levels() != levelsOf(b) {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
-		if state, ok := s.buckets[b.Name]; ok && state.settings.Load().tag() != b.tag() {
-			return elsewheref("bucket %q %s while this process runs: restart this process, which succeeds once the bucket is empty", b.Name, cannot(b, state.settings.Load().tag()))
+		if state, ok := s.buckets[b.Name]; ok && tagOf(state.settings.Load()) != tagOf(b) {
+			return elsewheref("bucket %q %s while this process runs: restart this process, which succeeds once the bucket is empty", b.Name, cannot(b, tagOf(state.settings.Load())))
 		}
 		checked = append(checked, b)
 	}
@@ -228,7 +229,7 @@ func (s *store) configureOnce(ctx context.Context, b *bucketState, join bool) er
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		case join && p.left() != "":
 			err = s.removeLeft(ctx, own, p)
-		case p.tag == own.tag():
+		case p.tag == tagOf(own):
 			written, err = s.writeConf(ctx, b, own, p)
 		case join:
 			err = s.changePool(ctx, own, p)
@@ -266,7 +267,7 @@ func (s *store) writeConf(ctx context.Context, b *bucketState, own *Bucket, p pl
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
 		"quotas", quotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
-	args = append(args, own.partFields()...)
+	args = append(args, partFields(own)...)
 	reply, err := s.run(ctx, lua.Configure, b.keys.forConfigure(), args...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
@@ -279,7 +280,7 @@ func (s *store) writeConf(ctx context.Context, b *bucketState, own *Bucket, p pl
 	case code == configureLeft:
 		return false, s.catchUp(ctx, own, p, r.Int(), r.Text())
 	case code == 3:
-		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(own.parted(), r.Int(), r.Int()))
+		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(levelsOf(own), r.Int(), r.Int()))
 	case code == 1:
 		s.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)

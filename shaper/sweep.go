@@ -42,7 +42,7 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		w.begin(d.hasFlows())
 		cursor, flows = w.cursor, w.flows
 	}
-	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), d.parted(), atMost, cursor, flows, how.bound, d.keys.member, wakeChannel)
+	reply, err := d.store.run(ctx, lua.Sweep, d.keys.forSweep(), d.levels(), atMost, cursor, flows, how.bound, d.keys.member, wakeChannel)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)
 	}
@@ -187,8 +187,8 @@ func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string,
 
 func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *flowSet, jobs []any, sum *mended) error {
 	poison := LastResponse{Cause: CausePoison, Reason: CausePoison,
-		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", poisonCrashes)}
-	args := slices.Concat([]any{wakeChannel, d.Name, d.parted(), how.crash, poisonCrashes, poison.String(),
+		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", MaxCrashes)}
+	args := slices.Concat([]any{wakeChannel, d.Name, d.levels(), how.crash, MaxCrashes, poison.String(),
 		d.settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, d.keys.member, len(flows.names)}, flows.args(), jobs)
 	reply, err := d.store.run(ctx, lua.TakeBack, d.keys.forTakeBack(flows.names...), args...)
 	if err != nil {

@@ -23,9 +23,9 @@ func TestDeadFull(t *testing.T) {
 	b.DeadCapacity, b.DeadBytes = 2, 0
 	s := newSteppedBucket(t, newWaiting(), b)
 	s.enqueue("a", "b", "in")
-	settleHead(t, s.client, s.redis, "a", "3")
+	settleHead(t, s.redis, "a", "3")
 	s.step(time.Minute)
-	settleHead(t, s.client, s.redis, "b", "3")
+	settleHead(t, s.redis, "b", "3")
 	refusal := func(b Bucket) *Refusal {
 		t.Helper()
 		if err := s.client.Reconfigure([]Bucket{b}); err != nil {
@@ -40,7 +40,7 @@ func TestDeadFull(t *testing.T) {
 	forEver, kept, bytesBound := b, b, b
 	kept.DeadRetention = time.Hour
 	bytesBound.DeadCapacity, bytesBound.DeadBytes = 0, 10
-	info, err := s.client.BucketInfos(t.Context())
+	info, err := s.client.op.BucketInfos(t.Context())
 	if err != nil || info[0].Dead != 2 || info[0].DeadCapacity != 2 || info[0].DeadMaxBytes != 0 {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -64,8 +64,8 @@ func TestDeadFull(t *testing.T) {
 	if receipts, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", ID: "in", Payload: []byte("{}")}); err != nil || !receipts[0].Duplicate {
 		t.Errorf("%+v, %v", receipts, err)
 	}
-	settleHead(t, s.client, s.redis, "in", "3")
-	if redriven, err := s.client.Redrive(t.Context(), "b", "a", "b"); err != nil || redriven.Moved != 2 {
+	settleHead(t, s.redis, "in", "3")
+	if redriven, err := s.client.op.Redrive(t.Context(), "b", "a", "b"); err != nil || redriven.Moved != 2 {
 		t.Errorf("%+v, %v", redriven, err)
 	}
 	if err := s.client.Reconfigure([]Bucket{b}); err != nil {
@@ -123,7 +123,7 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 				t.Cleanup(func() { _ = conn.Close() })
 				b := testBucket("b", 1000)
 				change(&b)
-				client, err := NewClient(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
+				client, err := newActors(ClientConfig{Redis: conn, Buckets: []Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -143,7 +143,7 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 				}
 				after := func(wait time.Duration) BucketInfo {
 					<-time.After(wait) // of the bubble
-					infos, err := client.BucketInfos(t.Context())
+					infos, err := client.op.BucketInfos(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

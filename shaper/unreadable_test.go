@@ -25,7 +25,7 @@ func TestUnreadableBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := NewClient(ClientConfig{Redis: client, Buckets: []Bucket{b}})
+		c, err := newActors(ClientConfig{Redis: client, Buckets: []Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,11 +49,11 @@ func TestUnreadableBody(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		dead, err := c.DeadLetters(t.Context(), b.Name, 0, 10)
+		dead, err := c.op.DeadLetters(t.Context(), b.Name, 0, 10)
 		if err != nil || len(dead) != 1 || dead[0].ID != "odd" || dead[0].Last.Detail == "" {
 			t.Fatalf("dead letters: %+v %v", dead, err)
 		}
-		if n, err := c.DropAllDead(t.Context(), b.Name); n != 1 || err != nil {
+		if n, err := c.op.DropAllDead(t.Context(), b.Name); n != 1 || err != nil {
 			t.Errorf("dropped %d: %v", n, err)
 		}
 	})

@@ -63,11 +63,9 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	anna := w.client.Control("anna")
+	anna := w.client.op.Control("anna")
 	is("before it is used", "")
-	for _, b := range w.client.store.buckets {
-		do(nil, w.client.store.configure(t.Context(), b))
-	}
+	do(nil, w.client.JoinPools(t.Context()))
 	is("seen for the first time", "")
 	do(anna.Set(t.Context(), "a", patch("rate", "5/s", "capacity", "77")))
 	do(anna.SetPool(t.Context(), "p", patch("rate", "50/s", "max_in_flight", "9")))
@@ -80,14 +78,14 @@ func TestWatch(t *testing.T) {
 	do(anna.Reset(t.Context(), "a", SettingRate))
 	is("reset", `"what is in force was changed" bucket=a changes="rate 5/s → 10/s" by="a reset"`)
 	faster := w.clientOf(pooled("b", 30, 1, pool))
-	do(nil, faster.store.configure(t.Context(), faster.store.buckets["b"]))
+	do(nil, faster.JoinPools(t.Context()))
 	is("configured", `"what is in force was changed" bucket=b changes="rate 20/s → 30/s" by="a configuration"`)
 
 	// A conf that was lost is no change, and neither is one that cannot be seen.
-	do(nil, w.server.Client().Del(t.Context(), w.client.store.buckets["b"].keys.conf()).Err())
+	do(nil, w.server.Client().Del(t.Context(), taggedKeys("p", "b").conf()).Err())
 	is("lost", "")
-	do(nil, faster.store.reconfigure([]Bucket{pooled("b", 30, 1, pool)}))
-	do(nil, faster.store.configure(t.Context(), faster.store.buckets["b"]))
+	do(nil, faster.Reconfigure([]Bucket{pooled("b", 30, 1, pool)}))
+	do(nil, faster.JoinPools(t.Context()))
 	is("written again", "")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -104,14 +104,14 @@ func (j *JobInfo) Holds() []Hold {
 // quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
 func (j *JobInfo) quotaFrees() time.Time {
 	if j.OfFlow != nil {
-		return later(j.QuotaFrees, j.OfFlow.QuotaFrees)
+		return latest(j.QuotaFrees, j.OfFlow.QuotaFrees)
 	}
 	return j.QuotaFrees
 }
 
 // setAside reports whether claim has set the job aside: a retry has no crashes,
 // as it had an outcome.
-func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= lastChance }
+func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= MaxCrashes-1 }
 
 func isPaused(of *JobFlow) bool { return of != nil && of.Pause != nil }
 
@@ -124,12 +124,12 @@ func (j *JobInfo) Earliest() time.Time {
 	case j.State == StateQueued:
 		return j.ETA
 	case j.State == StateScheduled || j.State == StateRetrying:
-		earliest := later(later(j.NextSlot, j.Due), j.quotaFrees())
+		earliest := latest(latest(j.NextSlot, j.Due), j.quotaFrees())
 		if j.OfGroup != nil {
-			earliest = later(earliest, j.OfGroup.QuotaFrees)
+			earliest = latest(earliest, j.OfGroup.QuotaFrees)
 		}
 		if j.OfPool != nil {
-			earliest = later(later(earliest, j.OfPool.RateFrees), j.OfPool.QuotaFrees)
+			earliest = latest(latest(earliest, j.OfPool.RateFrees), j.OfPool.QuotaFrees)
 		}
 		return earliest
 	}
@@ -154,12 +154,19 @@ func (j *JobInfo) Why() string {
 	}
 }
 
-func (p *Pause) why(what string) string {
+func whyPaused(p *Pause, what string) string {
 	text := fmt.Sprintf("%s is paused since %s by %s", what, p.Since.UTC().Format(time.RFC3339), p.By)
 	if p.Reason != "" {
 		text += " (" + p.Reason + ")"
 	}
 	return text
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // clockText is an instant for people, to the millisecond.
@@ -168,7 +175,7 @@ func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:0
 func (j *JobInfo) why(hold Hold) string {
 	switch hold {
 	case HoldGroupPaused:
-		return j.OfGroup.Pause.why(fmt.Sprintf("group %q", j.Group))
+		return whyPaused(j.OfGroup.Pause, fmt.Sprintf("group %q", j.Group))
 	case HoldGroupPace:
 		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
 	case HoldGroupQuota:
@@ -182,9 +189,9 @@ func (j *JobInfo) why(hold Hold) string {
 	case HoldPoolInFlight:
 		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
 	case HoldPaused:
-		return j.Pause.why(fmt.Sprintf("bucket %q", j.Bucket))
+		return whyPaused(j.Pause, fmt.Sprintf("bucket %q", j.Bucket))
 	case HoldFlowPaused:
-		return j.OfFlow.Pause.why(fmt.Sprintf("flow %q", j.Flow))
+		return whyPaused(j.OfFlow.Pause, fmt.Sprintf("flow %q", j.Flow))
 	case HoldFlowPace:
 		return fmt.Sprintf("flow %q may send again at %s, at its own pace", j.Flow, clockText(j.OfFlow.RateFrees))
 	case HoldFlowInFlight:

@@ -54,10 +54,17 @@ type Attempt struct {
 	depart func(late time.Duration)
 }
 
-// NewAttempt makes an attempt with a permit for slot that is void ttl later,
-// for tests of workers. depart, if not nil, is told of the departure.
+// NewAttempt makes an attempt with a permit, for tests of workers.
 func NewAttempt(slot time.Time, ttl time.Duration, depart func(late time.Duration)) *Attempt {
-	return &Attempt{Number: 1, slot: slot, ttl: ttl, depart: depart}
+	a := &Attempt{Number: 1}
+	a.Permit(slot, ttl, depart)
+	return a
+}
+
+// Permit gives the attempt a permit for slot, which is void ttl later. depart, if not nil, is told of the
+// departure. A dispatcher calls Permit before the worker gets the attempt.
+func (a *Attempt) Permit(slot time.Time, ttl time.Duration, depart func(late time.Duration)) {
+	a.slot, a.ttl, a.depart = slot, ttl, depart
 }
 
 // Slot is the instant of the permit on this process's clock.

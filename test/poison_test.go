@@ -84,6 +84,10 @@ func poison(t *testing.T) (fault string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: redis, Buckets: poisonBuckets()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	put := func(bucket, id string) {
 		receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: bucket, ID: id, Payload: []byte("{}")})
 		if err != nil || receipts[0].Refusal != nil {
@@ -126,7 +130,7 @@ func poison(t *testing.T) (fault string) {
 			cmd = start()
 		default:
 		}
-		infos, err := client.BucketInfos(t.Context())
+		infos, err := op.BucketInfos(t.Context())
 		return err == nil && infos[0].Unfinished == 0 && infos[1].Unfinished == 0
 	})
 	took := time.Since(started)
@@ -160,7 +164,7 @@ func poison(t *testing.T) (fault string) {
 	if deaths != 3 { // fewer where a process stood still for a whole lease
 		fault = fmt.Sprintf("%d deaths", deaths)
 	}
-	infos, err := client.BucketInfos(t.Context())
+	infos, err := op.BucketInfos(t.Context())
 	if err != nil || infos[0].Dead != 1 || infos[1].Dead != 0 {
 		t.Errorf("dead letters: %+v, %v", infos, err)
 	}

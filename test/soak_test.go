@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
@@ -88,7 +89,7 @@ type soak struct {
 	stall   *stallWatch
 	buckets []shaper.Bucket
 
-	operator *shaper.Client // straight to Redis, so that what it did is known
+	operator *shaper.Operator // straight to Redis, so that what it did is known
 	control  *shaper.Control
 	doors    []*soakDoor
 
@@ -131,7 +132,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s := &soak{t: t, seed: seed, began: time.Now(), server: redistest.Start(t), counts: map[string]int{}, buckets: soakBuckets(t)}
 	s.pacers = pacersOf(s.buckets)
 	s.watched, s.stall = monitor(t, s.server), watchStalls()
-	s.operator = s.client("redis://"+s.server.Addr(), time.Minute)
+	s.operator = s.newOperator("redis://"+s.server.Addr(), time.Minute)
 	s.control = s.operator.Control("soak")
 	for range soakDoors {
 		proxy := s.proxy()
@@ -184,14 +185,29 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 	return buckets
 }
 
-// client is one of the buckets, with a connection of its own to an address.
-func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
+func (s *soak) connect(url string, timeout time.Duration) redis.UniversalClient {
 	s.t.Helper()
 	conn, err := redisconn.Connect(url, redisconn.Options{Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func (s *soak) newOperator(url string, timeout time.Duration) *shaper.Operator {
+	s.t.Helper()
+	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: s.connect(url, timeout), Buckets: s.buckets, Timeout: timeout})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return op
+}
+
+// client is one of the buckets, with a connection of its own to an address.
+func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
+	s.t.Helper()
+	conn := s.connect(url, timeout)
 	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: s.buckets, Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)

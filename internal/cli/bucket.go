@@ -64,11 +64,11 @@ type bucketView struct {
 // configuration, in its order, and then at those that left it.
 func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketView, error) {
 	if len(names) == 0 {
-		known, err := s.client.KnownBuckets(ctx)
+		known, err := s.operator.KnownBuckets(ctx)
 		if err != nil {
 			return nil, err
 		}
-		names = slices.Clone(s.client.Buckets())
+		names = slices.Clone(s.operator.Buckets())
 		for _, name := range known {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
@@ -78,7 +78,7 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	if len(names) == 0 {
 		return []bucketView{}, nil
 	}
-	infos, err := s.client.BucketInfos(ctx, names...)
+	infos, err := s.operator.BucketInfos(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[s
 	if len(names) == 0 { // which would mean all
 		return nil, nil
 	}
-	all, err := s.client.PoolDetails(ctx, names...)
+	all, err := s.operator.PoolDetails(ctx, names...)
 	if err != nil {
 		return nil, err
 	}

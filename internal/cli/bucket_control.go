@@ -21,7 +21,7 @@ import (
 func (a *app) onBucket(do func(ctx context.Context, c *shaper.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			said, err := do(ctx, s.client.Control(operator()), args[0])
+			said, err := do(ctx, s.operator.Control(operator()), args[0])
 			if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", bad)
 			}

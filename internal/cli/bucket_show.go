@@ -29,8 +29,8 @@ func (a *app) bucketShowCommand() *cobra.Command {
 }
 
 func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
-	if _, err := s.client.Bucket(name); err != nil {
-		known, lookErr := s.client.KnownBuckets(ctx)
+	if _, err := s.operator.Settings(name); err != nil {
+		known, lookErr := s.operator.KnownBuckets(ctx)
 		if lookErr != nil {
 			return lookErr
 		}

@@ -26,8 +26,8 @@ type daemon struct {
 	log      *slog.Logger
 	redis    redis.UniversalClient
 	registry *prometheus.Registry
-	metrics  *shaper.Metrics
 	client   *shaper.Client
+	operator *shaper.Operator
 	limiter  *admission.Limiter // nil where no jobs are taken in
 
 	source  *source
@@ -43,10 +43,8 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
-	d.metrics = shaper.NewMetrics(d.registry, names(cfg))
 	client := shaper.ClientConfig{
-		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Metrics: d.metrics,
-		CheckFlow: checkFlow,
+		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry,
 	}
 	if takesIn {
 		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
@@ -64,7 +62,14 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.registry.MustRegister(shaper.NewCollector(context.WithoutCancel(ctx), d.client))
+	d.operator, err = shaper.NewOperator(shaper.OperatorConfig{
+		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	d.registry.MustRegister(shaper.NewCollector(context.WithoutCancel(ctx), d.operator))
+	d.followBuckets(d.operator.Reconfigure)
 	if takesIn {
 		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
 		d.followBuckets(d.client.Reconfigure)

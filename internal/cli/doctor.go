@@ -90,7 +90,7 @@ func (a *app) doctor(ctx context.Context, s *station) error {
 // examineAll makes every check there is. When Redis does not answer, that is
 // the only finding.
 func (s *station) examineAll(ctx context.Context) []check {
-	if err := s.client.Ping(ctx); err != nil {
+	if err := s.operator.Ping(ctx); err != nil {
 		return []check{bad("redis", "start it, or correct redis.url", "%v", s.explain(err))}
 	}
 	checks := []check{ok("redis", "answers at %s", s.config.Redis.URL)}

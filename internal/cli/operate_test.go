@@ -19,10 +19,11 @@ import (
 // site is a Redis with a bucket "webhooks" of capacity 5 and a bucket "gone"
 // that left the configuration with a job in it.
 type site struct {
-	env    []string
-	redis  redis.UniversalClient
-	client *shaper.Client
-	own    shaper.Bucket // "webhooks" as the client has it
+	env      []string
+	redis    redis.UniversalClient
+	client   *shaper.Client
+	operator *shaper.Operator
+	own      shaper.Bucket // "webhooks" as the client has it
 }
 
 func newSite(t *testing.T) *site {
@@ -41,6 +42,9 @@ shed = { low = 100, normal = 100, high = 100 }
 	var err error
 	s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if s.operator, err = shaper.NewOperator(shaper.OperatorConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -42,7 +42,7 @@ type poolView struct {
 // in its order, and then at those that only Redis knows a bucket in.
 func (s *station) poolViews(ctx context.Context, names ...string) ([]poolView, error) {
 	if len(names) == 0 {
-		known, err := s.client.KnownPools(ctx)
+		known, err := s.operator.KnownPools(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func (s *station) poolViews(ctx context.Context, names ...string) ([]poolView, e
 	if len(names) == 0 {
 		return []poolView{}, nil
 	}
-	all, err := s.client.PoolDetails(ctx, names...)
+	all, err := s.operator.PoolDetails(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *station) poolView(details shaper.PoolDetails) poolView {
 	case details.Revision > s.config.Revision:
 		v.Notes = append(v.Notes, fmt.Sprintf("obeys revision %d, the configuration here has %d", details.Revision, s.config.Revision))
 	}
-	if here != nil && !slices.Contains(s.client.Pools(), details.Name) {
+	if here != nil && !slices.Contains(s.operator.Pools(), details.Name) {
 		v.Notes = append(v.Notes, "no bucket of the configuration names it")
 	}
 	if details.Configured {
@@ -109,7 +109,7 @@ func (s *station) isPool(ctx context.Context, name string) (bool, error) {
 	if s.pool(name) != nil {
 		return true, nil
 	}
-	known, err := s.client.KnownPools(ctx)
+	known, err := s.operator.KnownPools(ctx)
 	return slices.Contains(known, name), err
 }
 

@@ -100,7 +100,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.client, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Buckets: d.operator, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.
@@ -164,7 +164,7 @@ func (d *daemon) dispatcher() (dispatcher *shaper.Dispatcher, closeWorkers func(
 		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: map[string]shaper.Worker{"webhook": shaper.WorkerFunc(deliver)},
 		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
-		Timeout:         callTimeout(d.config), Logger: d.log, Metrics: d.metrics,
+		Timeout:         callTimeout(d.config), Logger: d.log, Registerer: d.registry,
 	})
 	if err != nil {
 		closeWorkers()

@@ -17,12 +17,12 @@ import (
 // station is an open connection to where the jobs are, for the operator's
 // commands.
 type station struct {
-	config *config.Config
-	redis  redis.UniversalClient
-	client *shaper.Client
+	config   *config.Config
+	redis    redis.UniversalClient
+	operator *shaper.Operator
 }
 
-// open loads the configuration and makes a client for its Redis; of the
+// open loads the configuration and makes an operator for its Redis; of the
 // embedded store, for the one in the running dispatcher. It does not dial.
 func (a *app) open() (*station, error) {
 	cfg, err := a.load()
@@ -37,16 +37,15 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
+	operator, err := shaper.NewOperator(shaper.OperatorConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	return &station{config: cfg, redis: conn, client: client}, nil
+	return &station{config: cfg, redis: conn, operator: operator}, nil
 }
 
 func (s *station) close() {
-	s.client.Close()
 	_ = s.redis.Close() // what was asked is answered
 }
 
@@ -78,9 +77,9 @@ func (s *station) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, shaper.ErrUnknownBucket):
-		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.client.Buckets(), ", ")))
+		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.operator.Buckets(), ", ")))
 	case errors.Is(err, shaper.ErrUnknownPool):
-		return fail(exitNotFound, "%w: the buckets of the configuration are in %s", err, cmp.Or(strings.Join(s.client.Pools(), ", "), "none"))
+		return fail(exitNotFound, "%w: the buckets of the configuration are in %s", err, cmp.Or(strings.Join(s.operator.Pools(), ", "), "none"))
 	case errors.Is(err, shaper.ErrTagChanged):
 		return fail(exitUsage, "%w", err)
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):

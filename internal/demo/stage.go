@@ -43,6 +43,7 @@ type stage struct {
 	opts        Options
 	bucket      shaper.Bucket
 	client      *shaper.Client
+	operator    *shaper.Operator
 	dispatchers []*shaper.Dispatcher
 	history     checker.History
 	tally       *tally
@@ -89,6 +90,9 @@ func newStage(ctx context.Context, opts Options) (s *stage, err error) {
 	}
 	buckets := []shaper.Bucket{s.bucket}
 	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
+		return nil, err
+	}
+	if s.operator, err = shaper.NewOperator(shaper.OperatorConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
 		return nil, err
 	}
 	s.onClose(s.client.Close)
@@ -247,7 +251,7 @@ func (s *stage) drain(ctx context.Context) error {
 func (s *stage) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	infos, err := s.client.BucketInfos(ctx)
+	infos, err := s.operator.BucketInfos(ctx)
 	if err != nil {
 		return 0, err
 	}

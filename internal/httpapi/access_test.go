@@ -67,7 +67,7 @@ func TestRoles(t *testing.T) {
 	producer := httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: store(t), CheckJob: checkJob, Keys: keys(), Limits: &fakeLimits{}, BucketLimits: &fakeOverrides{},
 	})
-	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{client: pooledClient(t, redistest.Start(t), &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")})},
+	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")})},
 		Keys: keys(), Sink: true})
 	for _, test := range []struct {
 		server       http.Handler
@@ -304,7 +304,7 @@ func TestNewSecret(t *testing.T) {
 }
 
 // fakeBuckets are two, in a pool.
-type fakeBuckets struct{ client *shaper.Client }
+type fakeBuckets struct{ op *shaper.Operator }
 
 func (*fakeBuckets) Pools() []string                              { return []string{"vendor"} }
 func (*fakeBuckets) KnownPools(context.Context) ([]string, error) { return nil, nil }
@@ -312,7 +312,7 @@ func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]shaper.PoolDetail
 	return []shaper.PoolDetails{{Name: "vendor", Buckets: []shaper.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
 }
 
-func (f *fakeBuckets) Control(by string) *shaper.Control            { return f.client.Control(by) }
+func (f *fakeBuckets) Control(by string) *shaper.Control            { return f.op.Control(by) }
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }

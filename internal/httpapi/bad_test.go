@@ -189,7 +189,7 @@ func TestUnknownOutcome(t *testing.T) {
 
 func depth(t *testing.T, store *redistest.Server) int64 {
 	t.Helper()
-	infos, err := newClient(t, store.Client(), nil).BucketInfos(t.Context(), "roomy")
+	infos, err := newOperator(t, store.Client(), nil, buckets(t)).BucketInfos(t.Context(), "roomy")
 	if err != nil {
 		t.Fatal(err)
 	}

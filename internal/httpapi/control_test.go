@@ -17,10 +17,10 @@ func station(t *testing.T) (producer, ops *server, store *redistest.Server) {
 	t.Helper()
 	store = redistest.Start(t)
 	registry := prometheus.NewPedanticRegistry()
-	client := newClient(t, connect(t, store.URL()), registry)
-	registry.MustRegister(shaper.NewCollector(t.Context(), client))
+	client, op := newClient(t, connect(t, store.URL()), registry), newOperator(t, connect(t, store.URL()), registry, buckets(t))
+	registry.MustRegister(shaper.NewCollector(t.Context(), op))
 	producer = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
-	return producer, serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Metrics: registry})), store
+	return producer, serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Metrics: registry})), store
 }
 
 func TestPauseByAPI(t *testing.T) {

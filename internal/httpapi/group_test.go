@@ -83,7 +83,8 @@ func groupStation(t *testing.T) *server {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	all[1].Name, all[1].Flow = "flowing", &flow
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: all})
+	conn := connect(t, redistest.Start(t).URL())
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: all})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func groupStation(t *testing.T) *server {
 			t.Fatal(receipts, err)
 		}
 	}
-	return serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Logger: logTo(t.Output())}))
+	return serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, conn, nil, all), Logger: logTo(t.Output())}))
 }
 
 // listed are the names and what waits of all pages.

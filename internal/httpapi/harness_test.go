@@ -61,15 +61,20 @@ func checkJob(bucket string, job *shaper.Job) error {
 
 func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer) *shaper.Client {
 	t.Helper()
-	cfg := shaper.ClientConfig{Redis: r, Buckets: buckets(t)}
-	if reg != nil {
-		cfg.Metrics = shaper.NewMetrics(reg, []string{"roomy", "limited", "small", "fixed"})
-	}
-	client, err := shaper.NewClient(cfg)
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: r, Buckets: buckets(t), Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
+}
+
+func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *shaper.Operator {
+	t.Helper()
+	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op
 }
 
 func logTo(w io.Writer) *slog.Logger {

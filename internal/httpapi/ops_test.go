@@ -16,9 +16,9 @@ func TestOps(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
 	registry := prometheus.NewPedanticRegistry()
-	client := newClient(t, connect(t, store.URL()), registry)
-	registry.MustRegister(shaper.NewCollector(t.Context(), client))
-	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Metrics: registry}))
+	client, op := newClient(t, connect(t, store.URL()), registry), newOperator(t, connect(t, store.URL()), registry, buckets(t))
+	registry.MustRegister(shaper.NewCollector(t.Context(), op))
+	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Metrics: registry}))
 
 	old := shaper.DefaultBucket()
 	old.Name, old.Worker, old.Rate = "old", "webhook", rateOf(t, "7/m")
@@ -81,7 +81,7 @@ func TestOps(t *testing.T) {
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
-	handler := httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)})
+	handler := httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))})
 	api := serve(t, handler)
 	want := func(path string, status int, text string) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestProbes(t *testing.T) {
 	want("/readyz", 503, "[+]redis ok\n[-]serving failed: the process stops\n")
 	store.Stop()
 	// What Redis last said is kept for 200 ms: this one has not asked yet.
-	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)})
+	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))})
 	handler.Drain()
 	api = serve(t, handler)
 	want("/readyz", 503, "[-]redis failed: it gave no sign of life within 1s\n[-]serving failed: the process stops\n")

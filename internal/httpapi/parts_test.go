@@ -8,7 +8,6 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // flowStation is the operator's API of a bucket with flows, in which jobs of two of
@@ -21,13 +20,7 @@ func flowStation(t *testing.T) *server {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	all[0].Flow, all[1].Limits = &flow, nil
-	client, err := shaper.NewClient(shaper.ClientConfig{
-		Redis: connect(t, store.URL()), Buckets: all, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: client, Logger: logTo(t.Output())}))
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
 	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
 	pipe, key := connect(t, store.URL()).Pipeline(), "tundish:{flowing}:b:flowing:"
 	for i, name := range []string{"a b", "c", "c"} {

@@ -11,24 +11,35 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// pooledClient has those of all tests, "roomy" with the weight 3 in a pool.
-func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Client {
+// pooledBuckets are those of all tests, "roomy" with the weight 3 in a pool.
+func pooledBuckets(t *testing.T, pool *shaper.Pool) []shaper.Bucket {
 	t.Helper()
 	all := buckets(t)
 	all[0].Pool, all[0].Weight, all[0].DedupeWindow = pool, 3, 0
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: all})
+	return all
+}
+
+func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Client {
+	t.Helper()
+	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
+func pooledOperator(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Operator {
+	t.Helper()
+	return newOperator(t, connect(t, store.URL()), nil, pooledBuckets(t, pool))
+}
+
 // A bucket is shown with its pool, and one that joins a pool while it holds jobs takes none.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
-	joined := pooledClient(t, store, &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7})
-	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: joined}))
+	vendor := &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7}
+	joined := pooledClient(t, store, vendor)
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: pooledOperator(t, store, vendor)}))
 	log := &logBuffer{}
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: joined, CheckJob: checkJob, Logger: logTo(log)}))
 	pool := func() map[string]any {
@@ -77,7 +88,7 @@ func TestPools(t *testing.T) {
 func TestPoolsByAPI(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
-	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: pooledClient(t, store,
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: pooledOperator(t, store,
 		&shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7, Quotas: []admission.Rate{rateOf(t, "100/d")}})}))
 	const path = "/v1/pools/vendor"
 	a := ops.do("GET", path, "").want(200, "")
@@ -116,7 +127,7 @@ func TestPoolsByAPI(t *testing.T) {
 		ops.do("DELETE", other+"/pins", "").want(404, "unknown-pool")
 	}
 	// Whose configuration has no pools sees that of a bucket it does not have.
-	stranger := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newClient(t, connect(t, store.URL()), nil)}))
+	stranger := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))}))
 	stranger.do("GET", path, "").want(200, "").has("orphaned", true)
 	store.Kill()
 	ops.do("GET", path, "").want(503, "store-unavailable")
