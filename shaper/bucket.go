@@ -235,3 +235,7 @@ func (b Bucket) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// DefaultTimeout bounds a call to Redis where no other is given, resends
+// after a lost reply included.
+const DefaultTimeout = 1500 * time.Millisecond

@@ -3,7 +3,6 @@ package shaper
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -19,10 +18,6 @@ import (
 	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
 )
-
-// DefaultTimeout bounds a call to Redis where no other is given, resends
-// after a lost reply included.
-const DefaultTimeout = 1500 * time.Millisecond
 
 // Sizes of one enqueue script: enough to make the round trip cheap, little
 // enough that the script takes about a millisecond.
@@ -62,9 +57,6 @@ type Client struct {
 	fullLog  sometimes.Sometimes // of limits with as many keys as they may have
 }
 
-// ErrClosed says that the client was closed before the call.
-var ErrClosed = errors.New("shaper: the client is closed")
-
 // Close waits until the calls of [Client.Enqueue] under way are answered, also those
 // whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it
 // is [ErrClosed]. It may be called several times, also beside
@@ -74,7 +66,7 @@ func (c *Client) Close() {
 	for _, queue := range c.queues {
 		queue.Wait()
 	}
-	c.store.closed.Store(true)
+	c.store.close()
 }
 
 // NewClient checks the buckets and returns a client. It does not talk to Redis

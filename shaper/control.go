@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -74,13 +73,6 @@ func (e *InvalidChangeError) Error() string {
 }
 func (e *InvalidChangeError) Unwrap() error { return e.Err }
 
-// Pause is that of a bucket.
-type Pause struct {
-	Since  time.Time
-	By     string
-	Reason string // "" if none was given
-}
-
 // Pause stops departures from a bucket until [Control.Resume]: nothing is
 // claimed from now on, in no process. What was claimed already goes out, within
 // the 200 ms that dispatchers look ahead. Jobs are taken in until the bucket is
@@ -114,13 +106,6 @@ func (c *Control) Resume(ctx context.Context, bucket string) (was bool, err erro
 		c.note(ctx, bucket, actionResume, "before", pauseText(since), "after", "running")
 	}
 	return since > 0, r.Err()
-}
-
-func pauseText(since int64) string {
-	if since == 0 {
-		return "running"
-	}
-	return "paused since " + time.UnixMicro(since).UTC().Format(time.RFC3339)
 }
 
 // Set changes settings of a bucket over what configurations say, until
@@ -264,3 +249,17 @@ func (c *Control) note(ctx context.Context, bucket, action string, args ...any) 
 	}
 	c.store.log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
 }
+
+// ErrNoFlows says that a bucket has no flows. All methods of [Control] on flows return
+// it; in a bucket that has some, any name of at most [MaxFlowBytes] is that of a flow.
+var ErrNoFlows = errors.New("shaper: the bucket has no flows")
+
+// Errors of methods on groups.
+var (
+	// ErrNoGroups says that a bucket has no groups. All methods of [Control] on groups
+	// return it, and those on flows where a group is named ([Control.InGroup]).
+	ErrNoGroups = errors.New("shaper: the bucket has no groups")
+
+	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
+	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's (InGroup)")
+)

@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// ErrNoFlows says that a bucket has no flows. All methods of [Control] on flows return
-// it; in a bucket that has some, any name of at most [MaxFlowBytes] is that of a flow.
-var ErrNoFlows = errors.New("shaper: the bucket has no flows")
-
 // FlowInfo is a flow in numbers.
 type FlowInfo struct {
 	Bucket   string

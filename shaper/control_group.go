@@ -22,12 +22,6 @@ type GroupInfo struct {
 	Own OwnFlow // its own settings, and its pause; never a URL, headers or secrets
 }
 
-// GroupSettingNames lists the settings that one group may have of its own: those of
-// flows that are not for deliveries.
-func GroupSettingNames() []FlowSetting {
-	return []FlowSetting{FlowRate, FlowBurst, FlowCapacity, FlowMaxInFlight, FlowWeight}
-}
-
 // InGroup returns a Control whose methods on flows mean those of one group: PauseFlow,
 // ResumeFlow, SetFlow, DeleteFlowSettings, Flow, Flows and PurgeFlow. In a bucket with
 // groups these return [ErrGroupNeeded] without it, but for Flows, which lists those of

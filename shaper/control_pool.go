@@ -14,9 +14,6 @@ import (
 // ErrUnknownPool says that Redis knows no pool of this name.
 var ErrUnknownPool = errors.New("shaper: unknown pool")
 
-// PoolSettings lists the settings of a pool that can be changed at run time.
-func PoolSettings() []Setting { return []Setting{SettingRate, SettingBurst, SettingMaxInFlight} }
-
 // poolChangeError is an [InvalidChangeError] of a pool, and says so.
 type poolChangeError struct{ *InvalidChangeError }
 
@@ -159,12 +156,4 @@ func readChanges(r *lua.Reader, action string, step int, args []any) ([]Change, 
 		}
 	}
 	return changes, nil
-}
-
-func changesText(changes []Change) string {
-	texts := make([]string, len(changes))
-	for i, change := range changes {
-		texts[i] = change.String()
-	}
-	return strings.Join(texts, ", ")
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
+// deadPageBytes bounds the bodies of dead letters in one answer.
+const deadPageBytes = 1 << 20
+
 // maxRedrive is how many dead letters one script moves.
 const maxRedrive = 200
 
@@ -75,7 +78,7 @@ func (o *Operator) readDead(ctx context.Context, b *bucketState, ids []string) (
 	}
 	for at := 0; at < len(ids); {
 		end, bytes := at+1, sizes[at].Val()
-		for end < len(ids) && bytes+sizes[end].Val() <= maxClaimBytes {
+		for end < len(ids) && bytes+sizes[end].Val() <= deadPageBytes {
 			bytes += sizes[end].Val()
 			end++
 		}

@@ -12,52 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// waiting is a worker that says when it has begun and ends when it is told or cut off.
-type waiting struct {
-	began chan *Attempt
-	end   chan Outcome
-	cause chan error
-}
-
-func newWaiting() *waiting {
-	return &waiting{began: make(chan *Attempt, 100), end: make(chan Outcome, 100), cause: make(chan error, 100)}
-}
-
-func (w *waiting) Deliver(ctx context.Context, a *Attempt) Outcome {
-	w.began <- a
-	select {
-	case outcome := <-w.end:
-		return outcome
-	case <-ctx.Done():
-		w.cause <- context.Cause(ctx)
-		return Retry("cut_off", "")
-	}
-}
-
-func (w *world) job(id string) JobInfo {
-	w.t.Helper()
-	info, err := w.client.Job(context.WithoutCancel(w.t.Context()), w.bucket.Name, id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return info
-}
-
-func (w *world) submit(id string) {
-	w.t.Helper()
-	receipts, err := w.client.Enqueue(w.t.Context(), Job{Bucket: w.bucket.Name, ID: id, Payload: []byte("x")})
-	if err != nil || receipts[0].Refusal != nil {
-		w.t.Fatalf("enqueue %s: %+v, %v", id, receipts, err)
-	}
-}
-
 // A stop claims no more and waits for what is under way.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
 	// With its one worker occupied, no claim is under way at the stop: what that gets would be delivered.
-	cancel, ended := w.start(worker, func(cfg *DispatcherConfig) { cfg.Concurrency = 1 })
+	cancel, ended := start(w, worker, func(cfg *DispatcherConfig) { cfg.Concurrency = 1 })
 	w.submit("first")
 	<-worker.began
 	cancel()
@@ -104,7 +65,7 @@ func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	stop := w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.ShutdownTimeout = 50 * time.Millisecond })
+	stop := dispatch(w, worker, func(cfg *DispatcherConfig) { cfg.ShutdownTimeout = 50 * time.Millisecond })
 	w.submit("j")
 	<-worker.began
 	if err := stop(); err != nil {
@@ -128,7 +89,7 @@ func TestStopReturnsWhatWasNotSent(t *testing.T) {
 		w.submit(fmt.Sprint("j", i))
 	}
 	worker := newWaiting()
-	stop := w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.ShutdownTimeout = time.Millisecond })
+	stop := dispatch(w, worker, func(cfg *DispatcherConfig) { cfg.ShutdownTimeout = time.Millisecond })
 	<-worker.began
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -155,7 +116,7 @@ func TestWorkerOutcomes(t *testing.T) {
 	for _, id := range []string{"panics", "nothing", "fails", "third", "permanent", "late"} {
 		tries[id] = new(atomic.Int64)
 	}
-	stop := w.dispatch(WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
+	stop := dispatch(w, WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
 		n := tries[a.ID].Add(1)
 		if a.ID != "late" && a.Number != int(n) {
 			t.Errorf("%s: attempt number %d is the %d. delivery", a.ID, a.Number, n)
@@ -228,10 +189,10 @@ func TestLostLeaseCancelsTheDelivery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
+	dispatch(w, worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
 	w.submit("j")
 	first := <-worker.began
-	w.takeLease("j")
+	takeLease(w, "j")
 	if cause := <-worker.cause; !errors.Is(cause, errLeaseLost) {
 		t.Errorf("the delivery ended by %v", cause)
 	}
@@ -242,39 +203,16 @@ func TestLostLeaseCancelsTheDelivery(t *testing.T) {
 	}
 }
 
-// takeLease is what the sweeper does when a lease has run out.
-func (w *world) takeLease(id string) {
-	w.t.Helper()
-	d, err := NewDispatcher(DispatcherConfig{
-		Redis: w.server.Client(), Buckets: []Bucket{w.bucket}, Workers: map[string]Worker{"test": WorkerFunc(w.note)},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	r := newDrain(d, d.store.buckets[w.bucket.Name], w.t.Context())
-	if err := d.store.redis.ZAdd(w.t.Context(), r.keys.leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
-		w.t.Fatal(err)
-	}
-	now, err := d.store.redis.Time(w.t.Context()).Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
-	if err := r.sweep(w.t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // A job that loses its dispatcher three times in a row is poison.
 func TestPoisonJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
 	worker := newWaiting()
-	w.dispatch(worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
+	dispatch(w, worker, func(cfg *DispatcherConfig) { cfg.Lease = 3 * time.Second })
 	w.submit("j")
 	for range MaxCrashes {
 		<-worker.began
-		w.takeLease("j")
+		takeLease(w, "j")
 		<-worker.cause
 	}
 	j := w.job("j")
@@ -291,7 +229,7 @@ func TestIdleDispatcherIsWoken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 1000))
 	var patrol lookCounter
-	w.dispatch(WorkerFunc(w.note), func(cfg *DispatcherConfig) { cfg.Redis.AddHook(&patrol) })
+	dispatch(w, WorkerFunc(w.note), func(cfg *DispatcherConfig) { cfg.Redis.AddHook(&patrol) })
 	n := 0
 	for range 8 {
 		patrol.wantWoken(t, func() {

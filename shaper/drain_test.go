@@ -8,22 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
-
-func bucketAt(t *testing.T, name, rate string) Bucket {
-	t.Helper()
-	b := DefaultBucket()
-	b.Name, b.Worker = name, "test"
-	r, err := admission.ParseRate(rate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Rate = r
-	return b
-}
 
 func TestDispatcherDrainsEvenly(t *testing.T) {
 	t.Parallel()

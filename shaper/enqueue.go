@@ -2,7 +2,6 @@ package shaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,11 +104,6 @@ const (
 	enqueueStaleLimits   = 2
 	enqueueOtherFlows    = 3
 )
-
-// errOtherFlows says that the configuration in force parts the bucket into flows or groups,
-// and that of this process does not, or the other way round.
-var errOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
-	"give all processes the same [buckets.flow] and [buckets.group]")
 
 // question is a batch as it is put to the enqueue script.
 type question struct {
@@ -323,13 +317,6 @@ func likeness(batch []*ticket, all []traits) int {
 		ids[job.ID] = true
 	}
 	return alike
-}
-
-func boolArg(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func dueArg(job *Job) string {

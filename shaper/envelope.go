@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,33 +192,6 @@ func parseMeta(text string) (meta, error) {
 		return meta{}, fmt.Errorf("shaper: the last response of a job: %w", err)
 	}
 	return m, nil
-}
-
-// LastResponse is what is known of a job's last attempt.
-type LastResponse struct {
-	Cause  string `json:"cause,omitempty"`  // why it is dead, one of the Cause constants
-	Status int    `json:"status,omitempty"` // HTTP status, 0 none
-	Reason string `json:"reason,omitempty"` // one word of a closed list
-	Detail string `json:"detail,omitempty"` // for people
-	Body   string `json:"body,omitempty"`   // the beginning of the answer
-}
-
-func (l LastResponse) String() string {
-	if l == (LastResponse{}) {
-		return ""
-	}
-	text, err := json.Marshal(l)
-	if err != nil {
-		return "" // strings and numbers always marshal
-	}
-	return string(text)
-}
-
-// shortID is a random name for claims and dispatchers: 16 characters.
-func shortID(random uint64) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], random)
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // fillJob adds what the body and the meta of a job say.

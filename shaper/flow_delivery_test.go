@@ -1,57 +1,12 @@
 package shaper
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestParseOwnDelivery(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]*OwnDelivery{
-		"":                             nil,
-		"-":                            nil,
-		`{"by":"anna"}`:                nil,
-		"-\n-\n-\n-":                   nil,
-		"-\n\"\"\n{}\n[]":              nil,
-		"not JSON\n-\n-\n-":            nil, // the note of a pause is not for deliveries
-		"-\n\"https://a.example/\"":    {URL: "https://a.example/"},
-		"-\n-\n{\"X-A\":\"1\"}\n-":     {Headers: map[string]string{"X-A": "1"}},
-		"-\n-\n-\n[\"s1\",\"s2\"]\n{}": {Secrets: []string{"s1", "s2"}}, // and a line of a later version
-	} {
-		if own, err := parseOwnDelivery(text); err != nil || !reflect.DeepEqual(own, want) {
-			t.Errorf("%q: %#v, %v", text, own, err)
-		}
-	}
-	for _, text := range []string{
-		"-\nhunter2", "-\n{\"hunter2\":1}", "-\n-\n[\"hunter2\"]", "-\n-\n{\"X\":{\"hunter2\":1}}", "-\n-\n-\nhunter2", "-\n-\n-\n\"hunter2\"", "-\n-\n-\n[\"hunter2",
-		"-\n\n\n",
-	} {
-		if own, err := parseOwnDelivery(text); err == nil || own != nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %#v, %v", text, own, err)
-		}
-	}
-}
-
-// What a flow has of its own neither prints nor marshals.
-func TestOwnDeliveryIsWithheld(t *testing.T) {
-	t.Parallel()
-	attempt := &Attempt{Own: &OwnDelivery{URL: "hunter2", Headers: map[string]string{"X": "hunter2"}, Secrets: []string{"hunter2"}}}
-	var logged bytes.Buffer
-	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "attempt", attempt, "own", attempt.Own)
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "attempt", attempt, "own", attempt.Own)
-	text, err := json.Marshal(attempt)
-	if all := fmt.Sprintf("%v %+v %#v %v %+v %#v %s %s", attempt, attempt, attempt, attempt.Own, *attempt.Own, *attempt.Own, text, &logged); err != nil || strings.Contains(all, "hunter2") {
-		t.Errorf("%s, %v", all, err)
-	}
-}
 
 // Jobs share what was read, faults included, and no more than so much is kept.
 func TestOwnDeliveriesAreKept(t *testing.T) {
@@ -82,58 +37,6 @@ func TestOwnDeliveriesAreKept(t *testing.T) {
 	}
 	if own, _, err := kept.of("-\n\"" + strings.Repeat("a", maxOwnBytes) + "\""); err != nil || own == nil || kept.bytes > maxOwnBytes {
 		t.Errorf("%d bytes are kept, %v", kept.bytes, err)
-	}
-}
-
-// flowingWorld is a bucket with flows on a real server, whose dispatcher gives its
-// attempts to the channel and its log to the buffer.
-func flowingWorld(t *testing.T) (w *world, attempts chan *Attempt, logged *bytes.Buffer, stop func() error) {
-	t.Helper()
-	b := testBucket("b", 1000)
-	flow := DefaultFlowSettings()
-	flow.Key = FlowKeyJob
-	b.Flow = &flow
-	b.Retry = RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
-	w = newWorld(t, b)
-	if err := w.client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	attempts, logged = make(chan *Attempt, 100), &bytes.Buffer{}
-	stop = w.dispatch(WorkerFunc(func(_ context.Context, a *Attempt) Outcome { attempts <- a; return Done(200) }), func(cfg *DispatcherConfig) {
-		cfg.Logger = slog.New(slog.NewTextHandler(logged, nil)) // which locks
-	})
-	return w, attempts, logged, stop
-}
-
-func (w *world) submitTo(flow string, ids ...string) {
-	w.t.Helper()
-	for _, id := range ids {
-		receipts, err := w.client.Enqueue(w.t.Context(), Job{Bucket: "b", ID: id, Flow: flow, Payload: []byte("x")})
-		if err != nil || receipts[0].Refusal != nil {
-			w.t.Fatalf("enqueue %s: %+v, %v", id, receipts, err)
-		}
-	}
-}
-
-// awaitDead waits until so many jobs are dead.
-func (w *world) awaitDead(n int) {
-	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(time.Minute)
-	for {
-		dead, err := w.client.op.DeadLetters(w.t.Context(), "b", 0, n)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if len(dead) == n {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			w.t.Fatalf("dead letters: %+v", dead)
-		}
 	}
 }
 
@@ -221,40 +124,5 @@ func TestUnreadableFlowSettings(t *testing.T) {
 	}
 	if text := logged.String(); strings.Count(text, "cannot be read") != 1 || strings.Contains(text, "hunter2") {
 		t.Errorf("logged %s", text)
-	}
-}
-
-// What a flow is given for its deliveries is for the worker to judge, whoever sets it; what a
-// patch clears or does not name is not asked about.
-func TestControlAsksTheWorker(t *testing.T) {
-	t.Parallel()
-	s := newFlowing(t)
-	var asked []OwnDelivery
-	s.client.op.checkFlow = func(bucket string, own *OwnDelivery) error {
-		asked = append(asked, *own)
-		if own.URL == "" {
-			return nil
-		}
-		return errors.Join(&FieldError{Field: "url", Reason: "not in " + bucket}, &FieldError{Field: "secrets", Reason: "too few"})
-	}
-	control := s.client.op.Control("anna")
-	var bad, good FlowPatch
-	if err := errors.Join(bad.Put(FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
-		good.Clear(FlowURL, FlowSecrets), good.Put(FlowWeight, "2")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := control.SetFlow(t.Context(), "b", "f", bad)
-	if invalid, ok := errors.AsType[*InvalidChangeError](err); !ok || invalid.Err.Error() != "url: not in b\nsecrets: too few" {
-		t.Errorf("answered %v", err)
-	}
-	if info, err := control.Flow(t.Context(), "b", "f"); err != nil || !info.Own.IsZero() {
-		t.Errorf("it was set: %v, %v", info.Own, err)
-	}
-	if own, err := control.SetFlow(t.Context(), "b", "f", good); err != nil || *own.Weight != 2 {
-		t.Errorf("%v, %v", own, err)
-	}
-	if len(asked) != 2 || asked[0].URL != "https://example.com/" || asked[0].Headers["X-A"] != "1" || asked[0].Secrets[0] != "whsec_x" ||
-		asked[1].URL != "" || asked[1].Headers != nil || asked[1].Secrets != nil {
-		t.Errorf("the worker was asked %d times", len(asked))
 	}
 }

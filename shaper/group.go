@@ -1,9 +1,7 @@
 package shaper
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
@@ -85,84 +83,3 @@ func (g *GroupSettings) NameOf(job *Job) (string, error) {
 	}
 	return nameOf("group", g.Key, g.DefaultURL, job.Group, job)
 }
-
-// Levels of a bucket, as the scripts have them.
-const (
-	levelsNone   = 0 // it has the flow "" only
-	levelsFlows  = 1
-	levelsGroups = 2 // and its flows are in groups
-)
-
-func levelsOf(b *Bucket) int {
-	switch {
-	case b.Flow == nil:
-		return levelsNone
-	case b.Group == nil:
-		return levelsFlows
-	default:
-		return levelsGroups
-	}
-}
-
-// levelsText says it for people.
-func levelsText(levels int) string {
-	return [...]string{"without flows", "with flows", "with flows in groups"}[levels]
-}
-
-// partFields are the fields of the hash conf that hold the settings of flows and groups. A bucket without
-// them has these fields too, so that they are taken back.
-func partFields(b *Bucket) []any {
-	flows, groups := FlowSettings{}, GroupSettings{}
-	if b.Flow != nil {
-		flows = *b.Flow
-	}
-	if b.Group != nil {
-		groups = *b.Group
-	}
-	return []any{
-		"flows", levelsOf(b), "max_flows", flows.MaxFlows,
-		"flow_rate_count", flows.Rate.Count, "flow_rate_per", flows.Rate.Per.Microseconds(), "flow_burst", flows.Burst,
-		"flow_capacity", flows.Capacity, "flow_max_in_flight", flows.MaxInFlight, "flow_quotas", quotasText(flows.Quotas),
-		"group_rate_count", groups.Rate.Count, "group_rate_per", groups.Rate.Per.Microseconds(), "group_burst", groups.Burst,
-		"group_capacity", groups.Capacity, "group_max_in_flight", groups.MaxInFlight, "group_quotas", quotasText(groups.Quotas),
-	}
-}
-
-// levels is how many levels the bucket has, as this process knows it: it cannot change.
-func (b *bucketState) levels() int { return b.keys.levels }
-
-// flowPath is the one name that a flow has in Redis, in a bucket with groups: the length
-// of its group's name, a colon, the group's name and its own. See lua/flow.lua.
-func flowPath(group, flow string) string { return strconv.Itoa(len(group)) + ":" + group + flow }
-
-// splitPath undoes flowPath.
-func splitPath(path string) (group, flow string, ok bool) {
-	digits, rest, found := strings.Cut(path, ":")
-	length, err := strconv.Atoi(digits)
-	if !found || err != nil || length < 0 || length > len(rest) {
-		return "", path, false
-	}
-	return rest[:length], rest[length:], true
-}
-
-// pathOf is the name in Redis of a flow of a group, in a bucket that is parted so.
-func pathOf(levels int, group, flow string) string {
-	switch levels {
-	case levelsNone:
-		return ""
-	case levelsFlows:
-		return flow
-	default:
-		return flowPath(group, flow)
-	}
-}
-
-// Errors of methods on groups.
-var (
-	// ErrNoGroups says that a bucket has no groups. All methods of [Control] on groups
-	// return it, and those on flows where a group is named ([Control.InGroup]).
-	ErrNoGroups = errors.New("shaper: the bucket has no groups")
-
-	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
-	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's (InGroup)")
-)

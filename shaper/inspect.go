@@ -11,70 +11,6 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// ErrNotFound says that a bucket has no job of this id, and remembers none.
-var ErrNotFound = errors.New("shaper: no such job")
-
-// JobInfo is what is known of a job. Of a settled one only ID, Bucket and
-// State are.
-type JobInfo struct {
-	ID       string
-	Bucket   string
-	Flow     string
-	Group    string
-	State    State
-	Attempts int // deliveries that ended
-	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
-	Crashes  int // of those the last ones in a row, with no outcome between
-
-	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
-	// It is exact among the first thousand of its priority and an estimate behind them,
-	// and counts all that matter more as ahead.
-	Position int64
-	ETA      time.Time // queued: expected departure, as if other flows sent nothing; zero while bucket or flow is paused
-	Due      time.Time // scheduled or retrying: when it may depart
-	Deadline time.Time // in flight: end of the lease
-	Died     time.Time // dead: when
-	Enqueued time.Time
-
-	Pause                 *Pause    // of its bucket, nil if that runs
-	NextSlot              time.Time // of its bucket
-	InFlight, MaxInFlight int64     // of its bucket
-	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
-	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
-	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
-	OfPool                *JobPool  // what holds for the pool of its bucket; nil if it is in none
-
-	URL     string
-	Method  string
-	Headers map[string]string
-	Payload []byte
-	Last    LastResponse
-}
-
-// JobFlow is what holds for the flow of a job, or for its group.
-type JobFlow struct {
-	Pause                 *Pause    // nil if it runs
-	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
-	RateFrees             time.Time // when its rate lets it depart next; zero: at once
-	QuotaFrees            time.Time // when its quotas do
-}
-
-// readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
-func readJobFlow(r *lua.Reader) *JobFlow {
-	since, note := r.Int(), r.Text()
-	flow := JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
-	flow.Pause = readFlowPause(since, note)
-	return &flow
-}
-
-// instantOf is a Redis time, zero for 0.
-func instantOf(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros)
-}
-
 // BucketInfo is a bucket in numbers.
 type BucketInfo struct {
 	Name              string
@@ -187,13 +123,6 @@ func readBucketInfo(name string, k keys, reply any) (BucketInfo, error) {
 	return info, r.Err()
 }
 
-func readPause(since int64, by, reason string) *Pause {
-	if since == 0 {
-		return nil
-	}
-	return &Pause{Since: time.UnixMicro(since), By: by, Reason: reason}
-}
-
 // KnownBuckets returns the names of all buckets that Redis knows, sorted: also
 // those that left the configuration and may still hold jobs.
 func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
@@ -209,4 +138,21 @@ func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
 	names = slices.DeleteFunc(names, func(field string) bool { return !isBucketField(field) })
 	slices.Sort(names)
 	return names, nil
+}
+
+// PoolInfo is a pool in numbers, as one of its buckets sees it.
+type PoolInfo struct {
+	Name        string
+	Rate        admission.Rate // what the scripts obey
+	Burst       int64
+	MaxInFlight int64     // 0: none
+	InFlight    int64     // of all its buckets
+	LastSlot    time.Time // of any of them
+	Weight      int64     // of the bucket
+}
+
+func readPoolInfo(r *lua.Reader) *PoolInfo {
+	p := PoolInfo{Rate: admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}}
+	p.Burst, p.MaxInFlight, p.InFlight, p.LastSlot, p.Weight = r.Int(), r.Int(), r.Int(), instantOf(r.Int()), r.Int()
+	return &p
 }

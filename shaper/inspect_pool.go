@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -167,16 +166,4 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 	}
 	p.Pins = readPins(r)
 	return p, r.Err()
-}
-
-// readQuotas reads what quotasText wrote; what nobody can read is left out.
-func readQuotas(text string) []admission.Rate {
-	var quotas []admission.Rate
-	for one := range strings.SplitSeq(text, ";") {
-		var count, micros int64
-		if n, _ := fmt.Sscan(one, &count, &micros); n == 2 {
-			quotas = append(quotas, admission.Rate{Count: count, Per: time.Duration(micros) * time.Microsecond, Unit: admission.UnitRequests})
-		}
-	}
-	return quotas
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 )
 
@@ -49,15 +48,6 @@ func TestWakeLimit(t *testing.T) {
 			}
 		})
 	}
-}
-
-func mustRate(t *testing.T, text string) admission.Rate {
-	t.Helper()
-	r, err := admission.ParseRate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // Processes stand still together, however often and for however long, and all slots go on. What may still leave

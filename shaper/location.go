@@ -2,9 +2,7 @@ package shaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +13,6 @@ import (
 
 // Where a bucket's keys live. The keys of a bucket contain its hash tag: the name of its pool, or its own name.
 // The index (tagsKey) says which tag a bucket has. pool_change.go changes that.
-
-// ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
-// A bucket changes its pool only while it is empty: see [Client.JoinPools].
-var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
 
 // elsewhereError is an ErrTagChanged with a text of its own, which names the bucket.
 type elsewhereError struct{ text string }
@@ -201,27 +195,4 @@ func (s *store) strayed(ctx context.Context, name string) bool {
 	}
 	b.configured.Store(false)
 	return true
-}
-
-// elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is
-// no outage of Redis, and not of other buckets.
-type elsewhere struct{ why string }
-
-// tell reports whether that is what an error says.
-func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
-	if !errors.Is(err, ErrTagChanged) {
-		return false
-	}
-	if why := err.Error(); e.why != why {
-		e.why = why
-		log.ErrorContext(ctx, "the dispatcher claims nothing of this bucket until it is in the pool that this configuration says", "error", err)
-	}
-	return true
-}
-
-func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
-	if e.why != "" {
-		e.why = ""
-		log.InfoContext(ctx, "the bucket is in the pool that this configuration says")
-	}
 }

@@ -11,17 +11,6 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// doom puts a job that waits on its last chance.
-func (w *world) doom(bucket string, ids ...string) {
-	w.t.Helper()
-	for _, id := range ids {
-		meta := fmt.Sprintf("1 2 0 %d %d old ", lastChance, lastChance)
-		if err := w.server.Client().HSet(w.t.Context(), bucketKeys(bucket).meta(), id, meta).Err(); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
 // A process has one job on its last chance at a time, over all its buckets, and
 // others beside it; all of them get their turn.
 func TestOneLastChanceInAProcess(t *testing.T) {
@@ -38,7 +27,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 			id := fmt.Sprint("other", i)
 			if i < doomed {
 				id = fmt.Sprint("doomed", i)
-				w.doom(b.Name, id)
+				doom(w, b.Name, id)
 			}
 			receipts, err := client.Enqueue(t.Context(), Job{Bucket: b.Name, ID: id, Payload: []byte("x")})
 			if err != nil || receipts[0].Refusal != nil {
@@ -50,7 +39,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 	alone, most, beside := 0, 0, 0
 	turns := map[string]int{}
 	over := make(chan struct{}, 100)
-	w.dispatch(WorkerFunc(func(ctx context.Context, a *Attempt) Outcome {
+	dispatch(w, WorkerFunc(func(ctx context.Context, a *Attempt) Outcome {
 		mu.Lock()
 		turns[a.Bucket+a.ID]++
 		isDoomed := strings.HasPrefix(a.ID, "doomed")
@@ -90,7 +79,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 func TestLastChanceOfTwoClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testBucket("b", 100))
-	w.doom("b", "j")
+	doom(w, "b", "j")
 	w.submit("j")
 	d, err := NewDispatcher(DispatcherConfig{
 		Redis: w.server.Client(), Buckets: []Bucket{w.bucket}, Workers: map[string]Worker{"test": WorkerFunc(w.note)},

@@ -25,17 +25,6 @@ const (
 	purgeTurn      = time.Second // of a sweep that goes on with a purge
 )
 
-// MaxCrashes is how many crashes in a row make a job poison: deliveries of it during which its process died.
-const MaxCrashes = 3
-
-// Causes of a dead letter.
-const (
-	CauseExhausted = "attempts-exhausted" // failed max_attempts times
-	CausePermanent = "permanent"          // failed in a way that stays
-	CausePoison    = "poison"             // lost its worker three times in a row
-	CauseExpired   = "expired"            // its time ran out while it waited
-)
-
 // patrol looks after all buckets until ctx ends: it wakes drains that missed a
 // wake-up, takes back leases that ran out, and has the sweeper compare. It is
 // the safety net under the wake-ups; an idle dispatcher costs three commands a

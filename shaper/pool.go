@@ -1,14 +1,10 @@
 package shaper
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/lua"
 )
 
 // Pool is a downstream that several buckets share. Slots obey its rate, its quotas and
@@ -58,30 +54,6 @@ func (p *Pool) faults(prefix string) []error {
 	return append(errs, validateQuotas(prefix+"quotas", p.Quotas)...)
 }
 
-// samePool reports whether two descriptions of a pool say the same.
-func samePool(p, other *Pool) bool {
-	return p.Name == other.Name && p.Rate == other.Rate && poolBurst(p) == poolBurst(other) && p.MaxInFlight == other.MaxInFlight &&
-		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas)
-}
-
-// samePools reports a pool of which two buckets say different things.
-func samePools(buckets []Bucket) error {
-	first := make(map[string]*Bucket)
-	for i := range buckets {
-		b := &buckets[i]
-		if b.Pool == nil {
-			continue
-		}
-		other := first[b.Pool.Name]
-		if other == nil {
-			first[b.Pool.Name] = b
-		} else if !samePool(other.Pool, b.Pool) {
-			return fmt.Errorf("bucket %q: pool %q: its settings differ from those that bucket %q gives", b.Name, b.Pool.Name, other.Name)
-		}
-	}
-	return nil
-}
-
 // PoolWarnings lists what of the bucket can never be used, because its pool allows less.
 func (b Bucket) PoolWarnings() []string {
 	if b.Pool == nil {
@@ -96,69 +68,3 @@ func (b Bucket) PoolWarnings() []string {
 	}
 	return warnings
 }
-
-// tagOf is what the keys of a bucket have in common.
-func tagOf(b *Bucket) string {
-	if b.Pool != nil {
-		return b.Pool.Name
-	}
-	return b.Name
-}
-
-// configurePool writes what scripts obey of a bucket's pool. Each of its buckets does.
-func (s *store) configurePool(ctx context.Context, b *Bucket) error {
-	p := b.Pool
-	if p == nil {
-		return nil
-	}
-	reply, err := s.run(ctx, lua.Configure, []string{poolConf(p.Name)}, schemaVersion, p.Revision, wakeChannel, wakePool+p.Name,
-		fieldRateCount, p.Rate.Count, fieldRatePer, p.Rate.Per.Microseconds(), "burst", poolBurst(p), "quotas", quotasText(p.Quotas),
-		"max_in_flight", p.MaxInFlight)
-	if err != nil {
-		return fmt.Errorf("pool %q: %w", p.Name, err)
-	}
-	r := lua.NewReader(reply)
-	code, schema, revision := r.Int(), r.Int(), r.Int()
-	switch {
-	case r.Err() != nil:
-		return fmt.Errorf("pool %q: script configure: %w", p.Name, r.Err())
-	case code == 1:
-		s.log.WarnContext(ctx, "a newer configuration of a pool is in force and is obeyed",
-			"pool", p.Name, "own_revision", p.Revision, "revision", revision)
-	case code == 2:
-		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
-	}
-	return nil
-}
-
-// PoolInfo is a pool in numbers, as one of its buckets sees it.
-type PoolInfo struct {
-	Name        string
-	Rate        admission.Rate // what the scripts obey
-	Burst       int64
-	MaxInFlight int64     // 0: none
-	InFlight    int64     // of all its buckets
-	LastSlot    time.Time // of any of them
-	Weight      int64     // of the bucket
-}
-
-func readPoolInfo(r *lua.Reader) *PoolInfo {
-	p := PoolInfo{Rate: admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}}
-	p.Burst, p.MaxInFlight, p.InFlight, p.LastSlot, p.Weight = r.Int(), r.Int(), r.Int(), instantOf(r.Int()), r.Int()
-	return &p
-}
-
-// JobPool is what holds for the pool of a job's bucket.
-type JobPool struct {
-	Name                  string
-	InFlight, MaxInFlight int64     // the bound is 0 if it has none
-	RateFrees             time.Time // when its rate lets one of its buckets send next; zero: at once
-	QuotaFrees            time.Time // when its quotas do
-}
-
-// readJobPool reads what inspect_job.lua says of the pool of the job's bucket.
-func readJobPool(r *lua.Reader) *JobPool {
-	return &JobPool{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
-}
-
-func poolBurst(p *Pool) int64 { return max(p.Burst, 1) }

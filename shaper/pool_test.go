@@ -18,69 +18,6 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-func perSecond(n int64) admission.Rate {
-	return admission.Rate{Count: n, Per: time.Second, Unit: admission.UnitRequests}
-}
-
-// poolWorld is buckets of one pool on a real server.
-type poolWorld struct {
-	*testing.T
-	server  *redistest.Server
-	buckets []Bucket
-	client  *actors
-}
-
-func newPoolWorld(t *testing.T, buckets ...Bucket) *poolWorld {
-	t.Helper()
-	w := &poolWorld{T: t, server: redistest.Start(t), buckets: buckets}
-	w.client = w.clientOf(buckets...)
-	return w
-}
-
-func (w *poolWorld) clientOf(buckets ...Bucket) *actors {
-	w.Helper()
-	client, err := newActors(ClientConfig{Redis: connect(w.T, w.server.Addr()), Buckets: buckets})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return client
-}
-
-func (w *poolWorld) enqueue(bucket string, n int, change func(*Job)) {
-	w.Helper()
-	for i := range n {
-		job := Job{Bucket: bucket, ID: bucket + strconv.Itoa(i), Payload: []byte("x")}
-		if change != nil {
-			change(&job)
-		}
-		receipts, err := w.client.Enqueue(w.Context(), job)
-		if err != nil || receipts[0].Refusal != nil {
-			w.Fatalf("enqueue: %+v, %v", receipts, err)
-		}
-	}
-}
-
-// run runs so many dispatchers of all the buckets until the test ends.
-func (w *poolWorld) run(dispatchers int, worker Worker) {
-	w.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-	var running sync.WaitGroup
-	for range dispatchers {
-		d, err := NewDispatcher(DispatcherConfig{Redis: connect(w.T, w.server.Addr()), Buckets: w.buckets, Workers: map[string]Worker{"test": worker}})
-		if err != nil {
-			w.Fatal(err)
-		}
-		running.Go(func() { _ = d.Run(ctx) })
-	}
-	w.Cleanup(func() { stop(); running.Wait() }) // before the connections are closed
-}
-
-func pooled(name string, rate, weight int64, pool Pool) Bucket {
-	b := testBucket(name, rate)
-	b.Pool, b.Weight = &pool, weight
-	return b
-}
-
 // Two buckets and two dispatchers: all slots together obey the rate of the pool, no more are in flight than may be,
 // and who is of more weight has more.
 func TestPoolOverTwoDispatchers(t *testing.T) {
@@ -93,7 +30,7 @@ func TestPoolOverTwoDispatchers(t *testing.T) {
 	w.enqueue("b", jobs, nil)
 	arrived := make(chan string, 4*jobs)
 	var flying, highest atomic.Int64
-	w.run(2, WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
+	run(w, 2, WorkerFunc(func(_ context.Context, a *Attempt) Outcome {
 		n := flying.Add(1)
 		defer flying.Add(-1)
 		for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
@@ -139,7 +76,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	pool := Pool{Name: "vendor", Rate: perSecond(1000), MaxInFlight: 1}
 	w := newPoolWorld(t, pooled("a", 1000, 1, pool), pooled("b", 1000, 1, pool))
 	worker := newWaiting()
-	w.run(2, worker)
+	run(w, 2, worker)
 	w.enqueue("a", 1, nil)
 	<-worker.began
 	w.enqueue("b", 1, nil)
@@ -187,7 +124,7 @@ func TestPoolOfFlows(t *testing.T) {
 		})
 	}
 	arrived := make(chan struct{}, 200)
-	w.run(2, WorkerFunc(func(context.Context, *Attempt) Outcome { arrived <- struct{}{}; return Done(200) }))
+	run(w, 2, WorkerFunc(func(context.Context, *Attempt) Outcome { arrived <- struct{}{}; return Done(200) }))
 	for range 120 {
 		<-arrived
 	}

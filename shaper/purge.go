@@ -9,12 +9,6 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Sizes of one chunk of a purge: a script of about a millisecond.
-const (
-	purgeBatch = 200
-	purgeBytes = 1 << 20
-)
-
 const (
 	purgeTries = 3   // of a chunk whose reply is lost
 	flowScan   = 500 // flows that are looked at in one round trip

@@ -14,10 +14,6 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-func rateOf(count int64, per time.Duration) admission.Rate {
-	return admission.Rate{Count: count, Per: per, Unit: admission.UnitRequests}
-}
-
 func hundredPerSecond(t *testing.T) FlowPatch {
 	t.Helper()
 	var patch FlowPatch

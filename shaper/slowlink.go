@@ -6,8 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -80,20 +78,6 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 		s = s.withTimeout(ctx, call.Keys[0], d.link.patience)
 	}
 	return s.runConfigured(ctx, d.bucketState, call.Script, call.Keys, call.Args...)
-}
-
-// withTimeout returns the store with another timeout, for calls that touch this key.
-func (s *store) withTimeout(ctx context.Context, key string, timeout time.Duration) *store {
-	other := &store{redis: s.redis, timeout: s.timeout, log: s.log, metrics: s.metrics, buckets: s.buckets, order: s.order}
-	switch client := s.redis.(type) {
-	case *redis.Client:
-		other.redis, other.timeout = client.WithTimeout(timeout), timeout
-	case *redis.ClusterClient:
-		if node, err := client.MasterForKey(ctx, key); err == nil {
-			other.redis, other.timeout = node.WithTimeout(timeout), timeout
-		}
-	}
-	return other
 }
 
 // setUnanswered notes the claim whose answer has not arrived, "" if there is none.

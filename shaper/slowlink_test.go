@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // pipeline is a link to Redis on which so many bytes pass in a second, of all
@@ -113,22 +111,6 @@ func (c *slowConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// bubbleClient is a connection to a store within a bubble of testing/synctest.
-func bubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return dial() },
-		MaxRetries:               -1,
-		Protocol:                 2,
-		DisableIdentity:          true,
-		ContextTimeoutEnabled:    true,
-		ConnMaxIdleTime:          -1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // A slow link to Redis slows, and kills no job: each is delivered once, though nothing
 // has crashed and no other dispatcher takes its lease.
 func TestSlowLinkKillsNoJob(t *testing.T) {
@@ -217,47 +199,5 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A page of large dead letters comes in parts.
-func TestDeadLettersAreReadInParts(t *testing.T) {
-	t.Parallel()
-	s := newSteppedBucket(t, WorkerFunc(func(context.Context, *Attempt) Outcome { return Done(200) }), testBucket("b", 100))
-	var largest parts
-	s.redis.AddHook(&largest)
-	const jobs = 30
-	for i := range jobs {
-		id := fmt.Sprint("j", i)
-		if _, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", ID: id, Payload: make([]byte, 200<<10)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.redis.ZAdd(t.Context(), bucketKeys("b").dead(), redis.Z{Member: id, Score: float64(i)}).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dead, err := s.client.op.DeadLetters(t.Context(), "b", 0, jobs)
-	if err != nil || len(dead) != jobs || dead[0].ID != "j29" || dead[29].ID != "j0" || len(dead[7].Payload) != 200<<10 {
-		t.Fatalf("%d dead letters, %v", len(dead), err)
-	}
-	if largest.ids != 5 {
-		t.Errorf("%d bodies of 200 KiB in an answer, want 5", largest.ids)
-	}
-}
-
-// parts notes the most ids that an HMGET names.
-type parts struct{ ids int }
-
-func (p *parts) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (p *parts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (p *parts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if cmd.Name() == "hmget" {
-				p.ids = max(p.ids, len(cmd.Args())-2)
-			}
-		}
-		return next(ctx, cmds)
 	}
 }

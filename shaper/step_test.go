@@ -3,25 +3,17 @@ package shaper
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// stepped is a bucket on a server whose clock stands still until the test sets
-// it.
+// stepped is a bucket on a server whose clock stands still until the test sets it, and a dispatcher of it.
 type stepped struct {
-	t      *testing.T
-	mini   *miniredis.Miniredis
-	redis  *redis.Client
-	now    time.Time
-	client *actors
-	d      *Dispatcher
+	*bench
+	d *Dispatcher
 }
 
 func newStepped(t *testing.T, worker Worker) *stepped {
@@ -31,26 +23,18 @@ func newStepped(t *testing.T, worker Worker) *stepped {
 
 func newSteppedBucket(t *testing.T, worker Worker, b Bucket) *stepped {
 	t.Helper()
-	s := &stepped{t: t, mini: miniredis.NewMiniRedis(), now: time.Now()}
-	s.mini.ClockTTL(true)
-	s.mini.SetTime(s.now)
-	t.Cleanup(s.mini.Close)
-	s.redis = redis.NewClient(&redis.Options{ // it works in a bubble, too
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() },
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	t.Cleanup(func() { _ = s.redis.Close() })
-	var err error
-	if s.client, err = newActors(ClientConfig{Redis: s.redis, Buckets: []Bucket{b}}); err != nil {
-		t.Fatal(err)
-	}
-	s.d, err = NewDispatcher(DispatcherConfig{
-		Redis: s.redis, Buckets: []Bucket{b}, Workers: map[string]Worker{"test": worker}, Lease: 3 * time.Second,
+	return steppedOn(t, newBench(t, b), worker)
+}
+
+func steppedOn(t *testing.T, s *bench, worker Worker) *stepped {
+	t.Helper()
+	d, err := NewDispatcher(DispatcherConfig{
+		Redis: s.redis, Buckets: []Bucket{s.bucket}, Workers: map[string]Worker{"test": worker}, Lease: 3 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return &stepped{s, d}
 }
 
 // drain returns what a process that has the dispatcher's id drains with.
@@ -66,20 +50,6 @@ func (s *stepped) drain() *drain {
 	return r
 }
 
-func (s *stepped) step(by time.Duration) {
-	s.now = s.now.Add(by)
-	s.mini.SetTime(s.now)
-}
-
-func (s *stepped) enqueue(ids ...string) {
-	s.t.Helper()
-	for _, id := range ids {
-		if _, err := s.client.Enqueue(s.t.Context(), Job{Bucket: "b", ID: id, Payload: []byte("{}")}); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
 func (s *stepped) claim(r *drain, id string) {
 	s.t.Helper()
 	if _, err := r.claim(s.t.Context(), id, 10); err != nil {
@@ -87,14 +57,10 @@ func (s *stepped) claim(r *drain, id string) {
 	}
 }
 
-func (s *stepped) wantState(want State, ids ...string) {
+// lease puts a job of a flow in flight, and returns its lease.
+func (s *stepped) lease(id, flow string) *leased {
 	s.t.Helper()
-	for _, id := range ids {
-		job, err := s.client.Job(s.t.Context(), "b", id)
-		if err != nil || job.State != want {
-			s.t.Errorf("job %s is %v, want %v (%v)", id, job.State, want, err)
-		}
-	}
+	return &leased{Attempt: Attempt{ID: id, Flow: flow}, mark: s.put(id, flow, StateInFlight), epoch: 1, claim: "c"}
 }
 
 // A claim that saw the clock step forwards knows that leases only look as if

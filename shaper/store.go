@@ -20,9 +20,6 @@ import (
 // left alone.
 const schemaVersion = 2
 
-// ErrUnknownBucket says that no bucket of this name is configured.
-var ErrUnknownBucket = errors.New("shaper: unknown bucket")
-
 // errNotConfigured is the scripts' answer when a bucket's conf is missing: it
 // is new, or somebody flushed Redis.
 var errNotConfigured = errors.New("shaper: the bucket is not configured in Redis")
@@ -152,6 +149,9 @@ func (s *store) bucket(name string) (*bucketState, error) {
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownBucket, name)
 }
+
+// close has every later call fail with ErrClosed.
+func (s *store) close() { s.closed.Store(true) }
 
 // ifClosed returns ErrClosed, or nil.
 func (s *store) ifClosed() error {
@@ -298,3 +298,8 @@ const configureOld = 5
 
 // configureLeft is the answer of configure.lua where a bucket does not live any more, or the index is behind.
 const configureLeft = 4
+
+// errOtherFlows says that the configuration in force parts the bucket into flows or groups,
+// and that of this process does not, or the other way round.
+var errOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
+	"give all processes the same [buckets.flow] and [buckets.group]")

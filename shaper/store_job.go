@@ -151,3 +151,36 @@ func (s *store) ping(ctx context.Context) error {
 	}
 	return nil
 }
+
+// readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
+func readJobFlow(r *lua.Reader) *JobFlow {
+	since, note := r.Int(), r.Text()
+	flow := JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
+	flow.Pause = readFlowPause(since, note)
+	return &flow
+}
+
+// readJobPool reads what inspect_job.lua says of the pool of the job's bucket.
+func readJobPool(r *lua.Reader) *JobPool {
+	return &JobPool{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: instantOf(r.Int()), QuotaFrees: instantOf(r.Int())}
+}
+
+// Sizes of one chunk of a purge: a script of about a millisecond.
+const (
+	purgeBatch = 200
+	purgeBytes = 1 << 20
+)
+
+// withTimeout returns the store with another timeout, for calls that touch this key.
+func (s *store) withTimeout(ctx context.Context, key string, timeout time.Duration) *store {
+	other := &store{redis: s.redis, timeout: s.timeout, log: s.log, metrics: s.metrics, buckets: s.buckets, order: s.order}
+	switch client := s.redis.(type) {
+	case *redis.Client:
+		other.redis, other.timeout = client.WithTimeout(timeout), timeout
+	case *redis.ClusterClient:
+		if node, err := client.MasterForKey(ctx, key); err == nil {
+			other.redis, other.timeout = node.WithTimeout(timeout), timeout
+		}
+	}
+	return other
+}

@@ -16,66 +16,6 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// With as many dead letters as there may be, a bucket refuses jobs, says what to do and, as far as it is known, until when.
-func TestDeadFull(t *testing.T) {
-	t.Parallel()
-	b := testBucket("b", 10)
-	b.DeadCapacity, b.DeadBytes = 2, 0
-	s := newSteppedBucket(t, newWaiting(), b)
-	s.enqueue("a", "b", "in")
-	settleHead(t, s.redis, "a", "3")
-	s.step(time.Minute)
-	settleHead(t, s.redis, "b", "3")
-	refusal := func(b Bucket) *Refusal {
-		t.Helper()
-		if err := s.client.Reconfigure([]Bucket{b}); err != nil {
-			t.Fatal(err)
-		}
-		receipts, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", Payload: []byte("{}")})
-		if err != nil || receipts[0].Refusal == nil || receipts[0].Refusal.Reason != ReasonDeadFull {
-			t.Fatalf("%+v, %v", receipts, err)
-		}
-		return receipts[0].Refusal
-	}
-	forEver, kept, bytesBound := b, b, b
-	kept.DeadRetention = time.Hour
-	bytesBound.DeadCapacity, bytesBound.DeadBytes = 0, 10
-	info, err := s.client.op.BucketInfos(t.Context())
-	if err != nil || info[0].Dead != 2 || info[0].DeadCapacity != 2 || info[0].DeadMaxBytes != 0 {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	for _, test := range []struct {
-		b      Bucket
-		wait   time.Duration
-		detail string
-	}{
-		{forEver, time.Minute, `bucket "b" takes no jobs, as it has too many dead letters (2/2): redrive or drop some, or raise dead_capacity; ` +
-			`it is not known when there is room, so retry in 1m0s to see`},
-		{kept, 59*time.Minute + 15*time.Second, `bucket "b" takes no jobs, as it has too many dead letters (2/2): redrive or drop some, or raise dead_capacity; ` +
-			`retry in 59m15s, when dead_retention has ended for enough of them`},
-		{bytesBound, time.Minute, fmt.Sprintf(`bucket "b" takes no jobs, as it has too many bytes of dead letters (%d/10): redrive or drop some, or raise dead_bytes; `+
-			`it is not known when there is room, so retry in 1m0s to see`, info[0].DeadBytes)},
-	} {
-		if got := refusal(test.b); got.Detail != test.detail || got.RetryAfter != test.wait {
-			t.Errorf("%s: %s", got.RetryAfter, got.Detail)
-		}
-	}
-	// What is in already is no new job, and may still die.
-	if receipts, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", ID: "in", Payload: []byte("{}")}); err != nil || !receipts[0].Duplicate {
-		t.Errorf("%+v, %v", receipts, err)
-	}
-	settleHead(t, s.redis, "in", "3")
-	if redriven, err := s.client.op.Redrive(t.Context(), "b", "a", "b"); err != nil || redriven.Moved != 2 {
-		t.Errorf("%+v, %v", redriven, err)
-	}
-	if err := s.client.Reconfigure([]Bucket{b}); err != nil {
-		t.Fatal(err)
-	}
-	if receipts, err := s.client.Enqueue(t.Context(), Job{Bucket: "b", Payload: []byte("{}")}); err != nil || receipts[0].Refusal != nil {
-		t.Errorf("with room again: %+v, %v", receipts, err)
-	}
-}
-
 // The log warns before a bucket is full of dead letters, and once each time.
 func TestDeadLettersAreWarnedOf(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 func (a *app) onBucket(do func(ctx context.Context, c *shaper.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			said, err := do(ctx, s.operator.Control(operator()), args[0])
+			said, err := do(ctx, s.operator.Control(author()), args[0])
 			if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", bad)
 			}
@@ -40,8 +40,8 @@ func (a *app) onBucket(do func(ctx context.Context, c *shaper.Control, bucket st
 	}
 }
 
-// operator names who runs this program, for those who look at a change later.
-func operator() string {
+// author names the user who runs this program: changes are logged and shown with it.
+func author() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return "user " + u.Username
 	}

@@ -78,7 +78,7 @@ func (p *parts) arg() string { return strings.ToUpper(p.Name) }
 
 // control is what the operator changes parts with.
 func (p *parts) control(cmd *cobra.Command, s *station) *shaper.Control {
-	control := s.operator.Control(operator())
+	control := s.operator.Control(author())
 	if cmd.Flags().Changed("group") {
 		return control.InGroup(p.group)
 	}

@@ -17,7 +17,7 @@ import (
 func (a *app) onPool(do func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			changes, err := do(ctx, s.operator.Control(operator()), args[0])
+			changes, err := do(ctx, s.operator.Control(author()), args[0])
 			if _, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", err)
 			}

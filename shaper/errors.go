@@ -1,0 +1,16 @@
+package shaper
+
+import "errors"
+
+// ErrClosed says that the client was closed before the call.
+var ErrClosed = errors.New("shaper: the client is closed")
+
+// ErrNotFound says that a bucket has no job of this id, and remembers none.
+var ErrNotFound = errors.New("shaper: no such job")
+
+// ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
+// A bucket changes its pool only while it is empty: see [Client.JoinPools].
+var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
+
+// ErrUnknownBucket says that no bucket of this name is configured.
+var ErrUnknownBucket = errors.New("shaper: unknown bucket")

@@ -1,0 +1,97 @@
+package shaper
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Pause is that of a bucket.
+type Pause struct {
+	Since  time.Time
+	By     string
+	Reason string // "" if none was given
+}
+
+// LastResponse is what is known of a job's last attempt.
+type LastResponse struct {
+	Cause  string `json:"cause,omitempty"`  // why it is dead, one of the Cause constants
+	Status int    `json:"status,omitempty"` // HTTP status, 0 none
+	Reason string `json:"reason,omitempty"` // one word of a closed list
+	Detail string `json:"detail,omitempty"` // for people
+	Body   string `json:"body,omitempty"`   // the beginning of the answer
+}
+
+func (l LastResponse) String() string {
+	if l == (LastResponse{}) {
+		return ""
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return "" // strings and numbers always marshal
+	}
+	return string(text)
+}
+
+// JobInfo is what is known of a job. Of a settled one only ID, Bucket and
+// State are.
+type JobInfo struct {
+	ID       string
+	Bucket   string
+	Flow     string
+	Group    string
+	State    State
+	Attempts int // deliveries that ended
+	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
+	Crashes  int // of those the last ones in a row, with no outcome between
+
+	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
+	// It is exact among the first thousand of its priority and an estimate behind them,
+	// and counts all that matter more as ahead.
+	Position int64
+	ETA      time.Time // queued: expected departure, as if other flows sent nothing; zero while bucket or flow is paused
+	Due      time.Time // scheduled or retrying: when it may depart
+	Deadline time.Time // in flight: end of the lease
+	Died     time.Time // dead: when
+	Enqueued time.Time
+
+	Pause                 *Pause    // of its bucket, nil if that runs
+	NextSlot              time.Time // of its bucket
+	InFlight, MaxInFlight int64     // of its bucket
+	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
+	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
+	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
+	OfPool                *JobPool  // what holds for the pool of its bucket; nil if it is in none
+
+	URL     string
+	Method  string
+	Headers map[string]string
+	Payload []byte
+	Last    LastResponse
+}
+
+// JobFlow is what holds for the flow of a job, or for its group.
+type JobFlow struct {
+	Pause                 *Pause    // nil if it runs
+	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
+	RateFrees             time.Time // when its rate lets it depart next; zero: at once
+	QuotaFrees            time.Time // when its quotas do
+}
+
+// MaxCrashes is how many crashes in a row make a job poison: deliveries of it during which its process died.
+const MaxCrashes = 3
+
+// Causes of a dead letter.
+const (
+	CauseExhausted = "attempts-exhausted" // failed max_attempts times
+	CausePermanent = "permanent"          // failed in a way that stays
+	CausePoison    = "poison"             // lost its worker three times in a row
+	CauseExpired   = "expired"            // its time ran out while it waited
+)
+
+// JobPool is what holds for the pool of a job's bucket.
+type JobPool struct {
+	Name                  string
+	InFlight, MaxInFlight int64     // the bound is 0 if it has none
+	RateFrees             time.Time // when its rate lets one of its buckets send next; zero: at once
+	QuotaFrees            time.Time // when its quotas do
+}

@@ -1,0 +1,230 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// The name is in the receipt and with the job, limits count by it, and each flow has its own bound.
+func TestEnqueueIntoFlows(t *testing.T) {
+	t.Parallel()
+	b := flowing("flows", FlowKeyHost)
+	b.Flow.Capacity, b.Flow.MaxFlows, b.Flow.DefaultURL = 2, 2, "https://default.example/"
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rate("3/744h")}}
+	server := redistest.Start(t)
+	redis := connect(t, server.Addr())
+	c, err := newActors(ClientConfig{Redis: redis, Buckets: []Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := func(host string) Job {
+		return Job{Bucket: "flows", URL: "https://" + host + "/x", Payload: []byte("x")}
+	}
+	send := func(jobs ...Job) []Receipt {
+		t.Helper()
+		receipts, err := c.Enqueue(t.Context(), jobs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return receipts
+	}
+	var got []string
+	for _, r := range send(to("a"), to("A"), to("a"), Job{Bucket: "flows", Payload: []byte("x")}, to("b")) {
+		text := r.Flow
+		if r.Refusal != nil {
+			text += " " + string(r.Refusal.Reason) + ": " + r.Refusal.Detail
+			if r.Refusal.RetryAfter <= 0 || r.Refusal.RetryAfter > 3*time.Second {
+				t.Errorf("retry after %s: %s", r.Refusal.RetryAfter, text)
+			}
+		} else if r.ETA.IsZero() || r.State != StateQueued {
+			t.Errorf("%+v", r)
+		}
+		got = append(got, text)
+	}
+	if len(got) != 5 || got[0] != "a" || got[1] != "a" || !strings.HasPrefix(got[2], `a flow-full: flow "a" of bucket "flows" is full (2/2): retry in `) ||
+		!strings.HasSuffix(got[2], "s or raise flow.capacity") || got[3] != "default.example" ||
+		got[4] != `b too-many-flows: bucket "flows" has 2 of at most 2 flows already, and "b" would be another one: retry in 1s or raise flow.max_flows` {
+		t.Fatalf("%q", got)
+	}
+	// A refusal by the bound spends nothing and is not remembered: there is room again.
+	if err := redis.HSet(t.Context(), bucketKeys("flows").conf(), "flow_capacity", 9).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r := send(to("a"))[0]; r.Refusal != nil || r.Position != 2 || r.Decisions[0].Remaining != 0 {
+		t.Errorf("with room again: %+v", r)
+	}
+	for _, again := range send(to("a"), to("a")) {
+		if again.Refusal == nil || again.Refusal.Reason != ReasonLimit || again.Flow != "a" {
+			t.Errorf("the limit by flow: %+v", again)
+		}
+	}
+	job := Job{Bucket: "flows", ID: "named", Payload: []byte("x"), Priority: PriorityHigh, ExpiresIn: time.Minute}
+	if r := send(job)[0]; r.Refusal != nil || r.Position != 0 {
+		t.Errorf("a more important job: %+v", r)
+	}
+	ids, err := redis.LRange(t.Context(), bucketKeys("flows").list(PriorityHigh, "default.example"), 0, -1).Result()
+	if err != nil || !slices.Equal(ids, []string{"named"}) {
+		t.Errorf("the list holds %v, %v", ids, err)
+	}
+	body, err := redis.HGet(t.Context(), bucketKeys("flows").body(), "named").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := open(body); err != nil || stored.Flow != "default.example" || stored.ExpiresIn != time.Minute.Microseconds() {
+		t.Errorf("kept as %q, %v", body, err)
+	}
+	job.URL = "https://a/x"
+	if r := send(job)[0]; r.Refusal == nil || r.Refusal.Reason != ReasonIDReused {
+		t.Errorf("the same id in another flow: %+v", r)
+	}
+	var fault *FieldError
+	if _, err := c.Enqueue(t.Context(), Job{Bucket: "flows", URL: "/x", Payload: []byte("x")}); !errors.As(err, &fault) || fault.Field != "url" {
+		t.Errorf("a job without a host: %v", err)
+	}
+}
+
+// A batch of many flows is one round trip; its jobs are in the order in which they came.
+func TestBatchOfFlows(t *testing.T) {
+	t.Parallel()
+	c := clients(t, 1, flowing("many", FlowKeyJob))[0]
+	jobs := make([]Job, 600)
+	for i := range jobs {
+		jobs[i] = Job{Bucket: "many", Flow: fmt.Sprintf("flow %d", i%200), Payload: []byte("x")}
+	}
+	receipts, err := c.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range receipts {
+		if r.Refusal != nil || r.Flow != jobs[i].Flow || r.Position != int64(i/200) {
+			t.Fatalf("job %d: %+v", i, r)
+		}
+	}
+}
+
+// The headers that name flows are those that a caller has to put into the identity.
+func TestHeadersOfFlows(t *testing.T) {
+	t.Parallel()
+	b := flowing("headers", "header:x-tenant")
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{"header:x-other"}, Limit: rate("3/744h")}}
+	c := clients(t, 1, b)[0]
+	if got := c.LimitHeaders("headers"); !slices.Equal(got, []string{"X-Other", "X-Tenant"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Who was told nothing of a bucket's flows enqueues nothing, and says why.
+func TestFlowsMustBeTheSameForAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	newer, older := flowing("b", FlowKeyJob), testBucket("b", 1)
+	newer.Revision = 2
+	var both []*actors
+	for _, b := range []Bucket{newer, older} {
+		c, err := newActors(ClientConfig{Redis: connect(t, server.Addr()), Buckets: []Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, c)
+	}
+	job := Job{Bucket: "b", Flow: "x", Payload: []byte("x")}
+	if r, err := both[0].Enqueue(t.Context(), job); err != nil || r[0].Refusal != nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := both[1].Enqueue(t.Context(), job); err == nil || !strings.Contains(err.Error(), "[buckets.flow]") {
+		t.Errorf("with another configuration: %v", err)
+	}
+	older.Revision = 3
+	if err := both[0].Reconfigure([]Bucket{older}); err == nil || !strings.Contains(err.Error(), "flow") {
+		t.Errorf("a reload that takes the flows away: %v", err)
+	}
+}
+
+// The group is in the receipt and with the job, it has a bound of its own, and flows of two groups are apart.
+func TestEnqueueIntoGroups(t *testing.T) {
+	t.Parallel()
+	b := grouped("b", 10)
+	b.Group.Capacity, b.Group.Key = 2, "header:X-Tenant"
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rate("2/744h")}}
+	c := clients(t, 1, b)[0]
+	if got := fmt.Sprint(c.LimitHeaders("b")); got != "[X-Tenant]" {
+		t.Errorf("headers %s", got)
+	}
+	of := func(group, flow string) Job {
+		return Job{Bucket: "b", Flow: flow, Payload: []byte("x"), Identity: admission.Identity{Headers: map[string]string{"X-Tenant": group}}}
+	}
+	receipts, err := c.Enqueue(t.Context(), of("a", "x"), of("b", "x"), of("a", "y"), of("a", "z"), of("b", "x"), of("c", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range receipts {
+		text := fmt.Sprintf("%s/%s@%d", r.Group, r.Flow, r.Position)
+		if r.Refusal != nil {
+			text = fmt.Sprintf("%s %s: %s", text, r.Refusal.Reason, r.Refusal.Detail)
+			if r.Refusal.RetryAfter <= 0 || r.Refusal.RetryAfter > time.Second {
+				t.Errorf("retry after %s", r.Refusal.RetryAfter)
+			}
+		}
+		got = append(got, text)
+	}
+	want := `a/x@0, b/x@0, a/y@0, a/z@0 group-full: group "a" of bucket "b" is full (2/2): retry in 1s or raise group.capacity, b/x@1, c/x@0`
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("%s", s)
+	}
+	again, err := c.Enqueue(t.Context(), of("c", "x"), of("c", "x"))
+	if err != nil || again[0].Refusal != nil || again[1].Refusal == nil || again[1].Refusal.Reason != ReasonLimit {
+		t.Errorf("a limit by flow counts those of each group: %+v, %v", again, err)
+	}
+	job, err := c.Job(t.Context(), "b", receipts[4].ID)
+	if err != nil || job.Group != "b" || job.Flow != "x" || job.OfGroup == nil || job.OfFlow == nil || job.Position != 1 {
+		t.Errorf("job %+v, %v", job, err)
+	}
+	if state, err := c.Cancel(t.Context(), "b", receipts[4].ID); err != nil || state != StateCancelled {
+		t.Errorf("cancelled: %v, %v", state, err)
+	}
+	if infos, err := c.op.BucketInfos(t.Context(), "b"); err != nil || !infos[0].HasGroups || infos[0].Groups != 3 || infos[0].GroupsWait != 3 || infos[0].Flows != 4 {
+		t.Errorf("bucket %+v, %v", infos, err)
+	}
+}
+
+// Processes have to agree whether there are groups, and a bucket that holds jobs keeps to it.
+func TestGroupsMustBeTheSameForAll(t *testing.T) {
+	t.Parallel()
+	s := newGrouped(t)
+	s.submitTo("a", "x", "j")
+	other := flowing("b", FlowKeyJob)
+	other.Revision = 1
+	c, err := newActors(ClientConfig{Redis: s.redis, Buckets: []Bucket{other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Enqueue(t.Context(), Job{Bucket: "b", Flow: "x", Payload: []byte("x")})
+	if err == nil || !strings.Contains(err.Error(), "holds 1 jobs that were queued with flows in groups, and is configured with flows: drain or purge it first") {
+		t.Errorf("enqueued: %v", err)
+	}
+	if err := s.client.Reconfigure([]Bucket{other}); err == nil || !strings.Contains(err.Error(), "groups") {
+		t.Errorf("a reload that takes the groups away: %v", err)
+	}
+	if err := c.op.Control("anna").PauseFlow(t.Context(), "b", "x", ""); err == nil {
+		t.Error("a flow was paused as one of no group")
+	}
+	// What Redis knows of a bucket that is not configured here.
+	empty, err := newActors(ClientConfig{Redis: s.redis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := empty.op.Control("anna").Group(t.Context(), "b", "a"); err != nil || info.Waiting != 1 {
+		t.Errorf("group %+v, %v", info, err)
+	}
+	if err := empty.op.Control("anna").InGroup("a").PauseFlow(t.Context(), "b", "x", ""); err != nil {
+		t.Error(err)
+	}
+}

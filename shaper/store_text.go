@@ -1,0 +1,37 @@
+package shaper
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+func pauseText(since int64) string {
+	if since == 0 {
+		return "running"
+	}
+	return "paused since " + time.UnixMicro(since).UTC().Format(time.RFC3339)
+}
+
+func changesText(changes []Change) string {
+	texts := make([]string, len(changes))
+	for i, change := range changes {
+		texts[i] = change.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+func boolArg(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// shortID is a random name for claims and dispatchers: 16 characters.
+func shortID(random uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], random)
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
