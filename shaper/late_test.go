@@ -57,7 +57,7 @@ func TestStallsMakeNoBunch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.IntRange(40, 1000).Draw(t, "rate")
 		interval := time.Second / time.Duration(rate)
-		limit := wakeLimit(interval, minPermitTTL)
+		limit := wakeLimit(interval, 250 * time.Millisecond)
 		const length = 5 * time.Second
 		var history checker.History
 		var still time.Duration

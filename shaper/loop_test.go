@@ -187,7 +187,7 @@ func (l *loops) die(bucket string, jobs ...Job) {
 	l.t.Helper()
 	ctx, k := l.t.Context(), bucketKeys(bucket)
 	for len(jobs) > 0 {
-		some := jobs[:min(len(jobs), enqueueBatch)]
+		some := jobs[:min(len(jobs), 256)]
 		jobs = jobs[len(some):]
 		l.enqueue(some...)
 	}

@@ -296,3 +296,11 @@ func bubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
+
+func poolNamed(name string) *Pool { return &Pool{Name: name, Rate: perSecond(500), MaxInFlight: 100} }
+
+// in is the bucket in a pool, or in none.
+func in(pool *Pool, b Bucket) Bucket {
+	b.Pool = pool
+	return b
+}

@@ -26,14 +26,6 @@ func changeable() map[string]Bucket {
 	return all
 }
 
-func poolNamed(name string) *Pool { return &Pool{Name: name, Rate: perSecond(500), MaxInFlight: 100} }
-
-// in is the bucket in a pool, or in none.
-func in(pool *Pool, b Bucket) Bucket {
-	b.Pool = pool
-	return b
-}
-
 func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...Bucket) *actors {
 	t.Helper()
 	client, err := newActors(ClientConfig{Redis: conn, Buckets: buckets})
@@ -170,7 +162,7 @@ func (d dawdler) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (d dawdler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if rand.N(6) == 0 {
-			sleep(ctx, rand.N(3*time.Millisecond))
+			<-time.After(rand.N(3 * time.Millisecond))
 		}
 		return next(ctx, cmd)
 	}

@@ -143,7 +143,7 @@ func wantsSink(cfg *config.Config) bool {
 const opsShutdownTimeout = 2 * time.Second
 
 // dispatcher makes what drains the buckets, with a worker for each.
-func (d *daemon) dispatcher() (dispatcher *shaper.Dispatcher, closeWorkers func(), err error) {
+func (d *daemon) dispatcher() (made *shaper.Dispatcher, closeWorkers func(), err error) {
 	workers := map[string]*webhook.Worker{}
 	closeWorkers = func() {
 		for _, worker := range workers {
@@ -160,7 +160,7 @@ func (d *daemon) dispatcher() (dispatcher *shaper.Dispatcher, closeWorkers func(
 	deliver := func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 		return workers[attempt.Bucket].Deliver(ctx, attempt)
 	}
-	dispatcher, err = shaper.NewDispatcher(shaper.DispatcherConfig{
+	made, err = shaper.NewDispatcher(shaper.DispatcherConfig{
 		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: map[string]shaper.Worker{"webhook": shaper.WorkerFunc(deliver)},
 		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
@@ -170,7 +170,7 @@ func (d *daemon) dispatcher() (dispatcher *shaper.Dispatcher, closeWorkers func(
 		closeWorkers()
 		return nil, nil, err
 	}
-	return dispatcher, closeWorkers, nil
+	return made, closeWorkers, nil
 }
 
 // rates says how fast each bucket leaks: "webhooks at 50/s".

@@ -13,7 +13,7 @@ import (
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	api, store := producer(t)
+	api, store := producerAPI(t)
 	big := strings.Repeat("x", 1001)
 	for name, test := range map[string]struct {
 		path, body string
@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 
 func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	a := api.do("POST", jobs, `{"colour":1,"delay":5,"method":"?","id":"a.b"}`).want(400, "invalid")
 	if list := a.json["errors"].([]any); len(list) != 6 {
 		t.Errorf("%d faults, want colour, delay, payload, id, url, method: %s", len(list), a.text)
@@ -131,7 +131,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 
 func TestUnknownJob(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	for _, method := range []string{"GET", "DELETE"} {
 		api.do(method, jobs+"/nobody", "").want(404, "unknown-job")
 		api.do(method, jobs+"/a%2fb", "").want(404, "unknown-job")
@@ -143,7 +143,7 @@ func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	refusing := newClient(t, connect(t, "redis://127.0.0.1:1"), nil)
 	gone := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: refusing, CheckJob: checkJob}))
-	hung, store := producer(t)
+	hung, store := producerAPI(t)
 	hung.do("POST", jobs, job("")).want(202, "")
 	store.Stop()
 	for name, api := range map[string]*server{"gone": gone, "hung": hung} {
@@ -171,7 +171,7 @@ func TestRedisAway(t *testing.T) {
 // problem tells, there is one job.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	api, store := producer(t)
+	api, store := producerAPI(t)
 	api.do("POST", jobs, job("")).want(202, "")
 	store.Stop()
 	a := api.do("POST", jobs, job("")).want(503, "store-unavailable")

@@ -22,7 +22,7 @@ func (a *answer) statuses() string {
 
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	api, store := producer(t)
+	api, store := producerAPI(t)
 	lines := strings.Join([]string{
 		job(`"id":"a"`), "", `{"broken`, job(`"id":"a"`), `{"payload":2,"url":"https://example.com/","id":"a"}`,
 		`{"id":"bad","payload":null}`, `{"payload":"` + strings.Repeat("x", 1001) + `"}`, job(""),
@@ -52,7 +52,7 @@ func TestBatch(t *testing.T) {
 
 func TestBatchOfAThousand(t *testing.T) {
 	t.Parallel()
-	api, store := producer(t)
+	api, store := producerAPI(t)
 	a := api.do("POST", jobs+"/batch", "["+strings.Repeat(job("")+",", 999)+job("")+"]").want(200, "")
 	a.has("admitted", float64(1000))
 	if n := depth(t, store); n != 1000 {
@@ -62,7 +62,7 @@ func TestBatchOfAThousand(t *testing.T) {
 
 func TestBatchRefused(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	const path = "/v1/buckets/limited/jobs/batch"
 	four := "[" + strings.Repeat(job("")+",", 3) + job("") + "]"
 	a := api.do("POST", path, four).want(200, "")

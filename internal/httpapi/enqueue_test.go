@@ -12,7 +12,7 @@ import (
 
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 
 	a := api.do("POST", jobs, `{"id":"first","flow":"acme","payload":{ "n": 1.0, "s": "<é>" },"url":"https://example.com/","method":"PUT","headers":{"Authorization":"Bearer s3cret"}}`).want(202, "")
 	a.wantHeader("Location", jobs+"/first")
@@ -53,7 +53,7 @@ func TestEnqueue(t *testing.T) {
 
 func TestEnqueueForLater(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	a := api.do("POST", jobs, job(`"id":"later","delay":"1h"`)).want(202, "")
 	a.has("state", "scheduled")
 	a.lacks("position")
@@ -72,7 +72,7 @@ func TestEnqueueForLater(t *testing.T) {
 
 func TestSameIDSameJob(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	api.do("POST", jobs, job(""), "Idempotency-Key", `"once"`).want(202, "").has("id", "once")
 	for name, a := range map[string]*answer{
 		"quoted":    api.do("POST", jobs, job(""), "Idempotency-Key", `"once"`),
@@ -93,7 +93,7 @@ func TestSameIDSameJob(t *testing.T) {
 // The id of a cancelled job is answered 409 with its state, alone and in a batch.
 func TestIDOfACancelledJob(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	api.do("POST", jobs, job(`"id":"gone"`)).want(202, "")
 	api.do("DELETE", jobs+"/gone", "").want(200, "")
 	a := api.do("POST", jobs, job(`"id":"gone"`)).want(409, "id-ended")
@@ -133,7 +133,7 @@ func limitsOf(t *testing.T, text string) map[string]map[string]int64 {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	const path = "/v1/buckets/limited/jobs"
 	var a *answer
 	for left := 2; left >= 0; left-- {
@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	t.Parallel()
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	const path = "/v1/buckets/small/jobs"
 	api.do("POST", path, job("")).want(202, "")
 	a := api.do("POST", path, job("")).want(429, "bucket-full")

@@ -94,8 +94,8 @@ func serve(t *testing.T, handler http.Handler) *server {
 	return &server{t: t, http: s}
 }
 
-// producer is the producer's API on a real Redis.
-func producer(t *testing.T) (*server, *redistest.Server) {
+// producerAPI is the producer's API on a real Redis.
+func producerAPI(t *testing.T) (*server, *redistest.Server) {
 	t.Helper()
 	store := redistest.Start(t)
 	client := connect(t, store.URL())

@@ -104,7 +104,7 @@ func TestContractHasTheCodesAndTheFields(t *testing.T) {
 func TestContractIsServed(t *testing.T) {
 	t.Parallel()
 	_, text := readContract(t)
-	api, _ := producer(t)
+	api, _ := producerAPI(t)
 	a := api.do("GET", "/openapi.yaml", "").want(200, "")
 	a.wantHeader("Content-Type", "application/yaml")
 	if a.text != text {
