@@ -52,15 +52,6 @@ func (o *Operator) Control(by string) *Control {
 	return &Control{store: o.store, checkFlow: o.checkFlow, by: by}
 }
 
-// Actions of an operator, for metrics.
-const (
-	actionPause  = "pause"
-	actionResume = "resume"
-	actionSet    = "set"
-	actionReset  = "reset"
-	actionPurge  = "purge"
-)
-
 // InvalidChangeError says that a change does not fit; nothing was changed. The
 // lines of its text begin with the setting.
 type InvalidChangeError struct {

@@ -255,3 +255,12 @@ func (m *Metrics) countStep() {
 		m.steps.Inc()
 	}
 }
+
+// Actions of an operator, for metrics.
+const (
+	actionPause  = "pause"
+	actionResume = "resume"
+	actionSet    = "set"
+	actionReset  = "reset"
+	actionPurge  = "purge"
+)
