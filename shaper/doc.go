@@ -1,7 +1,7 @@
 // Package shaper turns uneven input into an even stream.
 //
-// A [Client] enqueues jobs into buckets: bounded queues that leak at a fixed
-// rate. A [Dispatcher] drains them. It claims jobs together with their slots
+// A [producer.Client] enqueues jobs into buckets: bounded queues that leak at a fixed
+// rate. A [dispatcher.Dispatcher] drains them. It claims jobs together with their slots
 // (the instants at which they may depart), hands each to a [Worker] at its
 // slot, and settles the outcome. Any number of dispatchers share a bucket, and
 // the rate is that of all of them together.
@@ -18,6 +18,6 @@
 //
 // What it costs: an enqueue is one round trip and shares it with other calls
 // of the moment; a claim is one round trip for many jobs; so is a settle.
-// When Redis is down, enqueue returns an error within [ClientConfig.Timeout],
+// When Redis is down, enqueue returns an error within [producer.Config.Timeout],
 // and dispatchers send nothing but what they had claimed.
 package shaper

@@ -9,6 +9,8 @@ import (
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // Three jobs go in at once and come out 50 ms apart. Refusals are in the
@@ -31,7 +33,7 @@ func Example() {
 	bucket.Name, bucket.Worker, bucket.Capacity = "letters", "printer", 2
 	bucket.Rate, _ = admission.ParseRate("20/s")
 
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: redis, Buckets: []shaper.Bucket{bucket}})
+	client, err := producer.New(producer.Config{Redis: redis, Buckets: []shaper.Bucket{bucket}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -63,7 +65,7 @@ func Example() {
 		}
 		return shaper.Done(0)
 	})
-	dispatcher, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	dispatcher, err := dispatcher.New(dispatcher.Config{
 		Redis: redis, Buckets: []shaper.Bucket{bucket}, Workers: map[string]shaper.Worker{"printer": printer}, Concurrency: 1,
 	})
 	if err != nil {

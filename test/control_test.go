@@ -19,6 +19,7 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // obeyed is how long all processes may take to obey an operator.
@@ -152,7 +153,7 @@ func pacedBucket(rate int) shaper.Bucket {
 // arrives is open.
 func fillBucket(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, jobs int, history *checker.History) {
 	t.Helper()
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

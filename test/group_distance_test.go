@@ -17,6 +17,7 @@ import (
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // TestGroupsFromAfar: in a bucket with groups a claim takes three questions, one after the other, and a
@@ -187,7 +188,7 @@ func newPartedWorld(t *testing.T, rate int, roundTrip time.Duration, jobs int, p
 // enqueue puts jobs into the bucket, which has groups or not.
 func (w *groupWorld) enqueue(t *testing.T, jobs ...shaper.Job) {
 	t.Helper()
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: w.connect(t, 0), Buckets: []shaper.Bucket{w.bucket}})
+	client, err := producer.New(producer.Config{Redis: w.connect(t, 0), Buckets: []shaper.Bucket{w.bucket}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // inBubble runs a test in time that passes only when all sleep, on an embedded store in the same time.
@@ -55,12 +57,12 @@ func TestSenderForHalfAnHour(t *testing.T) {
 		b.Flow, b.Group = &flow, &group
 		b.DedupeWindow = 0 // what is remembered of settled jobs makes the embedded store slow
 		buckets := []shaper.Bucket{b}
-		door, err := shaper.NewClient(shaper.ClientConfig{Redis: client, Buckets: buckets})
+		door, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var a arrivalLog
-		dispatcher, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+		dispatcher, err := dispatcher.New(dispatcher.Config{
 			Redis: client, Buckets: buckets,
 			Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {
 				a.respond(nil, nil, attempt.ID, attempt.Number)

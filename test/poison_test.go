@@ -15,6 +15,9 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // victimOf names the Redis of a process that is a dispatcher with a worker
@@ -56,7 +59,7 @@ func victim(url string) error {
 		fmt.Println(a.ID)
 		return shaper.Done(200)
 	})
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	d, err := dispatcher.New(dispatcher.Config{
 		Redis: client, Buckets: poisonBuckets(), Workers: map[string]shaper.Worker{"victim": worker}, Lease: time.Second,
 	})
 	if err != nil {
@@ -80,11 +83,11 @@ func poison(t *testing.T) (fault string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = redis.Close() })
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: redis, Buckets: poisonBuckets()})
+	client, err := producer.New(producer.Config{Redis: redis, Buckets: poisonBuckets()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: redis, Buckets: poisonBuckets()})
+	op, err := operator.New(operator.Config{Redis: redis, Buckets: poisonBuckets()})
 	if err != nil {
 		t.Fatal(err)
 	}

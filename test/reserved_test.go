@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
 
 // few are buckets in which one dispatcher may have reserved all turns.
@@ -82,7 +83,7 @@ func (w *groupWorld) slowly(t *testing.T, dispatchers, workers int, length time.
 	for range dispatchers {
 		client := redis.UniversalClient(w.far(t))
 		running.Go(func() {
-			d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+			d, err := dispatcher.New(dispatcher.Config{
 				Redis: client, Buckets: []shaper.Bucket{w.bucket}, Workers: map[string]shaper.Worker{w.bucket.Worker: worker}, Concurrency: workers,
 			})
 			if err == nil {

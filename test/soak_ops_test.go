@@ -10,6 +10,8 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // pick is one of some, at random.
@@ -82,7 +84,7 @@ func (s *soak) enqueue(ctx context.Context, r *rand.Rand, door *soakDoor) {
 	for range tries {
 		receipts, err := door.client.Enqueue(context.WithoutCancel(ctx), jobs...)
 		if err != nil {
-			if fault, ok := errors.AsType[*shaper.JobError](err); ok {
+			if fault, ok := errors.AsType[*producer.JobError](err); ok {
 				s.t.Errorf("enqueue: %v", fault)
 				return
 			}
@@ -133,13 +135,13 @@ func (s *soak) operate(r *rand.Rand) {
 		err = s.cancel(ctx, r)
 	case n < 29:
 		what = "purge"
-		_, err = control.Purge(ctx, bucket, shaper.PurgeOptions{KeepLater: r.IntN(2) == 0})
+		_, err = control.Purge(ctx, bucket, operator.PurgeOptions{KeepLater: r.IntN(2) == 0})
 	case n < 33:
 		what = "purge flow"
-		_, err = control.PurgeFlow(ctx, flowsBucket, flow, shaper.PurgeOptions{})
+		_, err = control.PurgeFlow(ctx, flowsBucket, flow, operator.PurgeOptions{})
 	case n < 36:
 		what = "purge group"
-		_, err = control.PurgeGroup(ctx, groupsBucket, group, shaper.PurgeOptions{})
+		_, err = control.PurgeGroup(ctx, groupsBucket, group, operator.PurgeOptions{})
 	case n < 48:
 		what = "redrive"
 		_, err = s.operator.RedriveAll(ctx, bucket, 1+r.IntN(20))
@@ -148,31 +150,31 @@ func (s *soak) operate(r *rand.Rand) {
 		err = s.dropDead(ctx, bucket)
 	case n < 60:
 		what = "set bucket"
-		err = s.setRate(bucket, pick(r, 30, 60, 100), func(patch shaper.BucketPatch) error {
+		err = s.setRate(bucket, pick(r, 30, 60, 100), func(patch operator.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
 	case n < 72:
 		what = "set burst"
-		err = setBursts(r, 10, func(patch shaper.BucketPatch) error {
+		err = setBursts(r, 10, func(patch operator.BucketPatch) error {
 			_, err := control.Set(ctx, bucket, patch)
 			return err
 		})
 	case n < 78:
 		what = "set burst of pool"
-		err = setBursts(r, 12, func(patch shaper.BucketPatch) error {
+		err = setBursts(r, 12, func(patch operator.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
 			return err
 		})
 	case n < 83:
 		what = "set pool"
-		err = s.setRate(soakPool, pick(r, 40, 80, 120), func(patch shaper.BucketPatch) error {
+		err = s.setRate(soakPool, pick(r, 40, 80, 120), func(patch operator.BucketPatch) error {
 			_, err := control.SetPool(ctx, soakPool, patch)
 			return err
 		})
 	case n < 90:
 		what = "set flow"
-		err = s.setFlow(flowsBucket+"/"+flow, r, func(patch shaper.FlowPatch) error {
+		err = s.setFlow(flowsBucket+"/"+flow, r, func(patch operator.FlowPatch) error {
 			_, err := control.SetFlow(ctx, flowsBucket, flow, patch)
 			return err
 		})
@@ -220,8 +222,8 @@ func (s *soak) dropDead(ctx context.Context, bucket string) error {
 }
 
 // setRate sets a rate and notes it for those who judge.
-func (s *soak) setRate(path string, rate int, set func(shaper.BucketPatch) error) error {
-	var patch shaper.BucketPatch
+func (s *soak) setRate(path string, rate int, set func(operator.BucketPatch) error) error {
+	var patch operator.BucketPatch
 	if err := patch.Put(shaper.SettingRate, fmt.Sprintf("%d/s", rate)); err != nil {
 		return err
 	}
@@ -232,9 +234,9 @@ func (s *soak) setRate(path string, rate int, set func(shaper.BucketPatch) error
 }
 
 // setBursts takes a burst away and gives it back: that mints no departures.
-func setBursts(r *rand.Rand, burst int, set func(shaper.BucketPatch) error) error {
+func setBursts(r *rand.Rand, burst int, set func(operator.BucketPatch) error) error {
 	for _, n := range []int{1, burst, 1, burst} {
-		var patch shaper.BucketPatch
+		var patch operator.BucketPatch
 		if err := patch.Put(shaper.SettingBurst, fmt.Sprint(n)); err != nil {
 			return err
 		}
@@ -247,8 +249,8 @@ func setBursts(r *rand.Rand, burst int, set func(shaper.BucketPatch) error) erro
 }
 
 // setFlow gives a flow a rate of its own, and a burst that is no higher than that of all.
-func (s *soak) setFlow(path string, r *rand.Rand, set func(shaper.FlowPatch) error) error {
-	var patch shaper.FlowPatch
+func (s *soak) setFlow(path string, r *rand.Rand, set func(operator.FlowPatch) error) error {
+	var patch operator.FlowPatch
 	rate := pick(r, 5, 15, 30)
 	if err := errors.Join(patch.Put(shaper.FlowRate, fmt.Sprintf("%d/s", rate)), patch.Put(shaper.FlowBurst, pick(r, "1", "4"))); err != nil {
 		return err

@@ -21,6 +21,9 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // The environment variables of the soak: what to repeat, and for how long.
@@ -89,8 +92,8 @@ type soak struct {
 	stall   *stallWatch
 	buckets []shaper.Bucket
 
-	operator *shaper.Operator // straight to Redis, so that what it did is known
-	control  *shaper.Control
+	operator *operator.Operator // straight to Redis, so that what it did is known
+	control  *operator.Control
 	doors    []*soakDoor
 
 	mu        sync.Mutex
@@ -109,7 +112,7 @@ type soak struct {
 // soakDoor is a producer behind a connection of its own.
 type soakDoor struct {
 	proxy  *faultproxy.Proxy
-	client *shaper.Client
+	client *producer.Client
 }
 
 // soakProcess is a dispatcher behind a connection of its own.
@@ -195,9 +198,9 @@ func (s *soak) connect(url string, timeout time.Duration) redis.UniversalClient 
 	return conn
 }
 
-func (s *soak) newOperator(url string, timeout time.Duration) *shaper.Operator {
+func (s *soak) newOperator(url string, timeout time.Duration) *operator.Operator {
 	s.t.Helper()
-	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: s.connect(url, timeout), Buckets: s.buckets, Timeout: timeout})
+	op, err := operator.New(operator.Config{Redis: s.connect(url, timeout), Buckets: s.buckets, Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -205,10 +208,10 @@ func (s *soak) newOperator(url string, timeout time.Duration) *shaper.Operator {
 }
 
 // client is one of the buckets, with a connection of its own to an address.
-func (s *soak) client(url string, timeout time.Duration) *shaper.Client {
+func (s *soak) client(url string, timeout time.Duration) *producer.Client {
 	s.t.Helper()
 	conn := s.connect(url, timeout)
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: s.buckets, Timeout: timeout})
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: s.buckets, Timeout: timeout})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -234,7 +237,7 @@ func (s *soak) start() *soakProcess {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	d, err := dispatcher.New(dispatcher.Config{
 		Redis: conn, Buckets: s.buckets, Workers: map[string]shaper.Worker{"soak": shaper.WorkerFunc(s.deliver(p))},
 		Concurrency: 40, Lease: soakLease, ShutdownTimeout: soakLease,
 	})

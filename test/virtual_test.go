@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
 
 // world is dispatchers around one store in a bubble of testing/synctest: its
@@ -135,7 +136,7 @@ func runDispatcher(ctx context.Context, client redis.UniversalClient, b shaper.B
 		time.Sleep(20 * time.Millisecond)
 		return shaper.Done(200)
 	})
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	d, err := dispatcher.New(dispatcher.Config{
 		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Worker: worker},
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *app) bucketCommand() *cobra.Command {
@@ -56,8 +56,8 @@ type bucketView struct {
 
 	Differences []difference `json:"differences"` // from the configuration here
 
-	info   shaper.BucketInfo
-	ofPool *shaper.PoolDetails // nil if it is in none
+	info   operator.BucketInfo
+	ofPool *operator.PoolDetails // nil if it is in none
 }
 
 // bucketViews looks at the buckets of these names; without names, at all of the
@@ -101,7 +101,7 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 }
 
 // poolsOf looks at the pools of buckets, by the names of these.
-func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[string]*shaper.PoolDetails, error) {
+func (s *station) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[string]*operator.PoolDetails, error) {
 	var names []string
 	for _, info := range infos {
 		if info.Pool != nil && !slices.Contains(names, info.Pool.Name) {
@@ -115,7 +115,7 @@ func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[s
 	if err != nil {
 		return nil, err
 	}
-	of := map[string]*shaper.PoolDetails{}
+	of := map[string]*operator.PoolDetails{}
 	for _, info := range infos {
 		if info.Pool != nil {
 			of[info.Name] = &all[slices.Index(names, info.Pool.Name)]
@@ -124,7 +124,7 @@ func (s *station) poolsOf(ctx context.Context, infos []shaper.BucketInfo) (map[s
 	return of, nil
 }
 
-func (s *station) bucketView(info shaper.BucketInfo, ofPool *shaper.PoolDetails) bucketView {
+func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDetails) bucketView {
 	v := bucketView{ofPool: ofPool, Notes: []string{}, Pause: opsview.PauseOf(info.Pause), Purged: info.Purged, Purging: info.Purging}
 	if v.Pause != nil {
 		v.Notes = append(v.Notes, pauseText(v.Pause, info.Now))

@@ -14,15 +14,16 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // onBucket makes the RunE of a command that changes the bucket NAME: it prints
 // what do says, or as JSON the bucket as it is then.
-func (a *app) onBucket(do func(ctx context.Context, c *shaper.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
+func (a *app) onBucket(do func(ctx context.Context, c *operator.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
 			said, err := do(ctx, s.operator.Control(author()), args[0])
-			if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+			if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", bad)
 			}
 			if err != nil {
@@ -61,7 +62,7 @@ bucket twice is harmless.`,
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+	cmd.RunE = a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
 		return "paused: " + bucket, c.Pause(ctx, bucket, reason)
 	})
 	a.jsonFlag(cmd)
@@ -78,7 +79,7 @@ burst. To resume what is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+	cmd.RunE = a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
 		was, err := c.Resume(ctx, bucket)
 		if !was {
 			return "was not paused: " + bucket, err
@@ -129,7 +130,7 @@ on. A rate of 0 is refused: pause the bucket, so that all see why.
 		if err != nil {
 			return err
 		}
-		return a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+		return a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
 			changes, err := c.Set(ctx, bucket, patch)
 			return changesText(changes), err
 		})(cmd, args)
@@ -148,7 +149,7 @@ func addSettings(cmd *cobra.Command, flags []settingFlag) {
 }
 
 // settingsOf makes a patch of those of the flags that are given.
-func settingsOf(cmd *cobra.Command, flags []settingFlag) (patch shaper.BucketPatch, err error) {
+func settingsOf(cmd *cobra.Command, flags []settingFlag) (patch operator.BucketPatch, err error) {
 	for _, f := range flags {
 		if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
 			if err := patch.Put(f.setting, flag.Value.String()); err != nil {
@@ -182,7 +183,7 @@ again: of the settings that are named, or of all. They are ` + strings.Join(name
 		for _, name := range args[1:] {
 			settings = append(settings, shaper.Setting(name))
 		}
-		return a.onBucket(func(ctx context.Context, c *shaper.Control, bucket string) (string, error) {
+		return a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
 			changes, err := c.Reset(ctx, bucket, settings...)
 			return changesText(changes), err
 		})(cmd, args)

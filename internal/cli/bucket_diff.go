@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // difference is a setting of a bucket or of a pool in which what is in force is not what
@@ -39,7 +40,7 @@ func (s *station) differences(v *bucketView) []difference {
 			here, inForce = settingOf(s.config.Buckets[i].Bucket, setting), inForceOf(&v.info, setting)
 		}
 		d := difference{Bucket: v.Name, Setting: string(setting), Configured: here, InForce: inForce}
-		at := slices.IndexFunc(v.info.Pins, func(p shaper.Pin) bool { return p.Setting == setting })
+		at := slices.IndexFunc(v.info.Pins, func(p operator.Pin) bool { return p.Setting == setting })
 		switch {
 		case at >= 0:
 			pin := v.info.Pins[at]
@@ -95,7 +96,7 @@ func settingOf(b shaper.Bucket, setting shaper.Setting) string {
 
 // inForceOf is a setting as the scripts obey it, "" where the numbers of a bucket
 // do not tell.
-func inForceOf(info *shaper.BucketInfo, setting shaper.Setting) string {
+func inForceOf(info *operator.BucketInfo, setting shaper.Setting) string {
 	switch setting {
 	case shaper.SettingShedLow, shaper.SettingShedNormal, shaper.SettingShedHigh:
 		return ""

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *app) bucketPurgeCommand() *cobra.Command {
 	var yes bool
-	var options shaper.PurgeOptions
+	var options operator.PurgeOptions
 	cmd := &cobra.Command{
 		Use:   "purge NAME",
 		Short: "Drop all jobs of a bucket that wait",
@@ -44,7 +44,7 @@ Works also on a bucket that has left the configuration.`,
 	return cmd
 }
 
-func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, options shaper.PurgeOptions, yes bool) error {
+func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, options operator.PurgeOptions, yes bool) error {
 	if !yes {
 		views, err := s.bucketViews(ctx, bucket)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *app) bucketShowCommand() *cobra.Command {
@@ -77,7 +77,7 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 }
 
 // deadOf says how many dead letters a bucket has, and how many there may be.
-func deadOf(info shaper.BucketInfo) string {
+func deadOf(info operator.BucketInfo) string {
 	text := fmt.Sprint(info.Dead)
 	if info.DeadCapacity > 0 {
 		text += fmt.Sprintf(" of %d", info.DeadCapacity)

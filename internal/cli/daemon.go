@@ -17,6 +17,8 @@ import (
 	"github.com/tundish-io/tundish/internal/telemetry"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -26,8 +28,8 @@ type daemon struct {
 	log      *slog.Logger
 	redis    redis.UniversalClient
 	registry *prometheus.Registry
-	client   *shaper.Client
-	operator *shaper.Operator
+	client   *producer.Client
+	operator *operator.Operator
 	limiter  *admission.Limiter // nil where no jobs are taken in
 
 	source  *source
@@ -43,7 +45,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
-	client := shaper.ClientConfig{
+	client := producer.Config{
 		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry,
 	}
 	if takesIn {
@@ -58,17 +60,17 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 			return nil, errors.Join(err, d.close())
 		}
 	}
-	d.client, err = shaper.NewClient(client)
+	d.client, err = producer.New(client)
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.operator, err = shaper.NewOperator(shaper.OperatorConfig{
+	d.operator, err = operator.New(operator.Config{
 		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.registry.MustRegister(shaper.NewCollector(context.WithoutCancel(ctx), d.operator))
+	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
 	d.followBuckets(d.operator.Reconfigure)
 	if takesIn {
 		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))

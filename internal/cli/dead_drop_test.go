@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Whoever sits at a terminal is asked, and has to type the bucket's name.
@@ -47,7 +47,7 @@ func TestPurgeAsks(t *testing.T) {
 		var out, asked strings.Builder
 		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error {
-			return a.bucketPurge(ctx, s, "webhooks", shaper.PurgeOptions{}, false)
+			return a.bucketPurge(ctx, s, "webhooks", operator.PurgeOptions{}, false)
 		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
@@ -79,7 +79,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 	return nil
 }
 
-func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (shaper.Redriven, error) {
+func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (operator.Redriven, error) {
 	if len(ids) == 0 {
 		return s.operator.RedriveAll(ctx, bucket, limit)
 	}

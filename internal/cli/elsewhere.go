@@ -7,6 +7,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // poolName is a pool in a sentence, by its name: "" is none.
@@ -28,7 +29,7 @@ func configuredPool(cfg *config.Config, bucket string) string {
 }
 
 // livesIn is the pool in which a bucket is, "" if in none.
-func livesIn(info *shaper.BucketInfo) string {
+func livesIn(info *operator.BucketInfo) string {
 	if info.Pool == nil {
 		return ""
 	}
@@ -36,7 +37,7 @@ func livesIn(info *shaper.BucketInfo) string {
 }
 
 // elsewhereNote says that a bucket is not in the pool that the configuration has it in.
-func elsewhereNote(cfg *config.Config, info *shaper.BucketInfo) string {
+func elsewhereNote(cfg *config.Config, info *operator.BucketInfo) string {
 	return fmt.Sprintf("it is in %s, the configuration here has it in %s: it goes there once it is empty, when a dispatcher or producer starts with this configuration",
 		poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)))
 }

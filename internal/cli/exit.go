@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // The exit codes, as the package says.
@@ -53,7 +54,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.As(err, &faults):
 		return exitUsage
-	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket), errors.Is(err, shaper.ErrUnknownPool):
+	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket), errors.Is(err, operator.ErrUnknownPool):
 		return exitNotFound
 	default:
 		return exitFailed

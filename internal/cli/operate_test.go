@@ -14,6 +14,9 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // site is a Redis with a bucket "webhooks" of capacity 5 and a bucket "gone"
@@ -21,8 +24,8 @@ import (
 type site struct {
 	env      []string
 	redis    redis.UniversalClient
-	client   *shaper.Client
-	operator *shaper.Operator
+	client   *producer.Client
+	operator *operator.Operator
 	own      shaper.Bucket // "webhooks" as the client has it
 }
 
@@ -40,11 +43,11 @@ shed = { low = 100, normal = 100, high = 100 }
 `, server.URL()))}
 	s.redis, s.own = server.Client(), bucket(t, "webhooks")
 	var err error
-	s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}})
+	s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.operator, err = shaper.NewOperator(shaper.OperatorConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.operator, err = operator.New(operator.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -89,7 +92,7 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 		}
 		return outcome
 	})
-	dispatcher, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	dispatcher, err := dispatcher.New(dispatcher.Config{
 		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{"webhook": worker},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // parts are the commands on what a bucket is parted into: its flows, or its groups.
@@ -77,7 +78,7 @@ func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", 
 func (p *parts) arg() string { return strings.ToUpper(p.Name) }
 
 // control is what the operator changes parts with.
-func (p *parts) control(cmd *cobra.Command, s *station) *shaper.Control {
+func (p *parts) control(cmd *cobra.Command, s *station) *operator.Control {
 	control := s.operator.Control(author())
 	if cmd.Flags().Changed("group") {
 		return control.InGroup(p.group)
@@ -87,15 +88,15 @@ func (p *parts) control(cmd *cobra.Command, s *station) *shaper.Control {
 
 // fault gives an error of a flow or a group its exit code.
 func (p *parts) fault(err error) error {
-	bad, isBad := errors.AsType[*shaper.InvalidChangeError](err)
+	bad, isBad := errors.AsType[*operator.InvalidChangeError](err)
 	switch {
 	case isBad:
 		return fail(exitUsage, "%w", bad)
-	case errors.Is(err, shaper.ErrNoFlows):
+	case errors.Is(err, operator.ErrNoFlows):
 		return fail(exitUsage, "%w: it is configured without [buckets.flow]", err)
-	case errors.Is(err, shaper.ErrNoGroups):
+	case errors.Is(err, operator.ErrNoGroups):
 		return fail(exitUsage, "%w: it is configured without [buckets.group]", err)
-	case errors.Is(err, shaper.ErrGroupNeeded):
+	case errors.Is(err, operator.ErrGroupNeeded):
 		return fail(exitUsage, "its flows are in groups: say with --group in which the flow is (%w)", err)
 	}
 	return err
@@ -162,7 +163,7 @@ func (p *parts) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts) list(ctx context.Context, control *shaper.Control, bucket string, limit int) error {
+func (p *parts) list(ctx context.Context, control *operator.Control, bucket string, limit int) error {
 	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
 		some, next, err := p.List(control, ctx, bucket, cursor, limit-len(views))
@@ -227,7 +228,7 @@ func (p *parts) showCommand() *cobra.Command {
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(context.Context, *shaper.Control, string, string) (string, error) { return "", nil })
+	cmd.RunE = p.on(func(context.Context, *operator.Control, string, string) (string, error) { return "", nil })
 	return cmd
 }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // on makes the RunE of a command on the flow or group that stands behind BUCKET: it prints
 // what do says; if that is nothing, or as JSON, the flow or group as it is then.
-func (p *parts) on(do func(ctx context.Context, c *shaper.Control, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
+func (p *parts) on(do func(ctx context.Context, c *operator.Control, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
 			control, bucket, name := p.control(cmd, s), args[0], args[1]
@@ -42,7 +43,7 @@ func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
 }
 
 // mustBeKnown fails for one that the bucket does not have now: most often its name is mistyped.
-func (p *parts) mustBeKnown(ctx context.Context, c *shaper.Control, bucket, name string) error {
+func (p *parts) mustBeKnown(ctx context.Context, c *operator.Control, bucket, name string) error {
 	view, err := p.Show(c, ctx, bucket, name)
 	if err != nil || view.Known {
 		return err
@@ -65,7 +66,7 @@ because its name may be mistyped.`),
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+	cmd.RunE = p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
 		if !create {
 			if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
 				return "", err
@@ -86,7 +87,7 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+	cmd.RunE = p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
 		was, err := p.Resume(c, ctx, bucket, name)
 		if !was {
 			return "was not paused: " + quoted(name), err
@@ -150,7 +151,7 @@ settings now takes --create, because its name may be mistyped.`),
 		if err != nil {
 			return err
 		}
-		return p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+		return p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
 			if !create {
 				if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
 					return "", err
@@ -165,7 +166,7 @@ settings now takes --create, because its name may be mistyped.`),
 }
 
 // patchOf makes a patch of the flags that are given.
-func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (patch shaper.FlowPatch, err error) {
+func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (patch operator.FlowPatch, err error) {
 	for _, f := range partFlags {
 		name := flagOf(shaper.Setting(f.setting))
 		flag := cmd.Flags().Lookup(name)
@@ -217,7 +218,7 @@ stays. To reset what was not set is harmless.`),
 		Args: positional("BUCKET", p.arg(), "[SETTING...]"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var patch shaper.FlowPatch
+		var patch operator.FlowPatch
 		for _, name := range args[2:] {
 			setting := shaper.FlowSetting(name)
 			if !slices.Contains(p.Settings, setting) {
@@ -225,7 +226,7 @@ stays. To reset what was not set is harmless.`),
 			}
 			_ = patch.Clear(setting) // one of the list
 		}
-		return p.on(func(ctx context.Context, c *shaper.Control, bucket, name string) (string, error) {
+		return p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
 			if !patch.IsZero() {
 				_, err := p.Set(c, ctx, bucket, name, patch)
 				return "reset: " + quoted(name), err
@@ -242,7 +243,7 @@ stays. To reset what was not set is harmless.`),
 
 func (p *parts) purgeCommand() *cobra.Command {
 	var yes bool
-	var options shaper.PurgeOptions
+	var options operator.PurgeOptions
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come
 meanwhile are not touched. The flow's name has to be typed to confirm; where there is
@@ -274,7 +275,7 @@ there is no terminal, --yes says so instead.`
 	return cmd
 }
 
-func (p *parts) purge(ctx context.Context, control *shaper.Control, bucket, name string, options shaper.PurgeOptions, yes bool) error {
+func (p *parts) purge(ctx context.Context, control *operator.Control, bucket, name string, options operator.PurgeOptions, yes bool) error {
 	view, err := p.Show(control, ctx, bucket, name)
 	if err != nil {
 		return p.fault(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // partedSite has a bucket with flows that left the configuration, with a job of each name: that
@@ -21,7 +22,7 @@ func partedSite(t *testing.T, inGroups bool, names ...string) *site {
 		group.Key = shaper.FlowKeyJob
 		b.Group = &group
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{b}})
+	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

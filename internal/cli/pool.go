@@ -12,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *app) poolCommand() *cobra.Command {
@@ -35,7 +36,7 @@ type poolView struct {
 	Notes       []string     `json:"notes"`
 	Differences []difference `json:"differences"` // from the configuration here
 
-	details shaper.PoolDetails
+	details operator.PoolDetails
 }
 
 // poolViews looks at the pools of these names; without names, at all of the configuration,
@@ -69,7 +70,7 @@ func (s *station) poolViews(ctx context.Context, names ...string) ([]poolView, e
 	return views, nil
 }
 
-func (s *station) poolView(details shaper.PoolDetails) poolView {
+func (s *station) poolView(details operator.PoolDetails) poolView {
 	v := poolView{Notes: []string{}, Differences: []difference{}}
 	here := s.pool(details.Name)
 	switch {
@@ -179,7 +180,7 @@ func (a *app) poolShowCommand() *cobra.Command {
 func (a *app) poolShow(ctx context.Context, s *station, name string) error {
 	if known, err := s.isPool(ctx, name); err != nil || !known {
 		if err == nil {
-			err = fmt.Errorf("%w %q", shaper.ErrUnknownPool, name)
+			err = fmt.Errorf("%w %q", operator.ErrUnknownPool, name)
 		}
 		return err
 	}
@@ -225,7 +226,7 @@ func (a *app) poolShow(ctx context.Context, s *station, name string) error {
 // poolDifferences lists where what is in force of a pool is not what the configuration here
 // says: what an operator set, and where another configuration is in force. The bucket is one
 // of those in it that is told so, or "".
-func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *shaper.PoolDetails) []difference {
+func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *operator.PoolDetails) []difference {
 	var list []difference
 	inForce := shaper.Bucket{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
 	for _, setting := range shaper.PoolSettings() {
@@ -236,7 +237,7 @@ func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *shape
 		if here != nil {
 			d.Configured = settingOf(shaper.Bucket{Rate: here.Rate, Burst: here.Burst, MaxInFlight: here.MaxInFlight}, setting)
 		}
-		at := slices.IndexFunc(there.Pins, func(p shaper.Pin) bool { return p.Setting == setting })
+		at := slices.IndexFunc(there.Pins, func(p operator.Pin) bool { return p.Setting == setting })
 		switch {
 		case at >= 0:
 			pin := there.Pins[at]
@@ -255,6 +256,6 @@ func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *shape
 }
 
 // setBy says who set what, and when.
-func setBy(pin shaper.Pin, now time.Time) string {
+func setBy(pin operator.Pin, now time.Time) string {
 	return line(fmt.Sprintf("set %s by %s", relative(pin.At, now), pin.By), 200)
 }

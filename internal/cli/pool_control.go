@@ -10,15 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // onPool makes the RunE of a command that changes the pool NAME: it prints what do has
 // changed, or as JSON the pool as it is then.
-func (a *app) onPool(do func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
+func (a *app) onPool(do func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
 			changes, err := do(ctx, s.operator.Control(author()), args[0])
-			if _, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+			if _, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", err)
 			}
 			if err != nil {
@@ -60,7 +61,7 @@ configurations say, until it is reset. A new rate holds from the next slot on.
 		if err != nil {
 			return err
 		}
-		return a.onPool(func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error) {
+		return a.onPool(func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error) {
 			return c.SetPool(ctx, pool, patch)
 		})(cmd, args)
 	}
@@ -89,7 +90,7 @@ To reset what was not changed is harmless.`,
 		for _, name := range args[1:] {
 			settings = append(settings, shaper.Setting(name))
 		}
-		return a.onPool(func(ctx context.Context, c *shaper.Control, pool string) ([]shaper.Change, error) {
+		return a.onPool(func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error) {
 			return c.ResetPool(ctx, pool, settings...)
 		})(cmd, args)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // poolTable is the pool of poolSite.
@@ -36,7 +37,7 @@ func (s *site) connected(t *testing.T, pool *shaper.Pool, weight int64) {
 	s.own = bucket(t, "webhooks")
 	s.own.Pool, s.own.Weight = pool, weight
 	var err error
-	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
 		t.Fatal(err)
 	}
 }

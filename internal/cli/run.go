@@ -15,6 +15,7 @@ import (
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -143,7 +144,7 @@ func wantsSink(cfg *config.Config) bool {
 const opsShutdownTimeout = 2 * time.Second
 
 // dispatcher makes what drains the buckets, with a worker for each.
-func (d *daemon) dispatcher() (made *shaper.Dispatcher, closeWorkers func(), err error) {
+func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(), err error) {
 	workers := map[string]*webhook.Worker{}
 	closeWorkers = func() {
 		for _, worker := range workers {
@@ -160,7 +161,7 @@ func (d *daemon) dispatcher() (made *shaper.Dispatcher, closeWorkers func(), err
 	deliver := func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 		return workers[attempt.Bucket].Deliver(ctx, attempt)
 	}
-	made, err = shaper.NewDispatcher(shaper.DispatcherConfig{
+	made, err = dispatcher.New(dispatcher.Config{
 		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: map[string]shaper.Worker{"webhook": shaper.WorkerFunc(deliver)},
 		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default

@@ -12,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // station is an open connection to where the jobs are, for the operator's
@@ -19,7 +20,7 @@ import (
 type station struct {
 	config   *config.Config
 	redis    redis.UniversalClient
-	operator *shaper.Operator
+	operator *operator.Operator
 }
 
 // open loads the configuration and makes an operator for its Redis; of the
@@ -37,7 +38,7 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	operator, err := shaper.NewOperator(shaper.OperatorConfig{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
+	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
@@ -78,7 +79,7 @@ func (s *station) explain(err error) error {
 		return nil
 	case errors.Is(err, shaper.ErrUnknownBucket):
 		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.operator.Buckets(), ", ")))
-	case errors.Is(err, shaper.ErrUnknownPool):
+	case errors.Is(err, operator.ErrUnknownPool):
 		return fail(exitNotFound, "%w: the buckets of the configuration are in %s", err, cmp.Or(strings.Join(s.operator.Pools(), ", "), "none"))
 	case errors.Is(err, shaper.ErrTagChanged):
 		return fail(exitUsage, "%w", err)

@@ -20,6 +20,9 @@ import (
 	"github.com/tundish-io/tundish/internal/progress"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -42,9 +45,9 @@ const (
 type stage struct {
 	opts        Options
 	bucket      shaper.Bucket
-	client      *shaper.Client
-	operator    *shaper.Operator
-	dispatchers []*shaper.Dispatcher
+	client      *producer.Client
+	operator    *operator.Operator
+	dispatchers []*dispatcher.Dispatcher
 	history     checker.History
 	tally       *tally
 	lateness    lateness
@@ -89,10 +92,10 @@ func newStage(ctx context.Context, opts Options) (s *stage, err error) {
 		return nil, err
 	}
 	buckets := []shaper.Bucket{s.bucket}
-	if s.client, err = shaper.NewClient(shaper.ClientConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
+	if s.client, err = producer.New(producer.Config{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
 		return nil, err
 	}
-	if s.operator, err = shaper.NewOperator(shaper.OperatorConfig{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
+	if s.operator, err = operator.New(operator.Config{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
 		return nil, err
 	}
 	s.onClose(s.client.Close)
@@ -167,7 +170,7 @@ func (s *stage) addDispatcher(storeURL, receiverURL string) error {
 		return err
 	}
 	s.onClose(worker.Close)
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	d, err := dispatcher.New(dispatcher.Config{
 		Redis: connection, Buckets: []shaper.Bucket{s.bucket},
 		Workers: map[string]shaper.Worker{"webhook": s.lateness.watch(worker)},
 	})

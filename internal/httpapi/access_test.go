@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // keyOf makes a key whose secret is its name.
@@ -304,20 +305,20 @@ func TestNewSecret(t *testing.T) {
 }
 
 // fakeBuckets are two, in a pool.
-type fakeBuckets struct{ op *shaper.Operator }
+type fakeBuckets struct{ op *operator.Operator }
 
 func (*fakeBuckets) Pools() []string                              { return []string{"vendor"} }
 func (*fakeBuckets) KnownPools(context.Context) ([]string, error) { return nil, nil }
-func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]shaper.PoolDetails, error) {
-	return []shaper.PoolDetails{{Name: "vendor", Buckets: []shaper.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
+func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]operator.PoolDetails, error) {
+	return []operator.PoolDetails{{Name: "vendor", Buckets: []operator.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
 }
 
-func (f *fakeBuckets) Control(by string) *shaper.Control            { return f.op.Control(by) }
+func (f *fakeBuckets) Control(by string) *operator.Control          { return f.op.Control(by) }
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }
-func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]shaper.BucketInfo, error) {
-	infos := make([]shaper.BucketInfo, len(names))
+func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]operator.BucketInfo, error) {
+	infos := make([]operator.BucketInfo, len(names))
 	for i, name := range names {
 		infos[i].Name = name
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 const (
@@ -22,9 +23,9 @@ const (
 func (o *ops) controlRoutes() []route {
 	admin := roles(RoleAdmin)
 	return []route{
-		{"PATCH", "/v1/buckets/{bucket}", setting(o.change, (*shaper.Control).Set), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.change, (*shaper.Control).Reset), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.change, (*shaper.Control).Reset), admin},
+		{"PATCH", "/v1/buckets/{bucket}", setting(o.change, (*operator.Control).Set), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.change, (*operator.Control).Reset), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.change, (*operator.Control).Reset), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
@@ -32,7 +33,7 @@ func (o *ops) controlRoutes() []route {
 }
 
 // control is what the caller changes buckets with.
-func (o *ops) control(r *http.Request) *shaper.Control {
+func (o *ops) control(r *http.Request) *operator.Control {
 	if name := keyName(r); name != "" {
 		return o.buckets.Control("key " + name)
 	}
@@ -41,7 +42,7 @@ func (o *ops) control(r *http.Request) *shaper.Control {
 
 // change does what the operator wants, whether or not he waits for it, and
 // answers the bucket as it is then.
-func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket string) error) {
+func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket string) error) {
 	bucket := r.PathValue("bucket")
 	if err := do(context.WithoutCancel(r.Context()), o.control(r), bucket); err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
@@ -52,18 +53,18 @@ func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context
 
 // controlFault makes a fault of what a change came to.
 func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
-	if bad, ok := errors.AsType[*shaper.InvalidChangeError](err); ok {
+	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))
 	}
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", bucket)
 	}
 	switch {
-	case errors.Is(err, shaper.ErrNoFlows):
+	case errors.Is(err, operator.ErrNoFlows):
 		return newFault(codeNoFlows, "bucket %q is configured without flows", bucket)
-	case errors.Is(err, shaper.ErrNoGroups):
+	case errors.Is(err, operator.ErrNoGroups):
 		return newFault(codeNoGroups, "bucket %q is configured without groups", bucket)
-	case errors.Is(err, shaper.ErrGroupNeeded):
+	case errors.Is(err, operator.ErrGroupNeeded):
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
 	f := o.store.of(r, err)
@@ -80,7 +81,9 @@ func (o *ops) pauseBucket(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error { return c.Pause(ctx, bucket, reason) })
+	o.change(w, r, func(ctx context.Context, c *operator.Control, bucket string) error {
+		return c.Pause(ctx, bucket, reason)
+	})
 }
 
 // readReason reads why something is paused, from a body that may be missing.
@@ -100,24 +103,24 @@ func readReason(w http.ResponseWriter, r *http.Request) (reason string, f *fault
 
 // resumeBucket lets a bucket run again: POST /v1/buckets/{bucket}/resume.
 func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
-	o.change(w, r, func(ctx context.Context, c *shaper.Control, bucket string) error {
+	o.change(w, r, func(ctx context.Context, c *operator.Control, bucket string) error {
 		_, err := c.Resume(ctx, bucket)
 		return err
 	})
 }
 
 // changer does what an operator wants of what a request names, and answers it as it is then.
-type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, name string) error)
+type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, name string) error)
 
 // setting changes settings of a bucket or a pool until they are reset: PATCH of it.
-func setting(change changer, set func(*shaper.Control, context.Context, string, shaper.BucketPatch) ([]shaper.Change, error)) http.HandlerFunc {
+func setting(change changer, set func(*operator.Control, context.Context, string, operator.BucketPatch) ([]shaper.Change, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patch, f := readSettings(w, r)
 		if f != nil {
 			f.write(w, r)
 			return
 		}
-		change(w, r, func(ctx context.Context, c *shaper.Control, name string) error {
+		change(w, r, func(ctx context.Context, c *operator.Control, name string) error {
 			_, err := set(c, ctx, name, patch)
 			return err
 		})
@@ -125,13 +128,13 @@ func setting(change changer, set func(*shaper.Control, context.Context, string, 
 }
 
 // resetting lets settings be as configured again: DELETE of …/pins and …/pins/{setting}.
-func resetting(change changer, reset func(*shaper.Control, context.Context, string, ...shaper.Setting) ([]shaper.Change, error)) http.HandlerFunc {
+func resetting(change changer, reset func(*operator.Control, context.Context, string, ...shaper.Setting) ([]shaper.Change, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var settings []shaper.Setting
 		if name := r.PathValue("setting"); name != "" {
 			settings = append(settings, shaper.Setting(name))
 		}
-		change(w, r, func(ctx context.Context, c *shaper.Control, name string) error {
+		change(w, r, func(ctx context.Context, c *operator.Control, name string) error {
 			_, err := reset(c, ctx, name, settings...)
 			return err
 		})
@@ -155,13 +158,13 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	o.purge(w, r, purgeView{Bucket: bucket}, func(ctx context.Context, c *shaper.Control) (shaper.Purged, error) {
+	o.purge(w, r, purgeView{Bucket: bucket}, func(ctx context.Context, c *operator.Control) (operator.Purged, error) {
 		return c.Purge(ctx, bucket, options)
 	})
 }
 
 // readPurge reads the body of a purge, which has to confirm what is purged by its name.
-func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (options shaper.PurgeOptions, f *fault) {
+func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (options operator.PurgeOptions, f *fault) {
 	confirm, given := "", false
 	f = readObject(w, r, func(d *jobDecoder, member string, value []byte) {
 		switch member {
@@ -182,7 +185,7 @@ func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (optio
 }
 
 // purge has something purged and answers what it came to.
-func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, *shaper.Control) (shaper.Purged, error)) {
+func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, *operator.Control) (operator.Purged, error)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
 	defer cancel()
 	purged, err := do(ctx, o.control(r))
@@ -246,8 +249,8 @@ func (d *jobDecoder) object(data []byte, member func(d *jobDecoder, name string,
 }
 
 // readSettings reads the body of a PATCH: settings as in the configuration.
-func readSettings(w http.ResponseWriter, r *http.Request) (shaper.BucketPatch, *fault) {
-	var patch shaper.BucketPatch
+func readSettings(w http.ResponseWriter, r *http.Request) (operator.BucketPatch, *fault) {
+	var patch operator.BucketPatch
 	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
 		if name != "shed" {
 			d.setting(&patch, name, value)
@@ -264,7 +267,7 @@ func readSettings(w http.ResponseWriter, r *http.Request) (shaper.BucketPatch, *
 }
 
 // setting reads one value: text of a rate, else a number.
-func (d *jobDecoder) setting(patch *shaper.BucketPatch, name string, value []byte) {
+func (d *jobDecoder) setting(patch *operator.BucketPatch, name string, value []byte) {
 	setting, text := shaper.Setting(name), string(value)
 	if setting == shaper.SettingRate {
 		given := false

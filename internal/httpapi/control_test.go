@@ -9,7 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // station is both APIs on one Redis.
@@ -18,7 +18,7 @@ func station(t *testing.T) (producer, ops *server, store *redistest.Server) {
 	store = redistest.Start(t)
 	registry := prometheus.NewPedanticRegistry()
 	client, op := newClient(t, connect(t, store.URL()), registry), newOperator(t, connect(t, store.URL()), registry, buckets(t))
-	registry.MustRegister(shaper.NewCollector(t.Context(), op))
+	registry.MustRegister(operator.NewCollector(t.Context(), op))
 	producer = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	return producer, serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Metrics: registry})), store
 }
@@ -58,7 +58,7 @@ func TestPauseByAPI(t *testing.T) {
 		t.Error("no Retry-After after the pause")
 	}
 	for body, field := range map[string]string{`{"reason":1}`: "reason", `{"why":"x"}`: "why", `[]`: "body",
-		`{"reason":"` + strings.Repeat("x", shaper.MaxReason+1) + `"}`: "reason"} {
+		`{"reason":"` + strings.Repeat("x", operator.MaxReason+1) + `"}`: "reason"} {
 		wantField(t, ops.do("POST", "/v1/buckets/small/pause", body), field)
 	}
 	ops.do("POST", "/v1/buckets/small/pause", `{}`, "Content-Type", "text/plain").want(415, "unsupported-media-type")

@@ -7,6 +7,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // Flows are named by what the request has, and who has nothing to name them by is told.
@@ -20,7 +21,7 @@ func TestFlows(t *testing.T) {
 		b.Name, b.Flow = name, &flow
 		all = append(all, b)
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: all})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // grouped are buckets in which jobs name their flows, and key their groups.
@@ -28,7 +29,7 @@ func grouped(t *testing.T, keys map[string]string) []shaper.Bucket {
 // Groups are named by what the request has, and are full on their own.
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	client, err := shaper.NewClient(shaper.ClientConfig{
+	client, err := producer.New(producer.Config{
 		Redis:   connect(t, redistest.Start(t).URL()),
 		Buckets: append(buckets(t)[:1], grouped(t, map[string]string{"byjob": "job", "byhost": "host", "bycaller": "caller", "byheader": "header:X-Tenant"})...),
 	})
@@ -84,7 +85,7 @@ func groupStation(t *testing.T) *server {
 	flow.Key = shaper.FlowKeyJob
 	all[1].Name, all[1].Flow = "flowing", &flow
 	conn := connect(t, redistest.Start(t).URL())
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: conn, Buckets: all})
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: all})
 	if err != nil {
 		t.Fatal(err)
 	}

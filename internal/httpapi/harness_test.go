@@ -19,6 +19,8 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -59,18 +61,18 @@ func checkJob(bucket string, job *shaper.Job) error {
 	return cfg.CheckJob(job)
 }
 
-func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer) *shaper.Client {
+func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer) *producer.Client {
 	t.Helper()
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: r, Buckets: buckets(t), Registerer: reg})
+	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets(t), Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *shaper.Operator {
+func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *operator.Operator {
 	t.Helper()
-	op, err := shaper.NewOperator(shaper.OperatorConfig{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }})
+	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// BucketLimits is what the API asks of [*shaper.Client] to change a limit in
+// BucketLimits is what the API asks of [*producer.Client] to change a limit in
 // the buckets that name it.
 type BucketLimits interface {
 	OverrideLimit(ctx context.Context, name string, p admission.Patch) error

@@ -11,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // fakeOverrides are the limits of buckets.
@@ -157,7 +158,7 @@ func TestShadowLimitsAreNamed(t *testing.T) {
 	for i := range trial.Limits {
 		trial.Limits[i].Mode = admission.Shadow
 	}
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,19 +12,19 @@ import (
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Buckets is what the operator's API asks of [*shaper.Client].
+// Buckets is what the operator's API asks of [*producer.Client].
 type Buckets interface {
 	Pinger
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
-	BucketInfos(ctx context.Context, names ...string) ([]shaper.BucketInfo, error)
+	BucketInfos(ctx context.Context, names ...string) ([]operator.BucketInfo, error)
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
-	PoolDetails(ctx context.Context, names ...string) ([]shaper.PoolDetails, error)
-	Control(by string) *shaper.Control
+	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
+	Control(by string) *operator.Control
 }
 
 // OpsConfig is what the operator's API needs.
@@ -113,7 +113,7 @@ type partCounts struct {
 	Waiting *int64 `json:"waiting,omitempty"` // that have something to send, now or later; of flows in groups nobody counts them
 }
 
-func (o *ops) viewOf(info *shaper.BucketInfo) *bucketView {
+func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 	view := &bucketView{
 		Name: info.Name, Orphaned: !slices.Contains(o.buckets.Buckets(), info.Name),
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
@@ -144,7 +144,7 @@ func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
 	if key := keyOf(r); key != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
 	}
-	var infos []shaper.BucketInfo
+	var infos []operator.BucketInfo
 	if err == nil && len(names) > 0 { // none would mean all
 		infos, err = o.buckets.BucketInfos(r.Context(), names...)
 	}
@@ -167,7 +167,7 @@ func (o *ops) showBucket(w http.ResponseWriter, r *http.Request) {
 		newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", name).write(w, r)
 		return
 	}
-	var infos []shaper.BucketInfo
+	var infos []operator.BucketInfo
 	if err == nil {
 		infos, err = o.buckets.BucketInfos(r.Context(), name)
 	}

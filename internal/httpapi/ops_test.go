@@ -10,6 +10,8 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 func TestOps(t *testing.T) {
@@ -17,12 +19,12 @@ func TestOps(t *testing.T) {
 	store := redistest.Start(t)
 	registry := prometheus.NewPedanticRegistry()
 	client, op := newClient(t, connect(t, store.URL()), registry), newOperator(t, connect(t, store.URL()), registry, buckets(t))
-	registry.MustRegister(shaper.NewCollector(t.Context(), op))
+	registry.MustRegister(operator.NewCollector(t.Context(), op))
 	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Metrics: registry}))
 
 	old := shaper.DefaultBucket()
 	old.Name, old.Worker, old.Rate = "old", "webhook", rateOf(t, "7/m")
-	former, err := shaper.NewClient(shaper.ClientConfig{Redis: store.Client(), Buckets: []shaper.Bucket{old}})
+	former, err := producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // hidden are the settings that nobody can read to send them again.
@@ -15,8 +16,8 @@ var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.Flo
 
 // readPatch reads settings of a flow or a group: those that are not named stay, or are
 // cleared where all are replaced and they are not hidden.
-func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (shaper.FlowPatch, *fault) {
-	var patch shaper.FlowPatch
+func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (operator.FlowPatch, *fault) {
+	var patch operator.FlowPatch
 	if replace {
 		for _, setting := range p.Settings {
 			if !slices.Contains(hidden, setting) {
@@ -44,7 +45,7 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 }
 
 // partSetting reads one setting of a flow or a group.
-func (d *jobDecoder) partSetting(patch *shaper.FlowPatch, setting shaper.FlowSetting, value []byte) {
+func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowSetting, value []byte) {
 	name, text := string(setting), string(value)
 	var err error
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Sizes of a list of flows or groups.
@@ -50,7 +51,7 @@ func (p parts) groupOf(r *http.Request) *string {
 }
 
 // control is what the caller changes parts with.
-func (p parts) control(r *http.Request) *shaper.Control {
+func (p parts) control(r *http.Request) *operator.Control {
 	control := p.ops.control(r)
 	if group := p.groupOf(r); group != nil {
 		return control.InGroup(*group)
@@ -115,7 +116,7 @@ func (p parts) show(w http.ResponseWriter, r *http.Request) {
 
 // change does what the operator wants, whether or not he waits for it, and answers the flow
 // or group as it is then.
-func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket, name string) error) {
+func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket, name string) error) {
 	if p.on(w, r, func(bucket, name string) error {
 		return do(context.WithoutCancel(r.Context()), p.control(r), bucket, name)
 	}) {
@@ -125,8 +126,8 @@ func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx contex
 
 // changeKnown is change of one that the bucket has now, or of any name with ?create=true: a
 // mistyped one is no request to pause or change what does not exist.
-func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, bucket, name string) error) {
-	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket, name string) error) {
+	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
 		if r.URL.Query().Get("create") != "true" {
 			view, err := p.Show(c, ctx, bucket, name)
 			if err != nil {
@@ -159,14 +160,14 @@ func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.changeKnown(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	p.changeKnown(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
 		return p.Pause(c, ctx, bucket, name, reason)
 	})
 }
 
 // resume lets one run again: POST /v1/buckets/{bucket}/flow/resume.
 func (p parts) resume(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
 		_, err := p.Resume(c, ctx, bucket, name)
 		return err
 	})
@@ -184,7 +185,7 @@ func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 		if p.Name == "group" {
 			view.Flow, view.Group = nil, &name
 		}
-		p.ops.purge(w, r, view, func(ctx context.Context, _ *shaper.Control) (shaper.Purged, error) {
+		p.ops.purge(w, r, view, func(ctx context.Context, _ *operator.Control) (operator.Purged, error) {
 			return p.Purge(p.control(r), ctx, bucket, name, options)
 		})
 		return nil
@@ -209,7 +210,7 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 	if replace { // a PUT creates what is not there
 		change = p.change
 	}
-	change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
 		_, err := p.Set(c, ctx, bucket, name, patch)
 		return err
 	})
@@ -230,7 +231,7 @@ func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 // deleteSettings has one be as all of its bucket:
 // DELETE /v1/buckets/{bucket}/flow-settings.
 func (p parts) deleteSettings(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, c *shaper.Control, bucket, name string) error {
+	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
 		_, err := p.Reset(c, ctx, bucket, name)
 		return err
 	})

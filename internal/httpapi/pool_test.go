@@ -9,6 +9,8 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // pooledBuckets are those of all tests, "roomy" with the weight 3 in a pool.
@@ -19,16 +21,16 @@ func pooledBuckets(t *testing.T, pool *shaper.Pool) []shaper.Bucket {
 	return all
 }
 
-func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Client {
+func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *producer.Client {
 	t.Helper()
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool)})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-func pooledOperator(t *testing.T, store *redistest.Server, pool *shaper.Pool) *shaper.Operator {
+func pooledOperator(t *testing.T, store *redistest.Server, pool *shaper.Pool) *operator.Operator {
 	t.Helper()
 	return newOperator(t, connect(t, store.URL()), nil, pooledBuckets(t, pool))
 }

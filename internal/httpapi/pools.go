@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (o *ops) poolRoutes() []route {
@@ -18,9 +18,9 @@ func (o *ops) poolRoutes() []route {
 	return []route{
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
-		{"PATCH", "/v1/pools/{pool}", setting(o.changePool, (*shaper.Control).SetPool), change},
-		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool, (*shaper.Control).ResetPool), change},
-		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool, (*shaper.Control).ResetPool), change},
+		{"PATCH", "/v1/pools/{pool}", setting(o.changePool, (*operator.Control).SetPool), change},
+		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool, (*operator.Control).ResetPool), change},
+		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool, (*operator.Control).ResetPool), change},
 	}
 }
 
@@ -38,7 +38,7 @@ func (o *ops) poolNames(ctx context.Context) ([]string, error) {
 }
 
 // poolView shows a pool, of whose buckets those that the caller's key is for.
-func (o *ops) poolView(r *http.Request, p *shaper.PoolDetails) opsview.PoolView {
+func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolView {
 	view := opsview.PoolViewOf(p, !slices.Contains(o.buckets.Pools(), p.Name))
 	if key := keyOf(r); key != nil {
 		view.Buckets = slices.DeleteFunc(view.Buckets, func(b opsview.PoolBucket) bool { return !key.mayUse(b.Name) })
@@ -49,7 +49,7 @@ func (o *ops) poolView(r *http.Request, p *shaper.PoolDetails) opsview.PoolView 
 // listPools answers all pools: GET /v1/pools.
 func (o *ops) listPools(w http.ResponseWriter, r *http.Request) {
 	names, err := o.poolNames(r.Context())
-	var all []shaper.PoolDetails
+	var all []operator.PoolDetails
 	if err == nil && len(names) > 0 { // none would mean those of the configuration
 		all, err = o.buckets.PoolDetails(r.Context(), names...)
 	}
@@ -72,7 +72,7 @@ func (o *ops) showPool(w http.ResponseWriter, r *http.Request) {
 		unknownPool(name).write(w, r)
 		return
 	}
-	var all []shaper.PoolDetails
+	var all []operator.PoolDetails
 	if err == nil {
 		all, err = o.buckets.PoolDetails(r.Context(), name)
 	}
@@ -89,16 +89,16 @@ func unknownPool(name string) *fault {
 
 // changePool does what the operator wants, whether or not he waits for it, and answers the
 // pool as it is then.
-func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *shaper.Control, pool string) error) {
+func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, pool string) error) {
 	pool := r.PathValue("pool")
 	err := do(context.WithoutCancel(r.Context()), o.control(r), pool)
-	bad, isBad := errors.AsType[*shaper.InvalidChangeError](err)
+	bad, isBad := errors.AsType[*operator.InvalidChangeError](err)
 	switch {
 	case err == nil:
 		o.showPool(w, r)
 	case isBad:
 		invalid(patchFaults(bad.Err)).write(w, r)
-	case errors.Is(err, shaper.ErrUnknownPool):
+	case errors.Is(err, operator.ErrUnknownPool):
 		unknownPool(pool).write(w, r)
 	default:
 		f := o.store.of(r, err)

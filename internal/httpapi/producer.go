@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Jobs is what the producer's API asks of [*shaper.Client].
+// Jobs is what the producer's API asks of [*producer.Client].
 type Jobs interface {
 	Pinger
 	Bucket(name string) (shaper.Bucket, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // TestRefusals holds what each reason of a refusal becomes, alone and in a
@@ -68,7 +69,7 @@ func TestShedding(t *testing.T) {
 	t.Parallel()
 	crowded := buckets(t)[0]
 	crowded.Capacity = 10
-	client, err := shaper.NewClient(shaper.ClientConfig{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,37 +10,38 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Kind is flows or groups: what can be done to one, by the [shaper.Control] that is given.
-// That one may have to know in which group a flow is ([shaper.Control.InGroup]).
+// Kind is flows or groups: what can be done to one, by the [operator.Control] that is given.
+// That one may have to know in which group a flow is ([operator.Control.InGroup]).
 type Kind struct {
 	Name     string               // "flow" or "group", also on the command line and in paths
 	Settings []shaper.FlowSetting // that one may have of its own
 
-	List   func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) (views []View, next string, err error)
-	Show   func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error)
-	Pause  func(c *shaper.Control, ctx context.Context, bucket, name, reason string) error
-	Resume func(c *shaper.Control, ctx context.Context, bucket, name string) (was bool, err error)
-	Set    func(c *shaper.Control, ctx context.Context, bucket, name string, patch shaper.FlowPatch) (shaper.OwnFlow, error)
-	Reset  func(c *shaper.Control, ctx context.Context, bucket, name string) (had bool, err error)
-	Purge  func(c *shaper.Control, ctx context.Context, bucket, name string, options shaper.PurgeOptions) (shaper.Purged, error)
+	List   func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) (views []View, next string, err error)
+	Show   func(c *operator.Control, ctx context.Context, bucket, name string) (View, error)
+	Pause  func(c *operator.Control, ctx context.Context, bucket, name, reason string) error
+	Resume func(c *operator.Control, ctx context.Context, bucket, name string) (was bool, err error)
+	Set    func(c *operator.Control, ctx context.Context, bucket, name string, patch operator.FlowPatch) (shaper.OwnFlow, error)
+	Reset  func(c *operator.Control, ctx context.Context, bucket, name string) (had bool, err error)
+	Purge  func(c *operator.Control, ctx context.Context, bucket, name string, options operator.PurgeOptions) (operator.Purged, error)
 }
 
 // Flows are the flows of a bucket.
 func Flows() Kind {
 	return Kind{
 		Name: "flow", Settings: shaper.FlowSettingNames(),
-		List: func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
+		List: func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
 			infos, next, err := c.Flows(ctx, bucket, cursor, limit)
 			return viewsOf(infos, viewOfFlow), next, err
 		},
-		Show: func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error) {
+		Show: func(c *operator.Control, ctx context.Context, bucket, name string) (View, error) {
 			info, err := c.Flow(ctx, bucket, name)
 			return viewOfFlow(&info), err
 		},
-		Pause: (*shaper.Control).PauseFlow, Resume: (*shaper.Control).ResumeFlow,
-		Set: (*shaper.Control).SetFlow, Reset: (*shaper.Control).DeleteFlowSettings, Purge: (*shaper.Control).PurgeFlow,
+		Pause: (*operator.Control).PauseFlow, Resume: (*operator.Control).ResumeFlow,
+		Set: (*operator.Control).SetFlow, Reset: (*operator.Control).DeleteFlowSettings, Purge: (*operator.Control).PurgeFlow,
 	}
 }
 
@@ -48,16 +49,16 @@ func Flows() Kind {
 func Groups() Kind {
 	return Kind{
 		Name: "group", Settings: shaper.GroupSettingNames(),
-		List: func(c *shaper.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
+		List: func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
 			infos, next, err := c.Groups(ctx, bucket, cursor, limit)
 			return viewsOf(infos, viewOfGroup), next, err
 		},
-		Show: func(c *shaper.Control, ctx context.Context, bucket, name string) (View, error) {
+		Show: func(c *operator.Control, ctx context.Context, bucket, name string) (View, error) {
 			info, err := c.Group(ctx, bucket, name)
 			return viewOfGroup(&info), err
 		},
-		Pause: (*shaper.Control).PauseGroup, Resume: (*shaper.Control).ResumeGroup,
-		Set: (*shaper.Control).SetGroup, Reset: (*shaper.Control).DeleteGroupSettings, Purge: (*shaper.Control).PurgeGroup,
+		Pause: (*operator.Control).PauseGroup, Resume: (*operator.Control).ResumeGroup,
+		Set: (*operator.Control).SetGroup, Reset: (*operator.Control).DeleteGroupSettings, Purge: (*operator.Control).PurgeGroup,
 	}
 }
 
@@ -111,7 +112,7 @@ func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 	return views
 }
 
-func viewOfFlow(info *shaper.FlowInfo) View {
+func viewOfFlow(info *operator.FlowInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
 	view.Flow, view.Known = &info.Flow, info.Known
 	if info.Group != "" {
@@ -120,7 +121,7 @@ func viewOfFlow(info *shaper.FlowInfo) View {
 	return view
 }
 
-func viewOfGroup(info *shaper.GroupInfo) View {
+func viewOfGroup(info *operator.GroupInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
 	view.Group, view.Known = &info.Group, info.Known
 	return view

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
@@ -20,7 +20,7 @@ type Pool struct {
 }
 
 // PoolOf shows a pool: nil of a bucket that is in none.
-func PoolOf(p *shaper.PoolInfo) *Pool {
+func PoolOf(p *operator.PoolInfo) *Pool {
 	if p == nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // PoolView is a pool with its buckets as JSON shows it. What the scripts obey is absent as
@@ -40,7 +41,7 @@ type Pin struct {
 }
 
 // PoolViewOf shows a pool.
-func PoolViewOf(p *shaper.PoolDetails, orphaned bool) PoolView {
+func PoolViewOf(p *operator.PoolDetails, orphaned bool) PoolView {
 	view := PoolView{Name: p.Name, Orphaned: orphaned, InFlight: p.InFlight, LastSlot: instant(p.LastSlot),
 		Buckets: make([]PoolBucket, len(p.Buckets)), Pins: PinsOf(p.Pins)}
 	if !p.Rate.IsZero() {
@@ -59,7 +60,7 @@ func PoolViewOf(p *shaper.PoolDetails, orphaned bool) PoolView {
 }
 
 // PinsOf shows pins, none as an empty list.
-func PinsOf(pins []shaper.Pin) []Pin {
+func PinsOf(pins []operator.Pin) []Pin {
 	views := make([]Pin, len(pins))
 	for i, pin := range pins {
 		views[i] = Pin{Setting: pin.Setting, Configured: pin.Configured, InForce: pin.InForce, By: pin.By, At: instant(pin.At)}

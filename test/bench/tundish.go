@@ -12,24 +12,26 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // Only this file says how clients and dispatchers are made. To measure a commit whose
 // library makes them in another way, give the bench of today that commit's copy of this file.
 
-type client = shaper.Client
+type client = producer.Client
 
 func connect(server *redistest.Server) (redis.UniversalClient, error) {
 	return redisconn.Connect(server.URL(), redisconn.Options{Timeout: 5 * time.Second})
 }
 
 func newClient(store redis.UniversalClient, buckets ...shaper.Bucket) (*client, error) {
-	return shaper.NewClient(shaper.ClientConfig{Redis: store, Buckets: buckets, Timeout: 30 * time.Second})
+	return producer.New(producer.Config{Redis: store, Buckets: buckets, Timeout: 30 * time.Second})
 }
 
 // newRun returns the Run of a dispatcher. A concurrency of 0 is the default.
 func newRun(store redis.UniversalClient, concurrency int, worker shaper.Worker, buckets ...shaper.Bucket) (func(context.Context) error, error) {
-	d, err := shaper.NewDispatcher(shaper.DispatcherConfig{
+	d, err := dispatcher.New(dispatcher.Config{
 		Redis: store, Buckets: buckets, Concurrency: concurrency, Workers: map[string]shaper.Worker{"bench": worker},
 	})
 	if err != nil {

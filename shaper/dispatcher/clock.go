@@ -1,0 +1,168 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Limits of how far ahead slots are claimed; the scripts know the upper one too.
+const (
+	minHorizon       = 20 * time.Millisecond
+	maxHorizon       = 200 * time.Millisecond
+	horizonIntervals = 16
+	moreIntervals    = 4 // for each question that comes before a claim
+	horizonRTTs      = 4
+)
+
+// stepSlack is how far the clock of Redis and our monotonic one may drift
+// apart between two calls before it counts as a step.
+const stepSlack = 50 * time.Millisecond
+
+// rttSamples is how many round trips are remembered.
+const rttSamples = 8
+
+// farthest is how far ahead local tells times apart. No loop waits for longer than idleClaim.
+const farthest = 100 * 365 * 24 * time.Hour
+
+// maxDrift is how far two clocks that nobody sets drift apart in a second.
+const maxDrift = 500 * time.Microsecond
+
+// clock relates the clock of Redis to this process's monotonic one.
+//
+// A call that started at s, ended at e and saw Redis time t tells that the
+// difference between the clocks lies in [t-e, t-s], however slow the call was.
+// What several calls tell together is as exact as the fastest of them: a slow
+// call neither hurries slots nor delays them. When two calls give intervals
+// that do not touch, the clock of Redis stepped.
+// It is safe for concurrent use.
+type clock struct {
+	mu       sync.Mutex
+	base     time.Time     // origin of our monotonic clock
+	low      time.Duration // bounds of the difference: Redis time less ours
+	high     time.Duration
+	seen     time.Time // when they were last made better
+	known    bool
+	jump     time.Duration // forwards, since takeJump was asked last
+	jumped   time.Time     // when it last stepped forwards
+	stepped  time.Time     // when a step was last seen, either way
+	rtts     [rttSamples]time.Duration
+	rttCount int
+}
+
+func newClock() *clock { return &clock{base: time.Now()} }
+
+// observe takes in a call and returns by how much the clock of Redis stepped
+// at least: positive forwards, negative backwards, 0 not.
+func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rtts[c.rttCount%rttSamples] = end.Sub(start)
+	c.rttCount++
+	at := lua.Microseconds(redisNow)
+	low, high := at-end.Sub(c.base), at-start.Sub(c.base)
+	if !c.known {
+		c.low, c.high, c.seen, c.known = low, high, end, true
+		return 0
+	}
+	if start.Before(c.stepped) { // two calls cross: the answer may be from before the step, and would look like one back
+		return 0
+	}
+	drift := time.Duration(max(end.Sub(c.seen), 0).Seconds() * float64(maxDrift))
+	c.low, c.high, c.seen = c.low-drift, c.high+drift, end
+	var step time.Duration
+	switch {
+	case low > c.high+stepSlack:
+		step = low - c.high
+	case high < c.low-stepSlack:
+		step = high - c.low
+	case max(low, c.low) <= min(high, c.high):
+		c.low, c.high = max(low, c.low), min(high, c.high)
+		return 0
+	}
+	most := high - c.low
+	c.low, c.high, c.stepped = low, high, end
+	if step > 0 {
+		c.jump, c.jumped = c.jump+most, end
+	}
+	return step
+}
+
+// takeJump returns by how much at most the clock of Redis stepped forwards since
+// it was asked last, whoever's call saw that; 0 if it did not.
+func (c *clock) takeJump() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	jump := c.jump
+	c.jump = 0
+	return jump
+}
+
+// jumpedSince reports whether the clock of Redis stepped forwards after then.
+func (c *clock) jumpedSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jumped.After(then)
+}
+
+// local is the instant on our clock of a Redis time in Unix microseconds: by the middle of the bounds, so it is off
+// by at most half of the fastest round trip, and not at all where that call took as long there as back. Of dispatchers
+// near and far none is ahead of the others. A slot half a round trip after the answer was made is not late
+// when the answer arrives, whichever way was the longer one. observe comes first.
+// A time that lies further ahead than farthest is taken for one that lies so far
+// ahead: stored jobs may have any date, and a Duration ends in the year 2262.
+func (c *clock) local(redisTime int64) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	middle := c.low + (c.high-c.low)/2
+	from := c.base.Add(-middle % time.Microsecond)
+	ahead := redisTime - (middle - middle%time.Microsecond).Microseconds()
+	return from.Add(min(lua.Microseconds(ahead), farthest))
+}
+
+// latest is the latest time, in Unix microseconds, that Redis can have at the
+// instant now if its clock did not step; 0 if nothing is known yet.
+func (c *clock) latest(now time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	return (c.high + now.Sub(c.base)).Microseconds()
+}
+
+// rtt returns the shortest and the longest round trip of late.
+func (c *clock) rtt() (shortest, longest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(c.rttCount, rttSamples)
+	for i := range n {
+		if i == 0 || c.rtts[i] < shortest {
+			shortest = c.rtts[i]
+		}
+		longest = max(longest, c.rtts[i])
+	}
+	return shortest, longest
+}
+
+// horizon is how far ahead slots are claimed: the largest of 20 ms, 16
+// intervals and 4 round trips, at most 200 ms. So a slow network costs no
+// slots, and a slow bucket few calls: where questions come before each claim, in a
+// bucket with flows, a claim is for more.
+func horizon(interval, rtt time.Duration, questions int) time.Duration {
+	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
+	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
+}
+
+// pauseForStep has nothing claimed for one horizon, in which permits from before a
+// step forwards may still go out. It returns how long that is. The next claim
+// tells the step to the script: the burst that would have grown in that time
+// has not.
+func (d *drain) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
+	d.store.Metrics.CountStep()
+	d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
+	d.pause = time.Now().Add(maxHorizon)
+	return maxHorizon
+}

@@ -1,0 +1,241 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// leased is a job that this process holds: from the claim until it is settled.
+type leased struct {
+	shaper.Attempt
+	slot        time.Time // when to depart, on this process's monotonic clock
+	permitTTL   time.Duration
+	depart      func(late time.Duration)
+	mark        string
+	epoch       int64
+	claim       string
+	attempts    int // deliveries with an outcome so far
+	maxAttempts int
+	wakeLimit   time.Duration           // how late the delivery may wake for the slot
+	cancel      context.CancelCauseFunc // of the delivery, once it runs
+	departed    time.Time
+	unreadable  error // what is in Redis is no job of ours
+	unsettled   error // what its flow has of its own cannot be read
+}
+
+// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before.
+func (d *drain) readLeases(r *lua.Reader, claimID string) ([]*leased, error) {
+	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
+	for range cap(jobs) {
+		job, err := d.readLease(r, claimID)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
+	}
+	for r.Left() > 0 {
+		nth, epoch, number, attempts := r.Int(), r.Int(), r.Int(), r.Int()
+		if nth < 1 || int(nth) > len(jobs) {
+			return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of number %d", d.Name, len(jobs), nth)
+		}
+		job := jobs[nth-1]
+		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
+	}
+	return jobs, nil
+}
+
+// readLease reads one job of a claim's answer.
+func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
+	id, slot, body := r.Text(), r.Int(), r.Text()
+	var flow, settings string
+	if d.HasFlows() {
+		flow, settings = r.Text(), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", d.Name, r.Err())
+	}
+	job, err := codec.Open(body)
+	if err != nil {
+		job.Mark = codec.UnknownMark
+	}
+	switch d.Levels() { // also of a body that nobody can read
+	case codec.LevelsFlows:
+		job.Flow = flow
+	case codec.LevelsGroups:
+		job.Group, job.Flow, _ = codec.SplitPath(flow)
+	}
+	own, unsettled := d.ownDelivery(flow, settings)
+	l := &leased{
+		unreadable: err, unsettled: unsettled,
+		Attempt: shaper.Attempt{
+			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
+			Own: own, Payload: job.Payload, Number: 1,
+		},
+		slot: d.clock.local(slot), permitTTL: d.permitTTL,
+		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
+		wakeLimit: d.wakeLate,
+	}
+	if l.maxAttempts == 0 {
+		l.maxAttempts = d.Settings.Load().Retry.MaxAttempts
+	}
+	l.depart = func(late time.Duration) {
+		l.departed = time.Now()
+		d.store.Metrics.CountDeparture(d.Name, late)
+	}
+	return l, nil
+}
+
+// hold notes jobs as ours, so that the heartbeat keeps their leases. A job that
+// is under way here already was taken back and came again: the older delivery
+// has lost its lease.
+func (d *drain) hold(jobs []*leased) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, job := range jobs {
+		if older := d.held[job.ID]; older != nil && older.cancel != nil {
+			older.cancel(errLeaseLost)
+		}
+		d.held[job.ID] = job
+	}
+}
+
+// start begins the delivery of jobs, each in its own goroutine, which sleeps
+// until the slot.
+func (d *drain) start(jobs []*leased) {
+	if len(jobs) == 0 {
+		return
+	}
+	d.hold(jobs)
+	d.mu.Lock()
+	d.running += len(jobs)
+	d.mu.Unlock()
+	for _, job := range jobs {
+		d.deliveries.Go(func() {
+			outcome := d.deliver(job)
+			d.release()
+			d.settle(job, outcome)
+		})
+	}
+}
+
+// release frees a worker, and wakes the loop if it waits for one.
+func (d *drain) release() {
+	d.mu.Lock()
+	d.running--
+	starved := d.starved
+	d.starved = false
+	d.mu.Unlock()
+	if starved {
+		d.nudge()
+	}
+}
+
+// deliver waits for the slot and has the worker make the attempt.
+func (d *drain) deliver(job *leased) shaper.Outcome {
+	ctx, cancel := context.WithCancelCause(d.life)
+	defer cancel(nil)
+	d.mu.Lock()
+	job.cancel = cancel
+	if d.held[job.ID] != job {
+		cancel(errLeaseLost)
+	}
+	d.mu.Unlock()
+
+	if wait := time.Until(job.slot); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return shaper.Returned("stopped")
+		}
+	}
+	if ctx.Err() != nil {
+		return shaper.Returned("stopped")
+	}
+	if job.unreadable != nil {
+		return shaper.Dead("unreadable", job.unreadable.Error())
+	}
+	if time.Since(job.slot) > job.wakeLimit {
+		return shaper.Returned("late")
+	}
+	if job.unsettled != nil {
+		return shaper.Retry(shaper.ReasonFlowSettings, job.unsettled.Error())
+	}
+	began := time.Now()
+	outcome := d.callWorker(ctx, job)
+	if outcome.Result != shaper.ResultReturned && job.departed.IsZero() {
+		job.depart(began.Sub(job.slot)) // a worker that does not tell left at once
+		job.departed = began
+	}
+	return outcome
+}
+
+// callWorker survives a worker that panics, or that gives no result.
+func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
+			outcome = shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
+		}
+	}()
+	job.Permit(job.slot, job.permitTTL, job.depart)
+	outcome = d.worker.Deliver(ctx, &job.Attempt)
+	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultReturned {
+		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
+	}
+	return outcome
+}
+
+// interrupt cancels what still runs and returns how many that were.
+func (d *drain) interrupt() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	count := 0
+	for _, job := range d.held {
+		if job.cancel != nil {
+			job.cancel(errStopped)
+			count++
+		}
+	}
+	return count
+}
+
+// settle hands over the outcome of a job; it travels with others of the moment.
+func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	s := &settlement{job: job, result: outcome.Result}
+	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
+	switch outcome.Result {
+	case shaper.ResultRetry:
+		tried := job.attempts + 1
+		if tried >= job.maxAttempts {
+			s.result = shaper.ResultDead
+			last.Cause = shaper.CauseExhausted
+			break
+		}
+		s.delay = d.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+	case shaper.ResultDead:
+		last.Cause = shaper.CausePermanent
+	case shaper.ResultDone:
+		last = shaper.LastResponse{} // Redis keeps nothing of a delivered job but its id
+	case shaper.ResultReturned:
+		last = shaper.LastResponse{} // what the attempt before it saw stays
+	}
+	s.last = last.String()
+	took := time.Duration(0)
+	if !job.departed.IsZero() {
+		took = time.Since(job.departed)
+	}
+	d.store.Metrics.CountOutcome(d.Name, s.result, took)
+	d.settler.Add(s)
+}

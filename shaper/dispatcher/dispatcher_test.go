@@ -1,0 +1,330 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+)
+
+// A stop claims no more and waits for what is under way.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	worker := rig.NewWaiting()
+	// With its one worker occupied, no claim is under way at the stop: what that gets would be delivered.
+	cancel, ended := start(w, worker, func(cfg *Config) { cfg.Concurrency = 1 })
+	w.Submit("first")
+	<-worker.Began
+	cancel()
+	w.Submit("second")
+	select {
+	case err := <-ended:
+		t.Fatalf("Run ended under a delivery: %v", err)
+	default:
+		worker.End <- shaper.Done(200)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if first, second := w.Job("first"), w.Job("second"); first.State != shaper.StateDone || second.State != shaper.StateQueued || second.Attempts != 0 {
+		t.Errorf("first %+v\nsecond %+v", first, second)
+	}
+}
+
+// A stop comes before all else that is ready.
+func TestStoppedLoopClaimsNothing(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	d, err := New(Config{
+		Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": rig.NewWaiting()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Submit("j")
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		r := newDrain(d, d.store.Buckets["b"], t.Context())
+		r.nudge()
+		r.loop(stopped)
+	}
+	if j := w.Job("j"); j.State != shaper.StateQueued {
+		t.Errorf("%+v", j)
+	}
+}
+
+// A delivery that does not end in time is cut off, and its outcome is kept.
+func TestStopCutsOff(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	worker := rig.NewWaiting()
+	stop := dispatch(w, worker, func(cfg *Config) { cfg.ShutdownTimeout = 50 * time.Millisecond })
+	w.Submit("j")
+	<-worker.Began
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if cause := <-worker.Cause; !errors.Is(cause, errStopped) {
+		t.Errorf("the delivery ended by %v", cause)
+	}
+	if j := w.Job("j"); j.State != shaper.StateRetrying || j.Attempts != 1 || j.Last.Reason != "cut_off" {
+		t.Errorf("job %+v", j)
+	}
+}
+
+// Jobs whose slot has not come go back at a cut-off, without an attempt.
+func TestStopReturnsWhatWasNotSent(t *testing.T) {
+	t.Parallel()
+	b := rig.TestBucket("b", 20)
+	b.Burst = 3
+	w := rig.NewWorld(t, b)
+	for i := range 8 {
+		w.Submit(fmt.Sprint("j", i))
+	}
+	worker := rig.NewWaiting()
+	stop := dispatch(w, worker, func(cfg *Config) { cfg.ShutdownTimeout = time.Millisecond })
+	<-worker.Began
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	infos, err := w.Client.Op.BucketInfos(t.Context())
+	if err != nil || infos[0].Unfinished != 8 || infos[0].InFlight != 0 {
+		t.Fatalf("bucket %+v, %v", infos, err)
+	}
+	for i := range infos[0].Waiting {
+		// Which of them is first is not promised: each delivery returns by itself.
+		if j := w.Job(fmt.Sprint("j", 8-infos[0].Waiting+i)); j.State != shaper.StateQueued || j.Attempts != 0 {
+			t.Errorf("job %+v", j)
+		}
+	}
+}
+
+func TestWorkerOutcomes(t *testing.T) {
+	t.Parallel()
+	b := rig.TestBucket("b", 200)
+	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
+	w := rig.NewWorld(t, b)
+	tries := make(map[string]*atomic.Int64)
+	ended := make(chan string, 100)
+	for _, id := range []string{"panics", "nothing", "fails", "third", "permanent", "late"} {
+		tries[id] = new(atomic.Int64)
+	}
+	stop := dispatch(w, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		n := tries[a.ID].Add(1)
+		if a.ID != "late" && a.Number != int(n) {
+			t.Errorf("%s: attempt number %d is the %d. delivery", a.ID, a.Number, n)
+		}
+		defer func() { ended <- a.ID }()
+		switch a.ID {
+		case "panics":
+			panic("at work")
+		case "nothing":
+			return shaper.Outcome{}
+		case "fails":
+			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_500", Status: 500, Body: "sorry"}
+		case "third":
+			if n < 3 {
+				return shaper.Retry("timeout", "")
+			}
+		case "permanent":
+			return shaper.Dead("http_400", "no")
+		case "late":
+			if n == 1 {
+				return shaper.Returned("late")
+			}
+			if a.Number != 1 {
+				t.Errorf("a return counted as attempt: %d", a.Number)
+			}
+		}
+		return shaper.Done(200)
+	}), nil)
+	for id := range tries {
+		w.Submit(id)
+	}
+	for range 3 + 3 + 3 + 3 + 1 + 2 {
+		<-ended
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	for id, want := range map[string]struct {
+		state    shaper.State
+		attempts int
+		cause    string
+		reason   string
+	}{
+		"panics":    {shaper.StateDead, 3, shaper.CauseExhausted, "panic"},
+		"nothing":   {shaper.StateDead, 3, shaper.CauseExhausted, "no_result"},
+		"fails":     {shaper.StateDead, 3, shaper.CauseExhausted, "http_500"},
+		"third":     {state: shaper.StateDone},
+		"permanent": {shaper.StateDead, 1, shaper.CausePermanent, "http_400"},
+		"late":      {state: shaper.StateDone},
+	} {
+		j := w.Job(id)
+		if j.State != want.state || j.Attempts != want.attempts || j.Last.Cause != want.cause || j.Last.Reason != want.reason {
+			t.Errorf("%s: %+v", id, j)
+		}
+	}
+	if j := w.Job("fails"); j.Last.Status != 500 || j.Last.Body != "sorry" {
+		t.Errorf("last response %+v", j.Last)
+	}
+	dead, err := w.Client.Op.DeadLetters(t.Context(), "b", 0, 10)
+	if err != nil || len(dead) != 4 {
+		t.Errorf("dead letters %+v, %v", dead, err)
+	}
+	if moved, err := w.Client.Op.RedriveAll(t.Context(), "b", 10); err != nil || moved.Moved != 4 {
+		t.Errorf("redrive %+v, %v", moved, err)
+	}
+}
+
+// Somebody else has the job: the delivery here is cancelled.
+func TestLostLeaseCancelsTheDelivery(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	worker := rig.NewWaiting()
+	dispatch(w, worker, func(cfg *Config) { cfg.Lease = 3 * time.Second })
+	w.Submit("j")
+	first := <-worker.Began
+	takeLease(w, "j")
+	if cause := <-worker.Cause; !errors.Is(cause, errLeaseLost) {
+		t.Errorf("the delivery ended by %v", cause)
+	}
+	second := <-worker.Began // its outcome was stale, and the job comes again
+	worker.End <- shaper.Done(200)
+	if first.Number != 1 || second.Number != 2 {
+		t.Errorf("numbers %d and %d", first.Number, second.Number)
+	}
+}
+
+// A job that loses its dispatcher three times in a row is poison.
+func TestPoisonJob(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	worker := rig.NewWaiting()
+	dispatch(w, worker, func(cfg *Config) { cfg.Lease = 3 * time.Second })
+	w.Submit("j")
+	for range shaper.MaxCrashes {
+		<-worker.Began
+		takeLease(w, "j")
+		<-worker.Cause
+	}
+	j := w.Job("j")
+	if j.State != shaper.StateDead || j.Last.Cause != shaper.CausePoison || j.Lost != shaper.MaxCrashes || j.Attempts != 0 {
+		t.Errorf("job %+v", j)
+	}
+	if !strings.Contains(j.Why(), shaper.CausePoison) {
+		t.Errorf("why: %s", j.Why())
+	}
+}
+
+// An idle dispatcher is woken: it does not find jobs at its next patrol.
+func TestIdleDispatcherIsWoken(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 1000))
+	var patrol lookCounter
+	dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Redis.AddHook(&patrol) })
+	n := 0
+	for range 8 {
+		patrol.wantWoken(t, func() {
+			n++
+			w.Submit(fmt.Sprint("j", n))
+			w.Await(1)
+		})
+	}
+}
+
+// The cost of being idle: three commands a bucket in one round trip.
+func TestCostOfAPatrol(t *testing.T) {
+	t.Parallel()
+	const buckets = 20
+	w := rig.NewWorld(t, rig.TestBucket("b", 10))
+	client := w.Server.Client()
+	cfg := Config{Redis: client, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}}
+	for i := range buckets {
+		cfg.Buckets = append(cfg.Buckets, rig.TestBucket(fmt.Sprint("b", i), 10))
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drains []*drain
+	for _, name := range d.store.Order {
+		drains = append(drains, newDrain(d, d.store.Buckets[name], t.Context()))
+		drains[len(drains)-1].setSleeping(true)
+	}
+	commands := func() (n int) {
+		t.Helper()
+		info, err := client.Info(t.Context(), "stats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(info, "total_commands_processed:")
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	d.look(t.Context(), drains) // opens the connection
+	look := func() int {
+		before := commands()
+		for _, sight := range d.look(t.Context(), drains) {
+			if sight.err != nil {
+				t.Fatal(sight.err)
+			}
+		}
+		return commands() - before - 1 // less the INFO
+	}
+	cost := look()
+	if cost != 3*buckets {
+		t.Errorf("a look at %d buckets costs %d commands", buckets, cost)
+	}
+	if perSecond := float64(cost) / patrolInterval.Seconds(); perSecond > 40 {
+		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
+	}
+	for _, r := range drains {
+		r.setSleeping(false)
+	}
+	if cost := look(); cost != buckets {
+		t.Errorf("a look at %d buckets whose drains look for work themselves costs %d commands", buckets, cost)
+	}
+}
+
+func TestNewDispatcherChecks(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = client.Close() })
+	valid := func() Config {
+		return Config{
+			Redis: client, Buckets: []shaper.Bucket{rig.TestBucket("b", 1)},
+			Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) })},
+		}
+	}
+	if _, err := New(valid()); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"concurrency":        func(c *Config) { c.Concurrency = -1 },
+		"lease":              func(c *Config) { c.Lease = time.Millisecond },
+		"no worker of kind":  func(c *Config) { c.Workers = nil },
+		"no Redis client":    func(c *Config) { c.Redis = nil },
+		"is given twice":     func(c *Config) { c.Buckets = append(c.Buckets, c.Buckets[0]) },
+		"rate: is missing":   func(c *Config) { c.Buckets[0].Rate.Count, c.Buckets[0].Rate.Per = 0, 0 },
+		"max_in_flight: 0":   func(c *Config) { c.Buckets[0].MaxInFlight = 0 },
+		"retry.max_attempts": func(c *Config) { c.Buckets[0].Retry.MaxAttempts = 0 },
+	} {
+		cfg := valid()
+		change(&cfg)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error about %q, got %v", want, err)
+		}
+	}
+}

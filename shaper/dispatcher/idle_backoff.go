@@ -1,0 +1,68 @@
+package dispatcher
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	idleShare  = 4 // of a horizon is how far an idle drain looks ahead
+	maxBackoff = 500 * time.Millisecond
+	maxDoubled = 10 // times: the shortest horizon is beyond maxBackoff then
+)
+
+// idleBackoff makes an idle drain look for jobs less often: one whose claims bring next to nothing, because the
+// dispatchers of other processes take the slots first. With sixteen dispatchers that all look twice a horizon, a
+// bucket at 100/s costs more claims than it has departures.
+//
+// A drain that serves the bucket has claimed at least half of a horizon. An idle drain looks a quarter of a horizon
+// ahead, so that it finds a slot only if nobody serves. It waits longer after each look, up to [maxBackoff], with
+// jitter. A wake-up ends the wait: scripts send one to an idle drain when the drain
+// that serves may lack workers (see lua/lib/standby.lua).
+type idleBackoff struct {
+	misses int // looks in a row that brought next to nothing
+}
+
+// woken ends the wait: the next look is that of a drain that serves. If it is a miss, the first wait is a horizon again.
+func (b *idleBackoff) woken() { b.misses = min(b.misses, 1) }
+
+// serves reports whether the next look is that of a drain that serves. One miss is no reason to step back: the slots behind those
+// that are taken may be for this drain, as the one that took them may have no worker left.
+func (b *idleBackoff) serves() bool { return b.misses < 2 }
+
+// ahead is how far the drain looks ahead, of what a drain that serves does.
+func (b *idleBackoff) ahead(horizon time.Duration) time.Duration {
+	if b.serves() {
+		return horizon
+	}
+	return horizon / idleShare
+}
+
+// looked notes a look, and returns the time to the next one; atLeast is what a drain that serves waits.
+func (b *idleBackoff) looked(idle bool, horizon, atLeast time.Duration) time.Duration {
+	if !idle {
+		b.misses = 0
+		return atLeast
+	}
+	b.misses++
+	if b.serves() {
+		return atLeast
+	}
+	longest := maxBackoff
+	if b.misses < maxDoubled {
+		longest = min(horizon<<(b.misses-2), maxBackoff)
+	}
+	return max(atLeast, longest/2+rand.N(longest/2)) //nolint:gosec // jitter
+}
+
+// isIdle reports whether others serve the bucket: all slots that the drain looked for are taken, and it got less than a quarter of
+// them. In a pool, a slot that is taken for one bucket may be free for another.
+func (d *drain) isIdle(jobs, want int, taken bool, ahead time.Duration) bool {
+	return taken && d.Settings.Load().Pool == nil && jobs < want && (jobs == 0 || idleShare*jobs < int(ahead/d.interval()))
+}
+
+// horizon is how far ahead the drain looks where it serves.
+func (d *drain) horizon() time.Duration {
+	_, longest := d.clock.rtt()
+	return horizon(d.interval(), longest, d.questions())
+}

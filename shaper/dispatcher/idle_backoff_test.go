@@ -1,0 +1,141 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"testing"
+	"time"
+)
+
+// An idle drain waits longer each time, never longer than maxBackoff, and never less than a drain that serves.
+func TestIdleBackoff(t *testing.T) {
+	t.Parallel()
+	const whole, atLeast = 40 * time.Millisecond, 3 * time.Millisecond
+	var b idleBackoff
+	if wait := b.looked(false, whole, atLeast); wait != atLeast || b.ahead(whole) != whole {
+		t.Errorf("a drain that serves waits %s and looks %s ahead", wait, b.ahead(whole))
+	}
+	if wait := b.looked(true, whole, atLeast); wait != atLeast || b.ahead(whole) != whole {
+		t.Errorf("after one miss it waits %s and looks %s ahead", wait, b.ahead(whole))
+	}
+	longest := whole
+	for range 100 {
+		wait := b.looked(true, whole, atLeast)
+		if wait < longest/2 || wait > longest || b.ahead(whole) != whole/idleShare {
+			t.Fatalf("%d misses: it waits %s of %s and looks %s ahead", b.misses, wait, longest, b.ahead(whole))
+		}
+		longest = min(2*longest, maxBackoff)
+	}
+	if wait := b.looked(true, whole, time.Minute); wait != time.Minute {
+		t.Errorf("it waits %s, although the next slot is a minute away", wait)
+	}
+	if b.woken(); b.ahead(whole) != whole {
+		t.Error("a drain that was woken does not look as one that serves")
+	}
+	if wait := b.looked(true, whole, atLeast); b.serves() || wait > whole {
+		t.Errorf("a drain that was woken for nothing serves: %t, and waits %s", b.serves(), wait)
+	}
+	if wait := b.looked(false, whole, atLeast); wait != atLeast || !b.serves() {
+		t.Errorf("a drain that finds slots waits %s", wait)
+	}
+}
+
+// A claim is idle where others took the slots: not where it is the workers, or the turns of flows, that bound it.
+func TestIsIdle(t *testing.T) {
+	t.Parallel()
+	s := newStepped(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))
+	r := s.drain()
+	whole := 16 * r.interval()
+	for _, c := range []struct {
+		jobs, want int
+		taken      bool
+		idle       bool
+	}{
+		{0, 100, true, true}, {3, 100, true, true}, {4, 100, true, false}, {16, 100, true, false},
+		{0, 100, false, false}, {3, 100, false, false}, {3, 3, true, false},
+	} {
+		if got := r.isIdle(c.jobs, c.want, c.taken, whole); got != c.idle {
+			t.Errorf("%d jobs of %d, all slots taken: %t: idle: %t", c.jobs, c.want, c.taken, got)
+		}
+	}
+	if r.isIdle(1, 100, true, r.interval()) {
+		t.Error("one job of a bucket where a horizon has no more is idle")
+	}
+}
+
+// Drains that find all slots of a horizon taken become idle. One of them takes over when those slots have gone by.
+func TestIdleDrains(t *testing.T) {
+	t.Parallel()
+	flows := rig.Grouped("b", 100)
+	flows.Group = nil
+	for name, b := range map[string]shaper.Bucket{"plain": rig.TestBucket("b", 100), "flows": flows, "groups": rig.Grouped("b", 100)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+			for i := range 40 {
+				job := shaper.Job{Bucket: "b", Payload: []byte("{}")}
+				if b.Flow != nil {
+					job.Flow = fmt.Sprint("f", i%4)
+				}
+				if b.Group != nil {
+					job.Group = "g"
+				}
+				if _, err := s.Client.Enqueue(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			drains := make([]*drain, 3)
+			for i := range drains {
+				drains[i] = s.drain()
+				drains[i].dispatcher = fmt.Sprint("d", i)
+				for n := range 3 {
+					if i > 0 || n == 0 {
+						s.claimFor(drains[i], fmt.Sprint("claim", n), 40)
+					}
+				}
+				if serves := drains[i].idle.serves(); serves != (i == 0) {
+					t.Errorf("dispatcher %d serves: %t", i, serves)
+				}
+			}
+			last := drains[2]
+			if standbys := s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(); standbys != "d1 d2 " {
+				t.Errorf("the standbys are %q", standbys)
+			}
+			s.Step(time.Second)
+			last.clock = newClock() // or it took that for a step of the clock
+			if s.claimFor(last, "again", 40); !last.idle.serves() {
+				t.Error("a drain that finds slots is idle")
+			}
+		})
+	}
+}
+
+// Where it is the rate of a flow that binds, slots go by that nobody takes: no drain is idle.
+func TestNoDrainIsIdleForTurns(t *testing.T) {
+	t.Parallel()
+	b := rig.Grouped("b", 100)
+	b.Group, b.Flow.Rate = nil, rig.Rate("5/s")
+	s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+	for range 9 {
+		if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.drain()
+	s.claim(r, "first") // gets the first slot, 10 ms away
+	s.Step(15 * time.Millisecond)
+	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
+	if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.idle.misses > 0 {
+		t.Errorf("%d of 9 jobs are left; %d misses", left, r.idle.misses)
+	}
+}
+
+// claimFor claims for so many workers.
+func (s *stepped) claimFor(r *drain, claim string, want int) {
+	s.T.Helper()
+	if _, err := r.claim(s.T.Context(), r.dispatcher+claim, want); err != nil {
+		s.T.Fatal(err)
+	}
+}

@@ -1,0 +1,266 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+func TestWakeLimit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate string
+		ttl  time.Duration
+		pool string
+		want time.Duration
+	}{
+		{"300/s", 0, "", 12 * time.Millisecond},
+		{"80/s", 0, "", 12 * time.Millisecond},
+		{"50000/s", 0, "", 12 * time.Millisecond},
+		{"10/s", 0, "", 50 * time.Millisecond},
+		{"1/m", 0, "", shaper.MaxPermitTTL}, // there is nothing to bunch
+		{"300/s", 10 * time.Millisecond, "", 10 * time.Millisecond},
+		{"300/s", 10 * time.Second, "", 12 * time.Millisecond},
+		{"1/m", 0, "500/s", 12 * time.Millisecond}, // a pool has many such buckets
+	} {
+		t.Run(fmt.Sprint(c.rate, " ", c.ttl, " ", c.pool), func(t *testing.T) {
+			t.Parallel()
+			b := rig.TestBucket("b", 1)
+			b.Rate, b.PermitTTL = rig.MustRate(t, c.rate), c.ttl
+			if c.pool != "" {
+				b.Pool = &shaper.Pool{Name: "p", Rate: rig.MustRate(t, c.pool), Burst: 1}
+			}
+			d := &drain{Bucket: &store.Bucket{Name: "b"}}
+			d.Settings.Store(&b)
+			if got := d.wakeLimit(); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// Processes stand still together, however often and for however long, and all slots go on. What may still leave
+// makes no bunch, and all that was due while they ran leaves.
+func TestStallsMakeNoBunch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.IntRange(40, 1000).Draw(t, "rate")
+		interval := time.Second / time.Duration(rate)
+		limit := wakeLimit(interval, 250*time.Millisecond)
+		const length = 5 * time.Second
+		var history checker.History
+		var still time.Duration
+		begin, departed := time.Unix(0, 0), 0
+		stopped, wakes := time.Duration(0), time.Duration(0) // the process stands still from one to the other
+		for slot := time.Duration(0); slot < length; slot += interval {
+			for slot >= wakes {
+				stopped = wakes + time.Duration(rapid.IntRange(100, 1500).Draw(t, "runs"))*time.Millisecond
+				wakes = stopped + time.Duration(rapid.IntRange(1, 400).Draw(t, "stands"))*time.Millisecond
+				still += min(wakes, length) - min(stopped, length)
+			}
+			at := slot
+			if slot >= stopped {
+				at = wakes
+			}
+			if at-slot <= limit {
+				departed++
+				history.Delivered(fmt.Sprint(slot), 1, begin.Add(at))
+			}
+		}
+		r := history.Check()
+		if got, want := r.MostIn(time.Second), rate*105/100+1; got > want {
+			t.Fatalf("%d in a second, want at most %d", got, want)
+		}
+		if got, want := r.MostIn(100*time.Millisecond), rate*15/100+1; got > want {
+			t.Fatalf("%d in 100 ms, want at most %d", got, want)
+		}
+		if allowed := float64(rate) * (length - still).Seconds(); float64(departed) < allowed-10 {
+			t.Fatalf("%d left, the running time allows %.0f", departed, allowed)
+		}
+	})
+}
+
+// A delivery that wakes too late gives its permit back. A worker that then takes its time to connect does not.
+func TestLateWakeGivesBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		late, connects time.Duration
+		want           shaper.Result
+	}{
+		{0, 0, shaper.ResultDone},
+		{12 * time.Millisecond, 0, shaper.ResultDone},
+		{13 * time.Millisecond, 0, shaper.ResultReturned},
+		{240 * time.Millisecond, 0, shaper.ResultReturned},
+		{12 * time.Millisecond, 150 * time.Millisecond, shaper.ResultDone},
+		{0, 251 * time.Millisecond, shaper.ResultReturned},
+	} {
+		t.Run(fmt.Sprint(c.late, " ", c.connects), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &drain{life: t.Context(), held: map[string]*leased{}, worker: shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+					<-time.After(c.connects)
+					if a.Depart() != nil {
+						return shaper.Returned("late")
+					}
+					return shaper.Done(200)
+				})}
+				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
+				d.held["j"] = job
+				job.depart = func(time.Duration) { job.departed = time.Now() }
+				if got := d.deliver(job); got.Result != c.want {
+					t.Errorf("%s, want %s", got.Result, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestLateAnswersDoNotBunch: claims whose answers come late, or are lost and asked for again, make no bunch of
+// departures and cost no more slots than theirs.
+func TestLateAnswersDoNotBunch(t *testing.T) {
+	t.Parallel()
+	const length, every, late = 9 * time.Second, 3 * time.Second, 240 * time.Millisecond
+	for _, rate := range []int{300, 80} {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprint(rate, " lost ", lost), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var history checker.History
+					worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+						if a.Depart() != nil {
+							return shaper.Returned("late")
+						}
+						history.Delivered(a.ID, a.Number, time.Now())
+						return shaper.Done(200)
+					})
+					first := time.Now()
+					drainFor(t, rig.TestBucket("b", int64(rate)), worker, length, func() redis.Hook {
+						first = first.Add(-every / 2) // one dispatcher after the other
+						return &lateClaims{every: every, late: late, lost: lost, last: first}
+					})
+					r := history.Check()
+					t.Logf("%s; most in 1s %d, in 100ms %d", r, r.MostIn(time.Second), r.MostIn(100*time.Millisecond))
+					if got, want := r.MostIn(time.Second), rate*105/100; got > want {
+						t.Errorf("%d in a second, want at most %d", got, want)
+					}
+					if got, want := r.MostIn(100*time.Millisecond), rate*15/100; got > want {
+						t.Errorf("%d in 100 ms, want at most %d", got, want)
+					}
+					// Each of the two dispatchers runs but for that share of the time.
+					if want := float64(rate) * .95 * (1 - late.Seconds()/every.Seconds()); r.Rate < want {
+						t.Errorf("%.1f/s, want at least %.1f/s", r.Rate, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSlowHandshakeKeepsTheRate: a worker that always needs 150 ms to connect is not late.
+func TestSlowHandshakeKeepsTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate = 300
+		var history checker.History
+		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			<-time.After(150 * time.Millisecond)
+			if a.Depart() != nil {
+				return shaper.Returned("late")
+			}
+			history.Delivered(a.ID, a.Number, time.Now())
+			return shaper.Done(200)
+		})
+		drainFor(t, rig.TestBucket("b", rate), worker, 10*time.Second, nil)
+		if r := history.Check(); r.Rate < .98*rate || r.MostIn(time.Second) > rate+1 {
+			t.Errorf("%s; most in 1s %d", r, r.MostIn(time.Second))
+		}
+	})
+}
+
+// drainFor has two dispatchers drain a bucket that does not run dry, for so long.
+func drainFor(t *testing.T, b shaper.Bucket, worker shaper.Worker, length time.Duration, hook func() redis.Hook) {
+	t.Helper()
+	store := miniredis.NewMiniRedis()
+	store.ClockTTL(true)
+	t.Cleanup(store.Close)
+	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := make([]shaper.Job, int(b.Rate.PerSecond()*length.Seconds()))
+	for i := range jobs {
+		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), Payload: []byte("{}")}
+	}
+	for len(jobs) > 0 {
+		n := min(len(jobs), 500)
+		if _, err := client.Enqueue(t.Context(), jobs[:n]...); err != nil {
+			t.Fatal(err)
+		}
+		jobs = jobs[n:]
+	}
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	var running sync.WaitGroup
+	for range 2 {
+		conn := rig.BubbleClient(t, func() (net.Conn, error) { return store.Dial() })
+		if hook != nil {
+			conn.AddHook(hook())
+		}
+		d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := d.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// lateClaims makes the answer of a claim late, or loses it, each time that so long has passed.
+type lateClaims struct {
+	every, late time.Duration
+	lost        bool
+	last        time.Time
+}
+
+func (l *lateClaims) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lateClaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if name, _ := scriptOf(cmd); name != "claim" || err != nil {
+			return err
+		}
+		if time.Since(l.last) < l.every {
+			return nil
+		}
+		l.last = time.Now()
+		<-time.After(l.late)
+		if l.lost {
+			cmd.SetErr(os.ErrDeadlineExceeded)
+		}
+		return cmd.Err()
+	}
+}
+
+func (l *lateClaims) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,342 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// Pools of the configuration are told by their names, and no others.
+func TestCollectorOfPools(t *testing.T) {
+	t.Parallel()
+	pool, idle := shaper.Pool{Name: "p", Rate: rig.PerSecond(1000), MaxInFlight: 2}, shaper.Pool{Name: "idle", Rate: rig.PerSecond(5)}
+	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 3, pool), rig.Pooled("b", 1000, 1, pool), rig.Pooled("c", 10, 1, idle), rig.TestBucket("alone", 10))
+	other := w.ClientOf(rig.Pooled("d", 10, 1, shaper.Pool{Name: "other", Rate: rig.PerSecond(1)}))
+	for _, client := range []*rig.Actors{w.Client, other} {
+		if err := client.JoinPools(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := rig.NewWaiting()
+	w.Enqueue("a", 3, nil)
+	run(w, 1, worker)
+	<-worker.Began
+	<-worker.Began
+	var slower operator.BucketPatch
+	if err := slower.Put(shaper.SettingRate, "50/s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Client.Op.Control("anna").SetPool(t.Context(), "p", slower); err != nil {
+		t.Fatal(err)
+	}
+	got := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(t.Context(), w.Client.Op)), "tundish_pool_")
+	if slot := got["tundish_pool_last_slot_timestamp_seconds{pool=p}"]; slot < 1e9 || slot > 1e11 {
+		t.Errorf("the last slot is %f", slot)
+	}
+	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.Contains(series, "_last_slot_") })
+	want := map[string]float64{
+		"tundish_pool_rate_per_second{pool=p}": 50, "tundish_pool_in_flight_jobs{pool=p}": 2, "tundish_pool_max_in_flight{pool=p}": 2,
+		"tundish_pool_pinned_settings{pool=p}": 1, "tundish_pool_bucket_weight{bucket=a,pool=p}": 3, "tundish_pool_bucket_weight{bucket=b,pool=p}": 1,
+		"tundish_pool_rate_per_second{pool=idle}": 5, "tundish_pool_in_flight_jobs{pool=idle}": 0, "tundish_pool_pinned_settings{pool=idle}": 0,
+		"tundish_pool_bucket_weight{bucket=c,pool=idle}": 1,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	for range 3 {
+		worker.End <- shaper.Done(200)
+	}
+}
+
+// A paused bucket stands still in all dispatchers, and goes on at its pace.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 200, 120
+	w := rig.NewWorld(t, rig.TestBucket("b", rate))
+	control := w.Client.Op.Control("anna")
+	if err := control.Pause(t.Context(), "b", "tests"); err != nil {
+		t.Fatal(err)
+	}
+	stopA := dispatch(w, shaper.WorkerFunc(w.Note), nil)
+	stopB := dispatch(w, shaper.WorkerFunc(w.Note), nil)
+	w.Enqueue(jobs)
+	// Whoever asks is answered that there is nothing to do, whatever waits.
+	reply, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").ForClaim([]string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
+		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 1)
+	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 8 {
+		t.Errorf("claimed from a paused bucket: %v, %v", reply, err)
+	}
+	if info := w.Info(); info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason != "tests" || info.Now.Sub(info.Pause.Since) > time.Minute {
+		t.Errorf("bucket %+v, pause %+v", info, info.Pause)
+	}
+	if n := w.History.Check().Delivered; n != 0 {
+		t.Errorf("%d left a paused bucket", n)
+	}
+	for range 2 {
+		if _, err := control.Resume(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Await(jobs)
+	if err := errors.Join(stopA(), stopB()); err != nil {
+		t.Error(err)
+	}
+	w.WantClean()
+	// Slots obey 200/s; what is seen of them here is as late as this machine is
+	// busy, but no later than a permit may be.
+	const window = 100 * time.Millisecond
+	explained := int(rate*(window+w.Bucket.EffectivePermitTTL()).Seconds()) + 1
+	if most := w.History.Check().MostIn(window); most > explained {
+		t.Errorf("%d in %s after the pause, want at most %d", most, window, explained)
+	}
+}
+
+// A dispatcher that sleeps until the slot of an hourly rate is woken by a new one.
+func TestNewRateHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := rig.TestBucket("b", 1)
+	b.Rate.Per = time.Hour
+	w := rig.NewWorld(t, b)
+	stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
+	w.Enqueue(30)
+	began := time.Now()
+	changes, err := w.Client.Op.Control("anna").Set(t.Context(), "b", rig.MustPatch(t, "rate", "50/s", "max_in_flight", "7"))
+	if err != nil || fmt.Sprint(changes) != "[rate 1/h → 50/s max_in_flight 256 → 7]" {
+		t.Errorf("changes %v, %v", changes, err)
+	}
+	w.Await(30)
+	if took := time.Since(began); took < 29*20*time.Millisecond {
+		t.Errorf("30 jobs left in %s", took)
+	}
+	if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 || len(info.Pins) != 2 || info.Pins[0].Configured != "1/h" ||
+		info.Pins[1].By != "anna" || info.Now.Sub(info.Pins[0].At) > time.Minute {
+		t.Errorf("bucket %+v", info)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	w.WantClean()
+
+	// An older configuration, started again and again, changes nothing; nor does this one.
+	for _, revision := range []int64{-1, -1, 0} {
+		old := b
+		old.Revision, old.MaxInFlight = revision, 99
+		client, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{old}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 {
+			t.Errorf("revision %d: %+v", revision, info)
+		}
+	}
+	if changes, err := w.Client.Op.Control("bert").Reset(t.Context(), "b"); err != nil || fmt.Sprint(changes) != "[rate 50/s → 1/h max_in_flight 7 → 99]" {
+		t.Errorf("changes %v, %v", changes, err)
+	}
+}
+
+// The look ahead and the lateness of permits follow the rate that is in force.
+func TestDrainObeysTheRateInForce(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	if _, err := w.Client.Op.Control("anna").Set(t.Context(), "b", rig.MustPatch(t, "rate", "1/h")); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newDrain(d, d.store.Buckets["b"], t.Context())
+	if got := r.obeyed().Rate.String(); got != "100/s" {
+		t.Errorf("before the first claim: %s", got)
+	}
+	if _, err := r.claim(t.Context(), "c", 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.obeyed().Rate.String(); got != "1/h" || r.permitTTL != shaper.MaxPermitTTL {
+		t.Errorf("rate %s, permit_ttl %s", got, r.permitTTL)
+	}
+}
+
+// A purge whose replies are lost is the same purge; one that is cut off is
+// finished by the sweeper, or by the next.
+func TestPurgeGoesOn(t *testing.T) {
+	t.Parallel()
+	const jobs = 3*store.PurgeBatch + 10
+	w := rig.NewWorld(t, rig.TestBucket("b", 1))
+	batch := make([]shaper.Job, jobs)
+	fill := func() {
+		t.Helper()
+		for i := range batch {
+			batch[i] = shaper.Job{Bucket: "b", Payload: []byte("x")}
+		}
+		if _, err := w.Client.Enqueue(t.Context(), batch...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	control := w.Client.Op.Control("anna")
+	first := w.Proxy.DropReply(lua.Purge.SHA())
+	if purged, err := control.Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: jobs}) {
+		t.Errorf("purged %+v, %v", purged, err)
+	}
+	<-first
+
+	cut := func() {
+		t.Helper()
+		fill()
+		reply, err := lua.Purge.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").ForPurge(""), "dead", 0, store.PurgeBatch, store.PurgeBytes, 0, "")
+		if n, decodeErr := lua.Integers(reply); err != nil || decodeErr != nil || n[2] != store.PurgeBatch || n[4] != jobs-store.PurgeBatch {
+			t.Fatalf("%v, %v, %v", reply, err, decodeErr)
+		}
+		if err := w.Server.Client().HDel(t.Context(), store.BucketKeys("b").Count(), "purge_id").Err(); err != nil { // as of another
+			t.Fatal(err)
+		}
+	}
+	cut()
+	if purged, err := control.Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{}) {
+		t.Errorf("purged %+v, %v: the other one's was to be finished, and nothing was left", purged, err)
+	}
+	if info := w.Info(); info.Purging != 0 || info.Unfinished != 0 || info.Purged != 2*jobs {
+		t.Errorf("bucket %+v", info)
+	}
+
+	cut()
+	if err := w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newDrain(d, d.store.Buckets["b"], t.Context())
+	if err := r.sweep(t.Context(), &sweepWatch{}, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if info := w.Info(); info.Purging != 0 || info.Unfinished != 0 || info.Purged != 3*jobs {
+		t.Errorf("bucket %+v", info)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := control.Purge(ctx, "b", operator.PurgeOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a purge that nobody waits for: %v", err)
+	}
+}
+
+// A pool is told with all its buckets: those of the configuration, those that Redis knows,
+// and what each has in flight.
+func TestPoolDetails(t *testing.T) {
+	t.Parallel()
+	hour := admission.Rate{Count: 300, Per: time.Hour, Unit: admission.UnitRequests}
+	pool := shaper.Pool{Name: "p", Rate: rig.PerSecond(1000), MaxInFlight: 2, Quotas: []admission.Rate{hour, rig.PerSecond(900)}, Revision: 3}
+	w := rig.NewPoolWorld(t, rig.Pooled("b", 1000, 5, pool), rig.Pooled("a", 10, 1, pool), rig.TestBucket("alone", 10))
+	look := func(client *rig.Actors, names ...string) operator.PoolDetails {
+		t.Helper()
+		all, err := client.Op.PoolDetails(t.Context(), names...)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		return all[0]
+	}
+	if p := look(w.Client); p.Configured || fmt.Sprint(p.Buckets) != "[{a 1 0 false} {b 5 0 false}]" || !p.LastSlot.IsZero() || p.Quotas != nil {
+		t.Errorf("before it is used: %+v", p)
+	}
+	known, err := w.Client.Op.KnownPools(t.Context())
+	if err != nil || len(known) != 0 || fmt.Sprint(w.Client.Op.Pools()) != "[p]" {
+		t.Errorf("%v, %v, %v", known, w.Client.Op.Pools(), err)
+	}
+	worker := rig.NewWaiting()
+	w.Enqueue("b", 3, nil)
+	run(w, 1, worker)
+	<-worker.Began
+	<-worker.Began
+	p := look(w.Client)
+	if !p.Configured || p.Revision != 3 || p.Rate != pool.Rate || p.Burst != 1 || p.MaxInFlight != 2 || fmt.Sprint(p.Quotas) != fmt.Sprint(pool.Quotas) {
+		t.Errorf("it obeys %+v", p)
+	}
+	if p.InFlight != 2 || fmt.Sprint(p.Buckets) != "[{a 1 0 false} {b 5 2 true}]" || p.Now.Sub(p.LastSlot).Abs() > time.Hour || len(p.Pins) != 0 {
+		t.Errorf("it has %+v", p)
+	}
+	// Who has none of this configured sees what Redis knows.
+	stranger := w.ClientOf(rig.TestBucket("alone", 10))
+	if all, err := stranger.Op.PoolDetails(t.Context()); err != nil || all != nil {
+		t.Errorf("of no pool: %+v, %v", all, err)
+	}
+	if known, err := stranger.Op.KnownPools(t.Context()); err != nil || fmt.Sprint(known) != "[p]" {
+		t.Errorf("%v, %v", known, err)
+	}
+	if p := look(stranger, "p"); p.InFlight != 2 || !slices.Contains(p.Buckets, operator.PoolBucket{Name: "b", Weight: 5, InFlight: 2, HasWork: true}) {
+		t.Errorf("seen from elsewhere: %+v", p)
+	}
+	for range 3 {
+		worker.End <- shaper.Done(200)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Client.Op.PoolDetails(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// An idle dispatcher writes what a reload changed at once.
+func TestDispatcherReconfigures(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.TestBucket("idle", 10))
+	ctx, stop := context.WithCancel(t.Context())
+	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket},
+		Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	capacity := func() string {
+		text, _ := w.Server.Client().HGet(t.Context(), "tundish:{idle}:b:idle:settings", "capacity").Result()
+		return text
+	}
+	until := func(want string) {
+		t.Helper()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		deadline := time.After(time.Minute)
+		for capacity() != want {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("capacity %q, want %q", capacity(), want)
+			}
+		}
+	}
+	until("10000")
+	b := w.Bucket
+	b.Capacity = 77
+	other := rig.TestBucket("idle", 10)
+	other.Worker = "nobody"
+	if err := d.Reconfigure([]shaper.Bucket{other}); err == nil {
+		t.Error("a worker that is not registered was taken")
+	}
+	if err := d.Reconfigure([]shaper.Bucket{b, rig.TestBucket("unknown", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	until("77")
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

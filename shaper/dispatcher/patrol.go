@@ -1,0 +1,278 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+const (
+	patrolInterval = 2 * time.Second       // a look at every bucket: three commands each, one pipeline
+	auditInterval  = 30 * time.Second      // a chunk of the comparison of jobs and places
+	sweepAtMost    = 200                   // leases taken back by one script
+	sweepNames     = 1000                  // leases named by one that compares nothing: each costs two commands
+	sweepMore      = 100                   // after so many taken back there may be more: the next sweep does not wait
+	sweepSlack     = time.Second           // Redis time this far ahead of ours is a step
+	lastChance     = shaper.MaxCrashes - 1 // crashes after which a job goes alone
+	heartbeatBatch = 500
+	purgeTurn      = time.Second // of a sweep that goes on with a purge
+)
+
+// patrol looks after all buckets until ctx ends: it wakes drains that missed a
+// wake-up, takes back leases that ran out, and has the sweeper compare. It is
+// the safety net under the wake-ups; an idle dispatcher costs three commands a
+// bucket every 2 s, a busy one a single one, one more every 10 s to tell what was changed, and a sweep every 30 s.
+func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
+	watches := make([]sweepWatch, len(drains))
+	for i := range watches {
+		watches[i].nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
+	}
+	inForce := watchesOf(d.store.Log, drains)
+	more := false                                                                               // leases to take back: their buckets take turns of one chunk each, without a pause
+	for round := 0; more || sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
+		if ctx.Err() != nil {
+			return
+		}
+		more = false
+		began := time.Now()
+		sights := d.look(ctx, drains)
+		for i, drain := range drains {
+			if err := sights[i].err; err != nil {
+				drain.outage.failed(ctx, err)
+				continue
+			}
+			drain.outage.worked(ctx, began, d.cfg.Lease)
+			if sights[i].waiting {
+				drain.nudge()
+			}
+			more = drain.tend(ctx, &watches[i], sights[i]) || more
+			if drain.died.Swap(false) || round%watchEvery == 0 {
+				drain.trimDead(ctx, &watches[i])
+			}
+		}
+		if round%watchEvery == 0 {
+			d.watch(ctx, inForce)
+		}
+	}
+}
+
+// sight is what a look at a bucket saw.
+type sight struct {
+	waiting  bool  // there is something to send, and the drain sleeps
+	deadline int64 // of the lease that ends first, 0 none
+	err      error // nothing was seen
+}
+
+// look looks at every bucket. In a cluster, buckets of a node that does not
+// answer are not seen, and the others are.
+func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
+	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
+	defer cancel()
+	sights := make([]sight, len(drains))
+	lua.Spread(ctx, d.store.Redis, len(drains), func(i int) string { return drains[i].Keys.Leases() }, func(some []int) {
+		pipe := d.store.Redis.Pipeline()
+		looks := make([]func() sight, len(some))
+		for at, i := range some {
+			looks[at] = drains[i].look(ctx, pipe)
+		}
+		_, _ = pipe.Exec(ctx) // the commands hold the errors
+		for at, i := range some {
+			if sights[i] = looks[at](); sights[i].err != nil {
+				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, sights[i].err)
+			}
+		}
+	})
+	return sights
+}
+
+// look adds the commands of a look at one bucket to a pipeline, and returns what
+// they saw when it has run.
+func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
+	latest := d.clock.latest(time.Now())
+	lease := pipe.ZRangeWithScores(ctx, d.Keys.Leases(), 0, 0)
+	see := func(waiting bool, errs ...error) sight {
+		s := sight{waiting: waiting, err: cmp.Or(append(errs, lease.Err())...)}
+		if head := lease.Val(); len(head) > 0 {
+			s.deadline = int64(head[0].Score)
+		}
+		return s
+	}
+	if !d.isSleeping() { // it looks for work by itself
+		return func() sight { return see(false) }
+	}
+	if d.HasFlows() {
+		head := pipe.ZRangeWithScores(ctx, d.Keys.Calendar(), 0, 0)
+		offset := pipe.HMGet(ctx, d.Keys.Pace(), "offset") // of the calendar's clock
+		return func() sight {
+			ahead := int64(0)
+			if values := offset.Val(); len(values) > 0 {
+				text, _ := values[0].(string)
+				ahead, _ = strconv.ParseInt(text, 10, 64) // 0 without one
+			}
+			waiting := len(head.Val()) > 0 && int64(head.Val()[0].Score) <= latest+ahead
+			return see(waiting, head.Err(), offset.Err())
+		}
+	}
+	places := d.Keys.Places("")
+	lists := pipe.Exists(ctx, places[:len(places)-1]...)
+	due := pipe.ZCount(ctx, d.Keys.Later(""), "-inf", strconv.FormatInt(latest, 10))
+	return func() sight { return see(lists.Val() > 0 || due.Val() > 0, lists.Err(), due.Err()) }
+}
+
+// sweepWatch is what the sweeper of one bucket remembers.
+type sweepWatch struct {
+	nextAudit time.Time
+	lastAudit time.Time // when the last chunk of one was looked at
+	more      bool      // the last sweep took so many leases back that there may be more
+	auditing  bool      // it goes on where these are; "" where that part is done
+	cursor    string    // of the comparison of jobs and places
+	flows     string    // of the flows
+	lastWork  time.Time // the last sweep or look that Redis answered
+	spare     time.Time // until then no lease is taken back
+	pardon    time.Time // until then a lost lease is no crash
+	missing   int64     // jobs without a place, as last seen
+	deadFull  int       // how full of dead letters the bucket is, as last logged
+}
+
+// tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases
+// to take back, and is to be called again at once.
+func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
+	now := time.Now()
+	away := d.outage.lastLong()
+	if gap := now.Sub(w.lastWork); !w.lastWork.IsZero() && gap > max(d.lease/2, 3*patrolInterval) {
+		away = now
+	}
+	w.lastWork = now
+	if !away.IsZero() {
+		// Redis was away: leases ran out because nobody could extend them.
+		// Their holders get one heartbeat, and nobody is called a crash.
+		w.spare = later(w.spare, away.Add(d.heartbeatSeen()))
+		w.pardon = later(w.pardon, away.Add(d.lease+2*patrolInterval))
+	}
+	latest := d.clock.latest(now)
+	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
+	audit := !now.Before(w.nextAudit) && now.Sub(w.lastAudit) >= patrolInterval/2 // also where there is no pause
+	if !expired && !audit {
+		return false
+	}
+	if audit {
+		w.lastAudit = now
+	}
+	err := d.sweep(ctx, w, latest, audit)
+	if err != nil && ctx.Err() == nil {
+		d.log.ErrorContext(ctx, "sweep failed", "error", err)
+	}
+	return err == nil && w.more
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// goOnPurging removes what a purge whose process has died has left.
+func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) error {
+	if unpurged == 0 {
+		return nil
+	}
+	left, err := d.finishPurge(ctx, purgeTurn)
+	d.log.WarnContext(ctx, "a purge was left unfinished and goes on", "entries", unpurged, "left", left)
+	if left > 0 {
+		w.nextAudit = time.Time{}
+	}
+	return err
+}
+
+// finishPurge removes what a purge has left lying, for at most a while, and
+// returns how many entries are left.
+func (d *drain) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
+	for began := time.Now(); ; {
+		none := codec.PathOf(d.Levels(), "", "")
+		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Purge, d.Keys.ForPurge(none), "", 0, store.PurgeBatch, store.PurgeBytes, d.Levels(), none)
+		if err != nil {
+			return 0, err
+		}
+		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
+		if r.Err() != nil || left == 0 || time.Since(began) > while {
+			return left, r.Err()
+		}
+	}
+}
+
+func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }
+
+// heartbeatSeen is the time within which every living dispatcher has extended
+// its leases.
+func (d *drain) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
+
+// heartbeat extends the leases of all jobs held and of the claim under way, three
+// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
+// somebody else has it.
+func (d *drain) heartbeat(ctx context.Context) {
+	for sleep(ctx, d.heartbeatEvery()) {
+		jobs, claimID := d.heldNow(), d.unansweredClaim()
+		for len(jobs) > 0 || claimID != "" {
+			n := min(len(jobs), heartbeatBatch)
+			began := time.Now()
+			if err := d.extend(ctx, jobs[:n], claimID); err == nil {
+				d.outage.worked(ctx, began, d.lease)
+			} else if ctx.Err() == nil {
+				d.outage.failed(ctx, err)
+			}
+			jobs, claimID = jobs[n:], ""
+		}
+	}
+}
+
+func (d *drain) heldNow() []*leased {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	jobs := make([]*leased, 0, len(d.held))
+	for _, job := range d.held {
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) error {
+	args := make([]any, 0, 3+3*len(jobs))
+	args = append(args, d.lease.Microseconds(), d.dispatcher, claimID)
+	for _, job := range jobs {
+		args = append(args, job.ID, job.epoch, job.claim)
+	}
+	reply, err := d.store.Run(ctx, lua.Extend, d.Keys.ForExtend(), args...)
+	if err != nil {
+		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
+	}
+	extended, err := lua.IntegersFor(reply, len(jobs))
+	if err != nil {
+		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, job := range jobs {
+		if extended[i] == 0 {
+			d.lone.leave(job)
+		}
+		// Settled meanwhile is not lost.
+		if extended[i] == 0 && d.held[job.ID] == job && job.cancel != nil {
+			job.cancel(errLeaseLost)
+		}
+	}
+	return nil
+}
+
+// expiredLast is what is kept of a job that has expired.
+var expiredLast = shaper.LastResponse{Cause: shaper.CauseExpired, Reason: shaper.CauseExpired, Detail: "its time ran out while it waited"}.String()

@@ -1,0 +1,270 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// Two buckets and two dispatchers: all slots together obey the rate of the pool, no more are in flight than may be,
+// and who is of more weight has more.
+func TestPoolOverTwoDispatchers(t *testing.T) {
+	t.Parallel()
+	const rate, burst, most, jobs = 200, 3, 30, 150
+	// Of a pool with a quota Redis keeps all slots.
+	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(rate), Burst: burst, MaxInFlight: most, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
+	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 3, pool), rig.Pooled("b", 1000, 1, pool))
+	w.Enqueue("a", 3*jobs, nil)
+	w.Enqueue("b", jobs, nil)
+	arrived := make(chan string, 4*jobs)
+	var flying, highest atomic.Int64
+	run(w, 2, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		n := flying.Add(1)
+		defer flying.Add(-1)
+		for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
+		}
+		arrived <- a.Bucket
+		return shaper.Done(200)
+	}))
+	ofA := 0
+	for i := range 4 * jobs {
+		if bucket := <-arrived; bucket == "a" && i < 2*jobs {
+			ofA++
+		}
+	}
+	if share := float64(ofA) / (2 * jobs); share < 0.6 || share > 0.9 {
+		t.Errorf("%.0f %% of the first half are of the one with weight 3, want about 75 %%", 100*share)
+	}
+	if n := highest.Load(); n > most {
+		t.Errorf("%d were in flight, at most %d may be", n, most)
+	}
+	texts, err := w.Server.Client().LRange(t.Context(), store.PoolPrefix("vendor")+"departed", 0, -1).Result()
+	if err != nil || len(texts) < 4*jobs {
+		t.Fatalf("%d slots are kept, %v", len(texts), err)
+	}
+	slots := make([]int64, len(texts))
+	for i, text := range texts {
+		if slots[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(slots)
+	for i := burst; i < len(slots); i++ {
+		for from := 0; from+burst <= i; from++ {
+			if need := int64(i-from+1-burst) * time.Second.Microseconds() / rate; slots[i]-slots[from]+1 < need {
+				t.Fatalf("%d slots in %d µs", i-from+1, slots[i]-slots[from])
+			}
+		}
+	}
+}
+
+// A bucket whose pool has no place free is woken by one of another bucket that ends.
+func TestPoolPlaceIsPassedOn(t *testing.T) {
+	t.Parallel()
+	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(1000), MaxInFlight: 1}
+	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 1, pool), rig.Pooled("b", 1000, 1, pool))
+	worker := rig.NewWaiting()
+	run(w, 2, worker)
+	w.Enqueue("a", 1, nil)
+	<-worker.Began
+	w.Enqueue("b", 1, nil)
+	for w.Server.Client().ZScore(t.Context(), store.PoolPrefix("vendor")+"held", "b").Err() != nil { // until b has been told so
+		runtime.Gosched()
+	}
+	info, err := w.Client.Job(t.Context(), "b", "b0")
+	if err != nil || !slices.Contains(info.Holds(), shaper.HoldPoolInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
+		t.Errorf("%v: %q, %v", info.Holds(), info.Why(), err)
+	}
+	infos, err := w.Client.Op.BucketInfos(t.Context(), "b")
+	if err != nil || infos[0].Pool == nil || infos[0].Pool.Name != "vendor" || infos[0].Pool.InFlight != 1 || infos[0].Pool.MaxInFlight != 1 ||
+		infos[0].Pool.Rate != pool.Rate || infos[0].Pool.Burst != 1 || infos[0].Pool.Weight != 1 || infos[0].Pool.LastSlot.IsZero() {
+		t.Errorf("b's pool: %+v, %v", infos, err)
+	}
+	select {
+	case a := <-worker.Began:
+		t.Fatalf("%s is on its way, too", a.ID)
+	default:
+		worker.End <- shaper.Done(200)
+	}
+	if a := <-worker.Began; a.ID != "b0" {
+		t.Errorf("%s began", a.ID)
+	}
+	worker.End <- shaper.Done(200)
+}
+
+// Flows and groups of a bucket in a pool.
+func TestPoolOfFlows(t *testing.T) {
+	t.Parallel()
+	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(500), MaxInFlight: 10}
+	flowing, grouped := rig.Pooled("flowing", 1000, 1, pool), rig.Pooled("grouped", 1000, 2, pool)
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
+	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
+	flowing.Flow, grouped.Flow, grouped.Group = &flow, &flow, &group
+	w := rig.NewPoolWorld(t, flowing, grouped)
+	for _, bucket := range []string{"flowing", "grouped"} {
+		n := 0
+		w.Enqueue(bucket, 60, func(job *shaper.Job) {
+			job.Flow = fmt.Sprint("f", n%7)
+			if bucket == "grouped" {
+				job.Group = fmt.Sprint("g", n%3)
+			}
+			n++
+		})
+	}
+	arrived := make(chan struct{}, 200)
+	run(w, 2, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { arrived <- struct{}{}; return shaper.Done(200) }))
+	for range 120 {
+		<-arrived
+	}
+}
+
+// A bucket joins or leaves a pool only while it is empty, and takes with it what operators said.
+func TestTagOfABucketThatJoinsAPool(t *testing.T) {
+	t.Parallel()
+	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(100)}
+	own := rig.TestBucket("b", 100)
+	own.DedupeWindow = 0
+	w := rig.NewPoolWorld(t, own)
+	if err := w.Client.Op.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
+		t.Fatal(err)
+	}
+	w.Enqueue("b", 1, nil)
+	joined := w.ClientOf(rig.In(&pool, own))
+	_, err := joined.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "x", Payload: []byte("x")})
+	if !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(), `bucket "b" cannot join pool "vendor": it holds 1 job: let it drain`) {
+		t.Fatalf("a bucket with jobs joined a pool: %v", err)
+	}
+	if state, err := w.Client.Cancel(t.Context(), "b", "b0"); err != nil || state != shaper.StateCancelled {
+		t.Fatal(state, err)
+	}
+	if receipts, err := joined.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "x", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+		t.Fatalf("%+v, %v", receipts, err)
+	}
+	if tag := w.Server.Client().HGet(t.Context(), store.TagsKey, "b").Val(); tag != "vendor" {
+		t.Errorf("its tag is %q", tag)
+	}
+	if infos, err := joined.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Unfinished != 1 {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	// Who still has the old configuration is told, and puts no job where nobody looks.
+	if _, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "y", Payload: []byte("x")}); !errors.Is(err, shaper.ErrTagChanged) {
+		t.Errorf("a process with the old configuration: %v", err)
+	}
+	if n := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Body()).Val(); n != 0 {
+		t.Error("a job lies where nobody looks")
+	}
+	// Those that do not have it configured find it by its tag.
+	stranger := w.ClientOf()
+	if was, err := stranger.Op.Control("bert").Resume(t.Context(), "b"); err != nil || !was {
+		t.Errorf("resumed: %t, %v", was, err)
+	}
+	if infos, err := stranger.Op.BucketInfos(t.Context(), "b"); err != nil || infos[0].Unfinished != 1 || infos[0].Pool == nil {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	if sum, err := stranger.Op.Control("bert").Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || sum.Jobs != 1 {
+		t.Errorf("purged %+v, %v", sum, err)
+	}
+	// It is empty, so it may leave.
+	if receipts, err := w.ClientOf(own).Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "z", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+		t.Errorf("it does not leave: %+v, %v", receipts, err)
+	}
+}
+
+// All keys of a pool and of its buckets are in one slot of a cluster; each bucket is found there by its tag.
+func TestPoolInACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(500), MaxInFlight: 5, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
+	flowing := rig.Pooled("b", 1000, 1, pool)
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	flowing.Flow = &flow
+	buckets := []shaper.Bucket{rig.Pooled("a", 1000, 1, pool), flowing}
+	buckets[0].DedupeWindow, buckets[1].DedupeWindow = 0, 0
+	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 100)
+	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: map[string]shaper.Worker{
+		"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			arrived <- a.Bucket
+			return shaper.Done(200)
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for i := range 40 {
+		b := buckets[i%2].Name
+		if receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: b, Flow: "f", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+	}
+	got := map[string]int{}
+	for range 40 {
+		got[<-arrived]++
+	}
+	if got["a"] != 20 || got["b"] != 20 {
+		t.Errorf("arrived %v", got)
+	}
+	stranger, err := rig.NewActors(producer.Config{Redis: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := stranger.Op.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
+		t.Errorf("%+v, %v", infos, err)
+	}
+	// Empty, each of them leaves the pool, to a slot of its own.
+	stop()
+	running.Wait()
+	for i := range buckets {
+		buckets[i].Pool = nil
+	}
+	left, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := left.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []string{"a", "b"} {
+		receipts, err := left.Enqueue(t.Context(), shaper.Job{Bucket: b, ID: "last", Flow: "f", Payload: []byte("x")})
+		if err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+		if n := conn.HLen(t.Context(), store.BucketKeys(b).Body()).Val(); n != 1 {
+			t.Errorf("bucket %q has %d jobs under its own tag", b, n)
+		}
+	}
+	if pools, err := stranger.Op.KnownPools(t.Context()); err != nil || len(pools) != 0 {
+		t.Errorf("pools are %v, %v", pools, err)
+	}
+}

@@ -1,0 +1,80 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// turns are whose turn it is, in a bucket with flows.
+type turns struct {
+	flows  []string
+	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken
+	groups []string // of the flows; none in a bucket without
+	args   []any    // for the claim: each flow with its turn, then each group
+}
+
+// reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
+// are in groups it asks twice: the calendars of the groups whose turn it is have to be named to a
+// script. Each question looks as far ahead as the claim will, that comes one or two round trips later.
+func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
+	ahead += roundTrip
+	horizon := ahead
+	if d.Levels() == codec.LevelsGroups {
+		horizon += roundTrip
+	}
+	start := time.Now()
+	r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Reserve, d.Keys.ForReserve(), want, horizon.Microseconds(),
+		d.Keys.Member, d.dispatcher, d.stepped.Microseconds(), d.steps)
+	if err != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
+	}
+	now, next := r.Int(), r.Int()
+	slots, again, steps := r.Int(), r.Int(), r.Int()
+	names, args := readTurns(r)
+	if r.Err() != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
+	}
+	if d.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
+		d.stepped, d.steps = 0, steps
+	}
+	if d.Levels() != codec.LevelsGroups || len(names) == 0 {
+		return turns{flows: names, slots: slots, args: args}, next, nil
+	}
+	start = time.Now()
+	r, err = d.store.RunConfigured(ctx, d.Bucket, lua.ReserveFlows, d.Keys.ForReserveFlows(names), slots, ahead.Microseconds(), again)
+	if err != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, err)
+	}
+	d.clock.observe(start, time.Now(), r.Int())
+	flows, ofFlows := readTurns(r)
+	if r.Err() != nil {
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, r.Err())
+	}
+	// Also groups of which no flow is named: the claim puts them back where they belong.
+	return turns{flows: flows, slots: slots, groups: names, args: append(ofFlows, args...)}, next, nil
+}
+
+// questions is how many come before a claim.
+func (d *drain) questions() int {
+	switch d.Levels() {
+	case codec.LevelsFlows:
+		return 1
+	case codec.LevelsGroups:
+		return 2
+	default:
+		return 0
+	}
+}
+
+// readTurns reads names, each with its turn.
+func readTurns(r *lua.Reader) (names []string, args []any) {
+	for r.Left() > 0 {
+		name, turn := r.Text(), r.Int()
+		names, args = append(names, name), append(args, name, turn)
+	}
+	return names, args
+}

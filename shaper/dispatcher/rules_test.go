@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestClockObserves(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		start, took time.Duration // on our clock
+		redis       time.Duration // on that of Redis
+		step        time.Duration
+	}
+	const hour = time.Hour
+	for name, calls := range map[string][]call{
+		"steady":               {{0, 1, hour, 0}, {time.Second, 1, hour + time.Second, 0}},
+		"a slow call":          {{0, time.Millisecond, hour, 0}, {time.Second, 1400 * time.Millisecond, hour + 2300*time.Millisecond, 0}},
+		"slow the other way":   {{0, time.Millisecond, hour, 0}, {time.Second, 1400 * time.Millisecond, hour + time.Second, 0}},
+		"drift":                {{0, time.Millisecond, hour, 0}, {30 * time.Second, time.Millisecond, hour + 30*time.Second + 15*time.Millisecond, 0}},
+		"a step forwards":      {{0, 0, hour, 0}, {time.Second, 0, 2*hour + time.Second, hour}, {2 * time.Second, 0, 2*hour + 2*time.Second, 0}},
+		"a step backwards":     {{0, 0, hour, 0}, {time.Second, 0, time.Second, -hour}},
+		"half a second":        {{0, 0, hour, 0}, {time.Second, 0, hour + 1500*time.Millisecond, 500 * time.Millisecond}},
+		"a step in a slow one": {{0, 0, hour, 0}, {time.Second, time.Second, hour + 2500*time.Millisecond, 500 * time.Millisecond}},
+	} {
+		c := newClock()
+		if c.latest(c.base) != 0 {
+			t.Error("an unused clock knows the time")
+		}
+		for i, call := range calls {
+			start := c.base.Add(call.start)
+			if got := c.observe(start, start.Add(call.took), call.redis.Microseconds()); (got-call.step).Abs() > 2*time.Millisecond || (got == 0) != (call.step == 0) {
+				t.Errorf("%s: call %d: step %s, want %s", name, i, got, call.step)
+			}
+			// Redis read its clock before the end, so it was not later then.
+			if got := c.latest(start.Add(call.took)); got < call.redis.Microseconds() {
+				t.Errorf("%s: call %d: latest %d, it was %s", name, i, got, call.redis)
+			}
+		}
+	}
+}
+
+// The clock calls nothing a step that the calls can explain.
+func TestClockIsNotFooledBySlowCalls(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := newClock()
+		micros := func(name string, most int64) time.Duration {
+			return time.Duration(rapid.Int64Range(0, most).Draw(t, name)) * time.Microsecond
+		}
+		at, offset := time.Duration(0), micros("offset", 1e12)
+		for range rapid.IntRange(1, 20).Draw(t, "calls") {
+			at += micros("pause", 1e7)
+			there, back := micros("there", 2e6), micros("back", 2e6)
+			start := c.base.Add(at)
+			if step := c.observe(start, start.Add(there+back), (at + there + offset).Microseconds()); step != 0 {
+				t.Fatalf("step %s", step)
+			}
+			if latest := c.latest(start.Add(there)); latest < (at + there + offset).Microseconds() {
+				t.Fatal("Redis is later than it can be")
+			}
+		}
+	})
+}
+
+func TestClockRemembersRoundTrips(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	if a, b := c.rtt(); a != 0 || b != 0 {
+		t.Errorf("at first %s and %s", a, b)
+	}
+	for i := range 20 {
+		c.observe(c.base, c.base.Add(time.Duration(20-i)*time.Millisecond), 0)
+	}
+	if a, b := c.rtt(); a != time.Millisecond || b != rttSamples*time.Millisecond {
+		t.Errorf("shortest %s, longest %s", a, b)
+	}
+}
+
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		interval, rtt time.Duration
+		questions     int
+		want          time.Duration
+	}{
+		{0, 0, 0, 20 * time.Millisecond},
+		{time.Millisecond, time.Millisecond, 0, 20 * time.Millisecond},
+		{2 * time.Millisecond, 0, 0, 32 * time.Millisecond},
+		{2 * time.Millisecond, 0, 1, 40 * time.Millisecond},
+		{2 * time.Millisecond, 0, 2, 48 * time.Millisecond},
+		{time.Microsecond, 10 * time.Millisecond, 0, 40 * time.Millisecond},
+		{time.Hour, 0, 0, 200 * time.Millisecond},
+		{31 * 24 * time.Hour, time.Minute, 2, 200 * time.Millisecond},
+	} {
+		if got := horizon(test.interval, test.rtt, test.questions); got != test.want {
+			t.Errorf("horizon(%s, %s, %d) = %s, want %s", test.interval, test.rtt, test.questions, got, test.want)
+		}
+	}
+}

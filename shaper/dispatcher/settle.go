@@ -1,0 +1,125 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// Sizes of one settle script.
+const (
+	settleBatch      = 256
+	settleBatchBytes = 256 << 10
+)
+
+// settlement is the outcome of one lease on its way to Redis.
+type settlement struct {
+	job    *leased
+	result shaper.Result
+	delay  time.Duration
+	last   string
+}
+
+// compareOutcomes orders settlements by all but the job.
+func compareOutcomes(a, b *settlement) int {
+	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.result, b.result),
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last))
+}
+
+// sendSettlements writes outcomes until Redis has taken them. It gives up only
+// when the dispatcher's life ends; the leases then run out and the jobs are
+// delivered again.
+func (d *drain) sendSettlements(batch []*settlement) (after func()) {
+	var flows store.FlowSet
+	// Outcomes that are alike but for the job stand together: most are done, in some claims.
+	slices.SortStableFunc(batch, compareOutcomes)
+	outcomes := make([]any, 0, 9*len(batch))
+	for i, s := range batch {
+		if i == 0 || compareOutcomes(batch[i-1], s) != 0 {
+			n := 1
+			for n < len(batch)-i && compareOutcomes(s, batch[i+n]) == 0 {
+				n++
+			}
+			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last)
+		}
+		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
+	}
+	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names)}, flows.Args(), outcomes)
+	ctx := d.life
+	wait := minFaultWait
+	for resent := false; ; resent = true {
+		began := time.Now()
+		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, d.Keys.ForSettle(flows.Names...), args...)
+		if err == nil {
+			d.outage.worked(ctx, began, d.lease)
+			d.settled(ctx, batch, r, resent)
+			return nil
+		}
+		if errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
+			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
+				"count", len(batch), "error", err)
+			d.store.Metrics.CountLost(d.Name, len(batch))
+			d.forgetHeld(batch)
+			return nil
+		}
+		d.outage.failed(ctx, fmt.Errorf("settle in bucket %q: %w", d.Name, err))
+		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
+			d.log.ErrorContext(ctx, "outcomes were not written: the jobs will be delivered again", "count", len(batch), "error", err)
+			d.forgetHeld(batch)
+			return nil
+		}
+		wait = min(2*wait, maxFaultWait)
+	}
+}
+
+func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
+	lost := 0
+	for _, s := range batch {
+		if s.result == shaper.ResultDead {
+			d.someDied(1)
+		}
+		if r.Int() == 0 && !resent {
+			lost++
+		}
+	}
+	if r.Err() != nil {
+		d.log.ErrorContext(ctx, "script settle gave a short answer", "error", r.Err())
+	}
+	d.forgetHeld(batch)
+	if lost > 0 {
+		d.store.Metrics.CountLost(d.Name, lost)
+		d.log.WarnContext(ctx, "leases were lost before their outcome came: the jobs may be delivered twice", "count", lost)
+	}
+}
+
+func (d *drain) forgetHeld(batch []*settlement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range batch {
+		d.lone.leave(s.job)
+		if d.held[s.job.ID] == s.job { // not a later claim of the same job
+			delete(d.held, s.job.ID)
+		}
+	}
+}
+
+// sleep waits and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

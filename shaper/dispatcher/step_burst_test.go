@@ -1,0 +1,152 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// offsetClock is the clock of a store in a bubble: that of the bubble and an offset, which
+// a test sets.
+type offsetClock struct {
+	store *miniredis.Miniredis
+
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// run moves the clock until ctx ends.
+func (c *offsetClock) run(ctx context.Context) {
+	for sleep(ctx, time.Millisecond) {
+		c.mu.Lock()
+		c.store.SetTime(time.Now().Add(c.offset))
+		c.mu.Unlock()
+	}
+}
+
+func (c *offsetClock) step(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += by
+	c.store.SetTime(time.Now().Add(c.offset))
+}
+
+// The clock of Redis steps forwards, again and again: the time that it skips fills no burst, however few workers
+// there are to take it.
+func TestStepForwardsFillsNoBurst(t *testing.T) {
+	t.Parallel()
+	const rate, burst, jobs = 1, 50, 400
+	counts := []int{3}
+	if redistest.Soak {
+		counts = []int{1, 3}
+	}
+	for _, dispatchers := range counts {
+		for name, change := range map[string]func(b *shaper.Bucket){
+			"bucket": func(b *shaper.Bucket) { b.Rate.Count, b.Burst = rate, burst },
+			"pool": func(b *shaper.Bucket) {
+				pool := shaper.Pool{Name: "p", Rate: b.Rate, Burst: burst}
+				pool.Rate.Count = rate
+				b.Pool, b.Burst = &pool, 100
+			},
+			"flow": func(b *shaper.Bucket) {
+				f := shaper.DefaultFlowSettings()
+				f.Key, f.Rate, f.Burst = shaper.FlowKeyJob, b.Rate, burst
+				f.Rate.Count = rate
+				b.Flow = &f
+			},
+		} {
+			t.Run(fmt.Sprint(name, ", ", dispatchers, " dispatchers"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := rig.TestBucket("b", 1000)
+					change(&b)
+					departures := throughSteps(t, b, dispatchers, jobs)
+					t.Logf("%d departures in %s", len(departures), departures[len(departures)-1].Sub(departures[0]))
+					for i := range departures {
+						for j := i + burst; j < len(departures); j++ {
+							// A quarter of a second is what a permit may be late.
+							window := departures[j].Sub(departures[i]) + 250*time.Millisecond
+							if most := rate*window.Seconds() + burst; float64(j-i+1) > most {
+								t.Fatalf("%d departures in %s, want %.1f at most", j-i+1, window, most)
+							}
+						}
+					}
+					if len(departures) < burst+10 {
+						t.Errorf("%d departures: the rate is not reached", len(departures))
+					}
+				})
+			})
+		}
+	}
+}
+
+// throughSteps drains a backlog while the clock of the store steps forwards five times, and returns
+// the departures.
+func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.Time {
+	t.Helper()
+	store := miniredis.NewMiniRedis()
+	t.Cleanup(store.Close)
+	clock := &offsetClock{store: store}
+	clock.step(0)
+	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { clock.run(ctx) })
+	var mu sync.Mutex
+	var departures []time.Time
+	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if a.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		mu.Lock()
+		departures = append(departures, time.Now())
+		mu.Unlock()
+		<-time.After(20 * time.Millisecond)
+		return shaper.Done(200)
+	})
+	for range dispatchers {
+		d, err := New(Config{
+			Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}, Concurrency: 4,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := d.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-time.After(2 * time.Minute) // the burst is whole
+	for i := range jobs {
+		job := shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("{}")}
+		if b.Flow != nil {
+			job.Flow = "f"
+		}
+		if _, err := client.Enqueue(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, by := range []time.Duration{time.Hour, 30 * time.Second, time.Hour, 10 * time.Second, 24 * time.Hour} {
+		<-time.After(4 * time.Second)
+		clock.step(by)
+	}
+	<-time.After(20 * time.Second)
+	stop()
+	running.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	return departures
+}

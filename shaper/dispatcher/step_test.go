@@ -1,0 +1,186 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+)
+
+// stepped is a bucket on a server whose clock stands still until the test sets it, and a dispatcher of it.
+type stepped struct {
+	*rig.Bench
+	d *Dispatcher
+}
+
+func newStepped(t *testing.T, worker shaper.Worker) *stepped {
+	t.Helper()
+	return newSteppedBucket(t, worker, rig.TestBucket("b", 100))
+}
+
+func newSteppedBucket(t *testing.T, worker shaper.Worker, b shaper.Bucket) *stepped {
+	t.Helper()
+	return steppedOn(t, rig.NewBench(t, b), worker)
+}
+
+func steppedOn(t *testing.T, s *rig.Bench, worker shaper.Worker) *stepped {
+	t.Helper()
+	d, err := New(Config{
+		Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Workers: map[string]shaper.Worker{"test": worker}, Lease: 3 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stepped{s, d}
+}
+
+// drain returns what a process that has the dispatcher's id drains with.
+func (s *stepped) drain() *drain {
+	life, kill := context.WithCancel(context.WithoutCancel(s.T.Context()))
+	r := newDrain(s.d, s.d.store.Buckets["b"], life)
+	s.T.Cleanup(func() {
+		r.interrupt()
+		r.deliveries.Wait()
+		r.settler.Wait()
+		kill()
+	})
+	return r
+}
+
+func (s *stepped) claim(r *drain, id string) {
+	s.T.Helper()
+	if _, err := r.claim(s.T.Context(), id, 10); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// lease puts a job of a flow in flight, and returns its lease.
+func (s *stepped) lease(id, flow string) *leased {
+	s.T.Helper()
+	return &leased{Attempt: shaper.Attempt{ID: id, Flow: flow}, mark: s.Put(id, flow, shaper.StateInFlight), epoch: 1, claim: "c"}
+}
+
+// A claim that saw the clock step forwards knows that leases only look as if
+// they had run out: the next sweep takes none back.
+func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		worker := rig.NewWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.Enqueue("a")
+		s.claim(r, "first")
+		<-worker.Began
+		deadline := s.Now.Add(r.lease).UnixMicro()
+
+		s.Step(time.Hour)
+		s.claim(r, "second")
+		r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: deadline})
+		s.WantState(shaper.StateInFlight, "a")
+	})
+}
+
+// After an outage of Redis leases have run out of which the holders live: they
+// get one heartbeat. It may be shorter than the time between two patrols.
+func TestOutageTakesNoLeaseBack(t *testing.T) {
+	t.Parallel()
+	for name, outage := range map[string]func(r *drain){
+		"calls failed":  func(r *drain) { r.outage.since = time.Now().Add(-r.lease) },
+		"a call waited": func(r *drain) { r.outage.worked(t.Context(), time.Now().Add(-r.lease), r.lease) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				worker := rig.NewWaiting()
+				s := newStepped(t, worker)
+				r := s.drain()
+				s.Enqueue("a")
+				s.claim(r, "first")
+				<-worker.Began
+				if err := s.Redis.ZAdd(t.Context(), r.Keys.Leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
+					t.Fatal(err)
+				}
+				watch := &sweepWatch{nextAudit: time.Now().Add(time.Hour)}
+				outage(r)
+				r.outage.worked(t.Context(), time.Now(), r.lease)
+				r.tend(t.Context(), watch, sight{deadline: 1})
+				s.WantState(shaper.StateInFlight, "a")
+
+				r.outage.long = time.Time{} // long ago
+				r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: 1})
+				s.WantState(shaper.StateQueued, "a")
+			})
+		})
+	}
+}
+
+// A step that a sweep saw first counts for the next claim.
+func TestStepSeenBySweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		worker := rig.NewWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.claim(r, "first")
+		s.Step(time.Minute)
+		if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+			t.Fatal(err)
+		}
+		s.Enqueue("a")
+		s.claim(r, "second")
+		r.settler.Wait()
+		s.WantState(shaper.StateQueued, "a")
+		if wait := time.Until(r.pause); wait <= 0 {
+			t.Errorf("the next claim may come at once: %s", wait)
+		}
+	})
+}
+
+// No wake-up shortens the pause after a step forwards.
+func TestPauseIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		worker := rig.NewWaiting()
+		s := newStepped(t, worker)
+		r := s.drain()
+		s.Enqueue("a")
+		r.pause = time.Now().Add(maxHorizon)
+		r.nudge()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.loop(ctx) }()
+		<-worker.Began
+		if early := time.Until(r.pause); early > 0 {
+			t.Errorf("a delivery came %s before the end of the pause", early)
+		}
+		stop()
+		<-ended
+	})
+}
+
+// The reply of a claim gets lost, the clock steps back, and the same claim is
+// answered again: its slots are not waited for.
+func TestReplayAfterAStepBackwards(t *testing.T) {
+	t.Parallel()
+	for _, back := range []time.Duration{5 * time.Second, time.Hour} {
+		t.Run(fmt.Sprint(back), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newStepped(t, rig.NewWaiting())
+				lost, r := s.drain(), s.drain()
+				s.claim(r, "before")
+				s.Enqueue("a", "b")
+				s.claim(lost, "lost")
+				s.Step(-back)
+				s.claim(r, "lost")
+				r.settler.Wait()
+				s.WantState(shaper.StateQueued, "a", "b")
+			})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+const (
+	trimAtMost    = 200 // dead letters dropped by one script
+	trimMostBytes = 1 << 20
+	trimTurn      = time.Second // of one look, after which the patrol goes on
+)
+
+// How full of dead letters a bucket is.
+const (
+	deadRoom   = iota
+	deadNearly // 80 %
+	deadFull
+)
+
+// someDied notes that jobs became dead letters, so that the next patrol looks whether there are too many.
+func (d *drain) someDied(n int64) {
+	if n > 0 {
+		d.died.Store(true)
+	}
+}
+
+// trimDead has Redis drop the dead letters whose retention has ended and, where the bucket is told to
+// drop rather than to refuse, those above its bounds. It warns before there are too many.
+func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
+	var old, extra int64
+	for began := time.Now(); ; {
+		reply, err := d.store.Run(ctx, lua.TrimDead, d.Keys.ForTrimDead(), trimAtMost, trimMostBytes)
+		if err != nil {
+			d.died.Store(true)
+			if ctx.Err() == nil {
+				d.log.ErrorContext(ctx, "dead letters were not looked at", "error", err)
+			}
+			break
+		}
+		r := lua.NewReader(reply)
+		old += r.Int()
+		extra += r.Int()
+		more := r.Int() == 1
+		there, bytes, most, mostBytes, drops := r.Int(), r.Int(), r.Int(), r.Int(), r.Int() == 1
+		if r.Err() != nil {
+			d.log.ErrorContext(ctx, "script trim_dead gave a short answer", "error", r.Err())
+			break
+		}
+		if more && time.Since(began) < trimTurn {
+			continue
+		}
+		if more {
+			d.died.Store(true) // the next patrol goes on
+		}
+		d.warnOfDead(ctx, w, there, bytes, most, mostBytes, drops)
+		break
+	}
+	if old+extra > 0 {
+		d.log.InfoContext(ctx, "dead letters were dropped", "retention_ended", old, "too_many", extra)
+	}
+}
+
+// warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when neither holds any more.
+func (d *drain) warnOfDead(ctx context.Context, w *sweepWatch, there, bytes, most, mostBytes int64, drops bool) {
+	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), w.deadFull
+	if is == before || is < before && (!isRoomy(there, most) || !isRoomy(bytes, mostBytes)) {
+		return
+	}
+	w.deadFull = is
+	args := []any{"dead_letters", there, "dead_capacity", most, "bytes", bytes, "dead_bytes", mostBytes}
+	switch {
+	case is == deadFull && drops:
+		d.log.WarnContext(ctx, "the bucket has as many dead letters as it may: the oldest are dropped", args...)
+	case is == deadFull:
+		d.log.ErrorContext(ctx, "the bucket has as many dead letters as it may and refuses jobs: redrive or drop some", args...)
+	case is == deadNearly && drops:
+		d.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have: above them the oldest are dropped", args...)
+	case is == deadNearly:
+		d.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have, and then refuses jobs: redrive or drop some", args...)
+	default:
+		d.log.InfoContext(ctx, "the bucket has room for dead letters again", args...)
+	}
+}
+
+// isRoomy says of a bucket that was warned of that it has room again: less than 70 %, so that
+// there is no line in the log each time that one dead letter comes or goes.
+func isRoomy(there, most int64) bool { return most == 0 || there < most-most/10*3 }
+
+func fullness(there, most int64) int {
+	switch {
+	case most == 0 || there < most-most/5:
+		return deadRoom
+	case there < most:
+		return deadNearly
+	}
+	return deadFull
+}

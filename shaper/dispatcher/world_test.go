@@ -1,0 +1,112 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// takeLease is what the sweeper does when a lease has run out.
+func takeLease(w *rig.World, id string) {
+	w.T.Helper()
+	d, err := New(Config{
+		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)},
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	r := newDrain(d, d.store.Buckets[w.Bucket.Name], w.T.Context())
+	if err := d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
+		w.T.Fatal(err)
+	}
+	now, err := d.store.Redis.Time(w.T.Context()).Result()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
+	if err := r.sweep(w.T.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// dispatch runs a dispatcher; the function that it returns stops it.
+func dispatch(w *rig.World, worker shaper.Worker, change func(*Config)) (stop func() error) {
+	w.T.Helper()
+	cancel, ended := start(w, worker, change)
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	w.T.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func start(w *rig.World, worker shaper.Worker, change func(*Config)) (cancel context.CancelFunc, ended chan error) {
+	w.T.Helper()
+	cfg := Config{
+		Redis: rig.Connect(w.T, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": worker},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.T.Context()))
+	ended = make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	return cancel, ended
+}
+
+// flowingWorld is a bucket with flows on a real server, whose dispatcher gives its
+// attempts to the channel and its log to the buffer.
+func flowingWorld(t *testing.T) (w *rig.World, attempts chan *shaper.Attempt, logged *bytes.Buffer, stop func() error) {
+	t.Helper()
+	b := rig.TestBucket("b", 1000)
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	b.Flow = &flow
+	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
+	w = rig.NewWorld(t, b)
+	if err := w.Client.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	attempts, logged = make(chan *shaper.Attempt, 100), &bytes.Buffer{}
+	stop = dispatch(w, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { attempts <- a; return shaper.Done(200) }), func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(logged, nil)) // which locks
+	})
+	return w, attempts, logged, stop
+}
+
+// doom puts a job that waits on its last chance.
+func doom(w *rig.World, bucket string, ids ...string) {
+	w.T.Helper()
+	for _, id := range ids {
+		meta := fmt.Sprintf("1 2 0 %d %d old ", lastChance, lastChance)
+		if err := w.Server.Client().HSet(w.T.Context(), store.BucketKeys(bucket).Meta(), id, meta).Err(); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+}
+
+// run runs so many dispatchers of all the buckets until the test ends.
+func run(w *rig.PoolWorld, dispatchers int, worker shaper.Worker) {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
+	var running sync.WaitGroup
+	for range dispatchers {
+		d, err := New(Config{Redis: rig.Connect(w.T, w.Server.Addr()), Buckets: w.Buckets, Workers: map[string]shaper.Worker{"test": worker}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		running.Go(func() { _ = d.Run(ctx) })
+	}
+	w.Cleanup(func() { stop(); running.Wait() }) // before the connections are closed
+}

@@ -1,0 +1,218 @@
+// Package codec reads and writes the texts that Redis holds of jobs, flows and groups.
+package codec
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"github.com/tundish-io/tundish/shaper"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The body of a job in Redis is
+//
+//	base SP time SP mark index SP header LF payload
+//
+// Base plus index is the job's sequence number and time that of its enqueue,
+// by the clock of Redis. The mark is 11 characters of fingerprint, one of kind (c for an id that
+// the caller chose, g for one that the client made, in capitals for a job that
+// came with a delay) and one of priority (k, h, n or l). An index that "~N" follows
+// is that of a job that expires N microseconds after its enqueue. The header is JSON, empty for a job that has none of its
+// fields. The scripts read no further than the index.
+type envelope struct {
+	Flow        string            `json:"f,omitempty"`
+	Group       string            `json:"g,omitempty"`
+	URL         string            `json:"u,omitempty"`
+	Method      string            `json:"m,omitempty"`
+	Headers     map[string]string `json:"h,omitempty"`
+	MaxAttempts int               `json:"a,omitempty"`
+	Delay       int64             `json:"d,omitempty"` // microseconds, as asked
+	NotBefore   int64             `json:"n,omitempty"` // Unix microseconds, as asked
+	Cost        int64             `json:"c,omitempty"`
+	Priority    shaper.Priority   `json:"p,omitempty"`
+	ExpiresIn   int64             `json:"e,omitempty"` // microseconds
+}
+
+const (
+	MarkLength    = 13
+	kindCaller    = 'c'
+	kindGenerated = 'g'
+
+	// UnknownMark stands for that of a body that nobody can read.
+	UnknownMark = "AAAAAAAAAAAcn"
+)
+
+// priorityLetters are the priorities in a mark, in the order of Priorities.
+const priorityLetters = "khnl"
+
+// PriorityCode is a priority as the scripts have it, from 1 on; 0 for an unknown one.
+func PriorityCode(p shaper.Priority) int {
+	return slices.Index(shaper.Priorities(), cmp.Or(p, shaper.PriorityNormal)) + 1
+}
+
+// Places in a sealed job: the mark, the index in three digits, what it expires after, a space.
+const (
+	indexStart  = MarkLength
+	indexLength = 3
+)
+
+// Sealed is a job as it travels to the enqueue script.
+type Sealed []byte
+
+// MarshalBinary lets a pointer stand for the bytes among a command's arguments.
+func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
+
+// Seal packs a job as it travels to the enqueue script: "mark index envelope",
+// the index still to be written (setIndex). The same content gives the same
+// mark but for the kind, which is how an id that is reused for other content
+// is found out. It takes the room of the one before, if that is enough.
+func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
+	header := envelope{
+		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
+		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
+		ExpiresIn: job.ExpiresIn.Microseconds(),
+	}
+	if header.Cost == 1 {
+		header.Cost = 0 // the same as not given
+	}
+	if job.Priority != shaper.PriorityNormal {
+		header.Priority = job.Priority
+	}
+	if !job.NotBefore.IsZero() {
+		header.NotBefore = job.NotBefore.UnixMicro()
+	}
+	var text []byte
+	if !header.empty() {
+		var err error
+		if text, err = json.Marshal(header); err != nil {
+			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
+		}
+	}
+	size := indexStart + indexLength + 1 + len(text) + 1 + len(job.Payload)
+	if header.ExpiresIn > 0 {
+		const longestExpiry = 20
+		size += longestExpiry
+	}
+	packed := slices.Grow(before[:0], size)[:indexStart+indexLength]
+	if header.ExpiresIn > 0 {
+		packed = append(packed, '~')
+		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
+	}
+	packed = append(packed, ' ')
+	headerStart := len(packed)
+	packed = append(packed, text...)
+	packed = append(packed, '\n')
+	packed = append(packed, job.Payload...)
+
+	sum := sha256.Sum256(packed[headerStart:])
+	base64.RawURLEncoding.Encode(packed, sum[:8])
+	packed[MarkLength-2] = kindCaller
+	if generated {
+		packed[MarkLength-2] = kindGenerated
+	}
+	packed[MarkLength-1] = priorityLetters[PriorityCode(job.Priority)-1]
+	return packed, nil
+}
+
+// SetIndex says that a sealed job is the index-th of its batch, from 1 on.
+func SetIndex(packed Sealed, index int) {
+	for i := indexLength - 1; i >= 0; i-- {
+		packed[indexStart+i] = byte('0' + index%10)
+		index /= 10
+	}
+}
+
+func (e *envelope) empty() bool {
+	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
+		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0
+}
+
+// stored is a job as Redis keeps it.
+type stored struct {
+	Mark     string
+	sequence int64
+	enqueued int64 // Unix microseconds
+	envelope
+	Payload []byte
+}
+
+var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
+
+// Open reads what seal and the enqueue script have made.
+func Open(body string) (stored, error) {
+	base, rest, ok1 := strings.Cut(body, " ")
+	enqueued, rest, ok2 := strings.Cut(rest, " ")
+	mark, rest, ok3 := strings.Cut(rest, " ")
+	header, payload, ok4 := strings.Cut(rest, "\n")
+	if !ok1 || !ok2 || !ok3 || !ok4 || len(mark) <= MarkLength {
+		return stored{}, errBody
+	}
+	s := stored{Mark: mark[:MarkLength]}
+	first, err1 := strconv.ParseInt(base, 10, 64)
+	number, _, _ := strings.Cut(mark[MarkLength:], "~")
+	index, err2 := strconv.ParseInt(number, 10, 64)
+	s.sequence = first + index
+	var err3, err4 error
+	s.enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)
+	if header != "" {
+		err3 = json.Unmarshal([]byte(header), &s.envelope)
+	}
+	s.Payload = []byte(payload)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return stored{}, fmt.Errorf("%w: %w", errBody, err)
+	}
+	return s, nil
+}
+
+// meta is what Redis knows of a job that was claimed once; see claim.lua.
+type meta struct {
+	epoch, attempts, lost, crashes int64
+	last                           shaper.LastResponse
+}
+
+func parseMeta(text string) (meta, error) {
+	parts := strings.SplitN(text, " ", 7)
+	if len(parts) != 7 {
+		return meta{}, fmt.Errorf("shaper: a job's meta in Redis is not one of ours: %q", text)
+	}
+	var m meta
+	for i, to := range []*int64{&m.epoch, &m.attempts, &m.lost, &m.crashes} {
+		n, err := strconv.ParseInt(parts[i+1], 10, 64)
+		if err != nil {
+			return meta{}, fmt.Errorf("shaper: a job's meta in Redis is not one of ours: %w", err)
+		}
+		*to = n
+	}
+	if parts[6] == "" {
+		return m, nil
+	}
+	if err := json.Unmarshal([]byte(parts[6]), &m.last); err != nil {
+		return meta{}, fmt.Errorf("shaper: the last response of a job: %w", err)
+	}
+	return m, nil
+}
+
+// FillJob adds what the body and the meta of a job say.
+func FillJob(j *shaper.JobInfo, body, metaText string) error {
+	job, err := Open(body)
+	if err != nil {
+		return err
+	}
+	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.Payload
+	j.Enqueued = time.UnixMicro(job.enqueued)
+	if metaText == "" {
+		return nil
+	}
+	m, err := parseMeta(metaText)
+	if err != nil {
+		return err
+	}
+	j.Attempts, j.Lost, j.Crashes, j.Last = int(m.attempts), int(m.lost), int(m.crashes), m.last
+	return nil
+}

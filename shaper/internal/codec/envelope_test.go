@@ -1,0 +1,93 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"pgregory.net/rapid"
+)
+
+func drawJob(t *rapid.T) shaper.Job {
+	return shaper.Job{
+		Bucket: "b", ID: "x", Flow: rapid.String().Draw(t, "flow"), URL: rapid.String().Draw(t, "url"),
+		Method: rapid.SampledFrom([]string{"", "PUT", "a b\n"}).Draw(t, "method"),
+		Headers: rapid.OneOf(rapid.Just(map[string]string(nil)),
+			rapid.MapOfN(rapid.String(), rapid.String(), 1, 3)).Draw(t, "headers"),
+		Payload: rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "payload"), MaxAttempts: rapid.IntRange(0, 9).Draw(t, "attempts"),
+		Delay: time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "delay")) * time.Microsecond,
+		Cost:  rapid.Int64Range(0, 3).Draw(t, "cost"),
+
+		ExpiresIn: time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 1e12}).Draw(t, "expires")) * time.Microsecond,
+	}
+}
+
+// What is sealed is what is opened, and the mark is that of the content.
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
+		packed, err := Seal(nil, &job, generated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark, content := string(packed[:MarkLength]), contentOf(packed)
+		index := rapid.IntRange(1, 256).Draw(t, "index")
+		SetIndex(packed, index)
+		got, err := Open(fmt.Sprintf("%d %d ", -3, 1783228800123456) + string(packed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Mark != mark || got.sequence != int64(index)-3 || got.enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
+			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.Equal(got.Headers, job.Headers) ||
+			got.MaxAttempts != job.MaxAttempts {
+			t.Fatalf("sealed %+v, opened %+v", job, got)
+		}
+		other := drawJob(t)
+		again, err := Seal(nil, &other, generated)
+		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
+			t.Fatalf("%v: %q and %q", err, packed, again)
+		}
+		SetIndex(again, 7)
+		inItsRoom, err := Seal(again, &job, generated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if SetIndex(inItsRoom, index); !bytes.Equal(inItsRoom, packed) {
+			t.Fatalf("sealed anew %q, in the room of another %q", packed, inItsRoom)
+		}
+	})
+}
+
+// contentOf is what the mark of a sealed job is of.
+func contentOf(sealed []byte) string {
+	_, content, _ := strings.Cut(string(sealed), " ")
+	return content
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n"} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		job, err := Open(body)
+		if (err != nil) != errors.Is(err, errBody) {
+			t.Errorf("error %v", err)
+		}
+		if err == nil && (len(job.Mark) != MarkLength || !strings.HasSuffix(body, "\n"+string(job.Payload))) {
+			t.Errorf("opened %q as %+v", body, job)
+		}
+	})
+}
+
+func FuzzParseMeta(f *testing.F) {
+	for _, text := range []string{"", "3 1 0 0 0 c ", `5 2 1 0 0 c {"cause":"poison"}`, "3 x 0 0 0 c ", "3 1 0 0 0 c {"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(_ *testing.T, text string) { _, _ = parseMeta(text) })
+}

@@ -1,0 +1,268 @@
+// Package metrics counts what producers, dispatchers and operators do.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Metrics counts what producers, dispatchers and operators do. A nil *Metrics counts
+// nothing. Labels come from closed lists: buckets of the configuration and
+// constants; never an id, a URL or a tenant.
+type Metrics struct {
+	decisions  *prometheus.CounterVec
+	limits     *prometheus.CounterVec
+	overflow   *prometheus.CounterVec
+	departures *prometheus.CounterVec
+	lateness   *prometheus.HistogramVec
+	deliveries *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	retries    *prometheus.CounterVec
+	dead       *prometheus.CounterVec
+	lost       *prometheus.CounterVec
+	reclaimed  *prometheus.CounterVec
+	repaired   *prometheus.CounterVec
+	expired    *prometheus.CounterVec
+	returned   *prometheus.CounterVec
+	actions    *prometheus.CounterVec
+	steps      prometheus.Counter
+	scripts    *prometheus.HistogramVec
+	errors     *prometheus.CounterVec
+	up         prometheus.Gauge
+}
+
+// Outcomes of the door that are no refusal.
+const (
+	decisionAdmitted  = "admitted"
+	decisionDuplicate = "duplicate"
+)
+
+// Why a lease ended without an outcome of its holder.
+const (
+	reclaimExpired = "expired"
+	reclaimPoison  = "poison"
+)
+
+// New registers the metrics for the given buckets with reg. All series exist from the start, at 0. Actors
+// that share a registry share its metrics. A nil reg counts nothing.
+func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
+	if reg == nil {
+		return nil, nil //nolint:nilnil // a nil *Metrics counts nothing
+	}
+	var errs []error
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return registered(reg, &errs, prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, append([]string{"bucket"}, labels...)))
+	}
+	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+		return registered(reg, &errs, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels))
+	}
+	fine := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+	m := &Metrics{
+		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
+		limits: counter("admission_limit_refusals_total",
+			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
+		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
+		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
+		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
+		deliveries: counter("deliveries_total", "Deliveries that ended, by result.", "result"),
+		duration:   histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets, "bucket"),
+		retries:    counter("retries_total", "Deliveries that failed and will be tried again."),
+		dead:       counter("dead_letters_total", "Jobs that became dead letters."),
+		lost:       counter("leases_lost_total", "Leases that this process lost while it still held the job."),
+		reclaimed:  counter("leases_reclaimed_total", "Leases that ran out and were taken back, by what became of the job.", "outcome"),
+		expired:    counter("jobs_expired_total", "Jobs whose time ran out while they waited; they became dead letters."),
+		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
+		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		actions:    counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
+		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
+		scripts: histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine, "script"),
+		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
+		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."})),
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	for _, b := range buckets {
+		m.decisions.WithLabelValues(b, decisionAdmitted)
+		m.decisions.WithLabelValues(b, decisionDuplicate)
+		for _, reason := range shaper.Reasons() {
+			m.decisions.WithLabelValues(b, string(reason))
+		}
+		for _, result := range shaper.Results() {
+			m.deliveries.WithLabelValues(b, result.String())
+		}
+		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
+			v.WithLabelValues(b)
+		}
+		for _, action := range []string{ActionPause, ActionResume, ActionSet, ActionReset, ActionPurge} {
+			m.actions.WithLabelValues(b, action)
+		}
+		m.lateness.WithLabelValues(b)
+		m.duration.WithLabelValues(b)
+		m.reclaimed.WithLabelValues(b, reclaimExpired)
+		m.reclaimed.WithLabelValues(b, reclaimPoison)
+	}
+	return m, nil
+}
+
+// registered returns the collector, or an equal one that is registered already. Else it adds to errs.
+func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error, c C) C {
+	err := reg.Register(c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if known, ok := already.ExistingCollector.(C); ok {
+			return known
+		}
+	}
+	if err != nil {
+		*errs = append(*errs, err)
+	}
+	return c
+}
+
+func (m *Metrics) ObserveScript(script string, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	m.scripts.WithLabelValues(script).Observe(took.Seconds())
+	if err != nil {
+		m.errors.WithLabelValues(script).Inc()
+	}
+	if redisconn.ReplyLost(err) {
+		m.up.Set(0)
+	} else {
+		m.up.Set(1)
+	}
+}
+
+func (m *Metrics) CountReceipt(r *shaper.Receipt) {
+	if m == nil {
+		return
+	}
+	decision := decisionAdmitted
+	switch {
+	case r.Refusal != nil:
+		decision = string(r.Refusal.Reason)
+	case r.Duplicate:
+		decision = decisionDuplicate
+	}
+	m.decisions.WithLabelValues(r.Bucket, decision).Inc()
+}
+
+// What a limit says of a job that it does not allow. The words are those of tundish_limit_decisions_total.
+const (
+	limitRefused       = "refused"
+	limitImpossible    = "impossible"
+	limitShadowRefused = "shadow_refused"
+)
+
+// AddLimit makes the series of a limit of a bucket, at 0.
+func (m *Metrics) AddLimit(bucket, limit string) {
+	if m == nil {
+		return
+	}
+	for _, outcome := range []string{limitRefused, limitImpossible, limitShadowRefused} {
+		m.limits.WithLabelValues(bucket, limit, outcome)
+	}
+}
+
+// CountLimit counts a decision that does not allow a job, or would not.
+func (m *Metrics) CountLimit(bucket string, d *admission.Decision) {
+	if m == nil {
+		return
+	}
+	outcome := limitRefused
+	switch {
+	case d.WouldRefuse:
+		outcome = limitShadowRefused
+	case d.Impossible:
+		outcome = limitImpossible
+	}
+	m.limits.WithLabelValues(bucket, d.Limit, outcome).Inc()
+}
+
+func (m *Metrics) CountOverflow(bucket, limit string) {
+	if m != nil {
+		m.overflow.WithLabelValues(bucket, limit).Inc()
+	}
+}
+
+func (m *Metrics) CountDeparture(bucket string, late time.Duration) {
+	if m == nil {
+		return
+	}
+	m.departures.WithLabelValues(bucket).Inc()
+	m.lateness.WithLabelValues(bucket).Observe(max(late, 0).Seconds())
+}
+
+func (m *Metrics) CountOutcome(bucket string, result shaper.Result, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.deliveries.WithLabelValues(bucket, result.String()).Inc()
+	switch result {
+	case shaper.ResultRetry:
+		m.retries.WithLabelValues(bucket).Inc()
+	case shaper.ResultDead:
+		m.dead.WithLabelValues(bucket).Inc()
+	case shaper.ResultReturned:
+		m.returned.WithLabelValues(bucket).Inc()
+		return
+	}
+	m.duration.WithLabelValues(bucket).Observe(took.Seconds())
+}
+
+func (m *Metrics) CountLost(bucket string, n int) {
+	if m != nil && n > 0 {
+		m.lost.WithLabelValues(bucket).Add(float64(n))
+	}
+}
+
+func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
+	if m == nil {
+		return
+	}
+	m.reclaimed.WithLabelValues(bucket, reclaimExpired).Add(float64(takenBack))
+	m.reclaimed.WithLabelValues(bucket, reclaimPoison).Add(float64(poison))
+	m.dead.WithLabelValues(bucket).Add(float64(poison))
+	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
+}
+
+func (m *Metrics) CountExpired(bucket string, n int64) {
+	if m == nil || n == 0 {
+		return
+	}
+	m.dead.WithLabelValues(bucket).Add(float64(n))
+	m.expired.WithLabelValues(bucket).Add(float64(n))
+}
+
+func (m *Metrics) CountAction(bucket, action string) {
+	if m != nil {
+		m.actions.WithLabelValues(bucket, action).Inc()
+	}
+}
+
+func (m *Metrics) CountStep() {
+	if m != nil {
+		m.steps.Inc()
+	}
+}
+
+// Actions of an operator, for metrics.
+const (
+	ActionPause  = "pause"
+	ActionResume = "resume"
+	ActionSet    = "set"
+	ActionReset  = "reset"
+	ActionPurge  = "purge"
+)

@@ -1,0 +1,314 @@
+// Package rig has what tests of several packages need: buckets, clients, workers and servers.
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// Scrape is what the series of a registry are, as "name{labels}" by those whose name begins so.
+func Scrape(t *testing.T, registry prometheus.Gatherer, prefix string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), prefix) {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, label := range m.GetLabel() {
+				labels = append(labels, label.GetName()+"="+label.GetValue())
+			}
+			found[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+func RegistryOf(c prometheus.Collector) prometheus.Gatherer {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	return registry
+}
+
+func MustPatch(t *testing.T, pairs ...string) operator.BucketPatch {
+	t.Helper()
+	var p operator.BucketPatch
+	for i := 0; i < len(pairs); i += 2 {
+		if err := p.Put(shaper.Setting(pairs[i]), pairs[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// waiting is a worker that says when it has begun and ends when it is told or cut off.
+type waiting struct {
+	Began chan *shaper.Attempt
+	End   chan shaper.Outcome
+	Cause chan error
+}
+
+func NewWaiting() *waiting {
+	return &waiting{Began: make(chan *shaper.Attempt, 100), End: make(chan shaper.Outcome, 100), Cause: make(chan error, 100)}
+}
+
+func (w *waiting) Deliver(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
+	w.Began <- a
+	select {
+	case outcome := <-w.End:
+		return outcome
+	case <-ctx.Done():
+		w.Cause <- context.Cause(ctx)
+		return shaper.Retry("cut_off", "")
+	}
+}
+
+func BucketAt(t *testing.T, name, rate string) shaper.Bucket {
+	t.Helper()
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker = name, "test"
+	r, err := admission.ParseRate(rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Rate = r
+	return b
+}
+
+// SettleHead takes a job of bucket "b" and settles it with a result of settle.lua.
+func SettleHead(t *testing.T, conn *redis.Client, id, result string) {
+	t.Helper()
+	ctx, k := t.Context(), store.BucketKeys("b")
+	body := conn.HGet(ctx, k.Body(), id).Val()
+	pipe := conn.Pipeline()
+	pipe.LRem(ctx, k.Queue(""), 1, id)
+	pipe.HSet(ctx, k.Meta(), id, "3 1 0 0 0 c ")
+	pipe.ZAdd(ctx, k.Leases(), redis.Z{Member: id, Score: float64(time.Now().Add(time.Hour).UnixMicro())})
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mark := strings.Fields(body)[2][:codec.MarkLength]
+	reply, err := lua.Settle.Run(ctx, conn, nil, k.ForSettle(""), store.WakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", id, mark, 1)
+	if settled, intsErr := lua.Integers(reply); err != nil || intsErr != nil || settled[1] != 1 {
+		t.Fatalf("settle %s: %v, %v", id, reply, err)
+	}
+}
+
+func TestBucket(name string, rate int64) shaper.Bucket {
+	b := shaper.DefaultBucket()
+	b.Name, b.Worker = name, "test"
+	b.Rate = admission.Rate{Count: rate, Per: time.Second, Unit: admission.UnitRequests}
+	return b
+}
+
+func Connect(t *testing.T, addr string) redis.UniversalClient {
+	t.Helper()
+	client, err := redisconn.Connect("redis://"+addr, redisconn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Flowing is a bucket whose flows are named by key.
+func Flowing(name, key string) shaper.Bucket {
+	b := TestBucket(name, 1)
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = key
+	b.Flow = &flow
+	return b
+}
+
+// Grouped is a bucket whose flows are in groups, both named by the job.
+func Grouped(name string, rate int64) shaper.Bucket {
+	b := TestBucket(name, rate)
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
+	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
+	b.Flow, b.Group = &flow, &group
+	return b
+}
+
+func MustRate(t *testing.T, text string) admission.Rate {
+	t.Helper()
+	r, err := admission.ParseRate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func Rate(text string) admission.Rate {
+	r, err := admission.ParseRate(text)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// Clients returns n clients of one bucket on one server, as of n processes.
+func Clients(t *testing.T, n int, b shaper.Bucket) []*Actors {
+	t.Helper()
+	server := redistest.Start(t)
+	all := make([]*Actors, n)
+	for i := range all {
+		var err error
+		if all[i], err = NewActors(producer.Config{Redis: Connect(t, server.Addr()), Buckets: []shaper.Bucket{b}}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(all[i].Close)
+	}
+	return all
+}
+
+// Admitted sends jobs of one caller and counts those that got in. Redis is
+// asked about each, unless their ids are to be made by the client: others may
+// be there already.
+func Admitted(t *testing.T, c *Actors, n int, job shaper.Job) (in int, last shaper.Receipt) {
+	t.Helper()
+	job.Bucket, job.Payload = c.Buckets()[0], []byte("x")
+	jobs := make([]shaper.Job, n)
+	for i := range jobs {
+		jobs[i] = job
+		switch job.ID {
+		case "":
+			jobs[i].ID = fmt.Sprint("own-", lastID.Add(1))
+		case Generated:
+			jobs[i].ID = ""
+		}
+	}
+	receipts, err := c.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range receipts {
+		if r.Refusal == nil {
+			in++
+		}
+	}
+	return in, receipts[n-1]
+}
+
+const Generated = "generated"
+
+var lastID atomic.Int64
+
+func Caller(name string) shaper.Job { return shaper.Job{Identity: admission.Identity{Caller: name}} }
+
+// TripHook does something at one of the round trips of a client.
+type TripHook struct {
+	At   int
+	Do   func(trip func() error) error
+	Seen atomic.Int64
+}
+
+func (h *TripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *TripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if int(h.Seen.Add(1)) != h.At {
+			return next(ctx, cmd)
+		}
+		err := h.Do(func() error { return next(ctx, cmd) })
+		if err != nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (h *TripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if int(h.Seen.Add(1)) != h.At {
+			return next(ctx, cmds)
+		}
+		err := h.Do(func() error { return next(ctx, cmds) })
+		if err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+func PerSecond(n int64) admission.Rate {
+	return admission.Rate{Count: n, Per: time.Second, Unit: admission.UnitRequests}
+}
+
+func Pooled(name string, rate, weight int64, pool shaper.Pool) shaper.Bucket {
+	b := TestBucket(name, rate)
+	b.Pool, b.Weight = &pool, weight
+	return b
+}
+
+func RateOf(count int64, per time.Duration) admission.Rate {
+	return admission.Rate{Count: count, Per: per, Unit: admission.UnitRequests}
+}
+
+// Actors are a producer and an operator with the same buckets.
+type Actors struct {
+	*producer.Client
+	Op   *operator.Operator
+	Conn redis.UniversalClient
+}
+
+func NewActors(cfg producer.Config) (*Actors, error) {
+	client, err := producer.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	op, err := operator.New(operator.Config{
+		Redis: cfg.Redis, Buckets: cfg.Buckets, Timeout: cfg.Timeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return &Actors{client, op, cfg.Redis}, err
+}
+
+// BubbleClient is a connection to a store within a bubble of testing/synctest.
+func BubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return dial() },
+		MaxRetries:               -1,
+		Protocol:                 2,
+		DisableIdentity:          true,
+		ContextTimeoutEnabled:    true,
+		ConnMaxIdleTime:          -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func PoolNamed(name string) *shaper.Pool {
+	return &shaper.Pool{Name: name, Rate: PerSecond(500), MaxInFlight: 100}
+}
+
+// In is the bucket in a pool, or in none.
+func In(pool *shaper.Pool, b shaper.Bucket) shaper.Bucket {
+	b.Pool = pool
+	return b
+}

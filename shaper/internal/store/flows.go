@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// FlowSet are the flows that one call of a script touches, in the order in
+// which their places are declared.
+type FlowSet struct {
+	Names   []string
+	numbers map[string]int // from 1 on
+}
+
+// Number is which of the flows it is, which it becomes if it is not there yet.
+func (g *FlowSet) Number(flow string) int {
+	if n, ok := g.numbers[flow]; ok {
+		return n
+	}
+	if g.numbers == nil {
+		g.numbers = make(map[string]int, 1)
+	}
+	g.Names = append(g.Names, flow)
+	g.numbers[flow] = len(g.Names)
+	return len(g.Names)
+}
+
+// Args are the names, as arguments of a script.
+func (g *FlowSet) Args() []any {
+	args := make([]any, len(g.Names))
+	for i, name := range g.Names {
+		args[i] = name
+	}
+	return args
+}
+
+// MaxFlowSet is how many flows one script touches at most.
+const MaxFlowSet = 256
+
+// Sizes of one question of which flow jobs are: the answer is in their bodies.
+const (
+	flowsOfBatch = 500
+	flowsOfBytes = 1 << 20
+)
+
+// FlowsOf tells in whose places jobs lie, as their headers say: "" of an id that
+// is no job. Where all lie in the same it asks nobody.
+func (s *Store) FlowsOf(ctx context.Context, b *Bucket, ids ...string) ([]string, error) {
+	flows := make([]string, 0, len(ids))
+	if !b.HasFlows() {
+		return flows[:len(ids)], nil
+	}
+	for len(flows) < len(ids) {
+		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
+		args := make([]any, 0, 2+len(some))
+		args = append(args, flowsOfBytes, b.Levels())
+		for _, id := range some {
+			args = append(args, id)
+		}
+		reply, err := s.Run(ctx, lua.FlowsOf, b.Keys.ForFlowsOf(), args...)
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+		r := lua.NewReader(reply)
+		if r.Left() == 0 || r.Left() > len(some) {
+			return nil, fmt.Errorf("bucket %q: script flows_of answered %d flows of %d jobs", b.Name, r.Left(), len(some))
+		}
+		for r.Left() > 0 {
+			flows = append(flows, r.Text())
+		}
+		if r.Err() != nil {
+			return nil, fmt.Errorf("bucket %q: script flows_of: %w", b.Name, r.Err())
+		}
+	}
+	return flows, nil
+}

@@ -1,0 +1,340 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// WakeChannel carries the names of buckets that have something to send sooner
+// than their dispatchers may think.
+const WakeChannel = "tundish:wake"
+
+// WakePool and a pool's name stand there for all its buckets. No bucket's name has a colon.
+const WakePool = "pool:"
+
+// WakeOne stands there for one dispatcher of a bucket: the one that a claim names. No bucket's name has a space.
+func WakeOne(bucket, dispatcher string) string { return bucket + " " + dispatcher }
+
+// TagsKey is the index: the hash tag of every bucket there ever was, which is its name or that of its pool.
+// See lua/assign.lua.
+const TagsKey = "tundish:buckets"
+
+// Keys makes the names of a bucket's keys. This file is the only place that
+// does. All of them share the tag, so that a bucket lives in one slot of a
+// cluster, and none has a TTL: they are the bucket. They hold what is
+// unfinished, what is dead until an operator drops it, and ids that expire by
+// their dedupe window.
+//
+// A script on a bucket whose flows are in groups touches more keys, and so does one on
+// a bucket in a pool: so these know its levels and its pool.
+type Keys struct {
+	Prefix string
+	Levels int
+	Member string // what scripts are told: the bucket's name where it is in a pool, else ""
+	Pool   string // the pool's name, "" in none
+}
+
+// BucketKeys are those of a bucket that is in no pool.
+func BucketKeys(bucket string) Keys { return TaggedKeys(bucket, bucket) }
+
+// TaggedKeys are those of a bucket with that tag: its own name, or that of its pool. A
+// bucket cannot be in a pool of its own name.
+func TaggedKeys(tag, bucket string) Keys {
+	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket)}
+	if tag != bucket {
+		k.Member, k.Pool = bucket, tag
+	}
+	return k
+}
+
+// As are the same of a bucket that is parted so.
+func (k Keys) As(levels int) Keys {
+	k.Levels = levels
+	return k
+}
+
+// Tag is theirs, of that bucket.
+func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
+
+func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
+
+// PoolConf, poolPace and poolBuckets are keys of a pool.
+func PoolConf(pool string) string    { return PoolPrefix(pool) + "conf" }
+func poolPace(pool string) string    { return PoolPrefix(pool) + "pace" }
+func poolBuckets(pool string) string { return PoolPrefix(pool) + "buckets" }
+
+// InPool are keys of a script and, of a bucket in a pool, those of the pool, as
+// lua/pool.lua wants them.
+func (k Keys) InPool(names []string) []string {
+	if k.Pool == "" {
+		return names
+	}
+	prefix := PoolPrefix(k.Pool)
+	return append(names, prefix+"conf", prefix+"pace", prefix+"departed", prefix+"buckets", prefix+"busy", prefix+"held", prefix+"gaps")
+}
+
+func (k Keys) Conf() string { return k.Prefix + "settings" }
+
+// ConfBefore is the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
+func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
+
+// ConfAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
+
+func (k Keys) Pace() string   { return k.Prefix + "pace" }
+func (k Keys) Count() string  { return k.Prefix + "count" }
+func (k Keys) Body() string   { return k.Prefix + "body" }
+func (k Keys) Meta() string   { return k.Prefix + "meta" }
+func (k Keys) Leases() string { return k.Prefix + "leases" }
+func (k Keys) Claims() string { return k.Prefix + "claims" }
+func (k Keys) Dead() string   { return k.Prefix + "dead" }
+func (k Keys) Seen() string   { return k.Prefix + "seen" }
+
+// SeenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
+func (k Keys) SeenWindow() string { return k.Prefix + "seen_window" }
+func (k Keys) SeenMinute() string { return k.Prefix + "seen_minute" }
+
+// SeenUntil is what they were in data of schema 1: lua/sweep.lua empties it.
+func (k Keys) SeenUntil() string { return k.Prefix + "seen_until" }
+
+func (k Keys) Flows() string        { return k.Prefix + "flows" }
+func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
+
+// Idle is when flows and groups can be forgotten: see lua/idle.lua.
+func (k Keys) Idle() string { return k.Prefix + "idle" }
+
+func (k Keys) Groups() string        { return k.Prefix + "groups" }
+func (k Keys) GroupSettings() string { return k.Prefix + "group_settings" }
+
+// Due is the calendar: flows that have something to send. Where they are in groups, each
+// group has one, and there is one of groups.
+func (k Keys) Due() string                    { return k.Prefix + "due:" }
+func (k Keys) DueOfGroup(group string) string { return k.Prefix + "due:" + group }
+func (k Keys) DueGroups() string              { return k.Prefix + "due_groups" }
+
+// Calendar is the one that a claim begins with.
+func (k Keys) Calendar() string {
+	if k.Levels == codec.LevelsGroups {
+		return k.DueGroups()
+	}
+	return k.Due()
+}
+
+// DueOf is the calendar on which a flow stands.
+func (k Keys) DueOf(flow string) string {
+	if k.Levels == codec.LevelsGroups {
+		group, _, _ := codec.SplitPath(flow)
+		return k.DueOfGroup(group)
+	}
+	return k.Due()
+}
+
+// Departed are the times of departures, for the quotas: of a flow, or of the bucket.
+func (k Keys) Departed() string                  { return k.Prefix + "departed" }
+func (k Keys) FlowDeparted(flow string) string   { return k.Prefix + "departed:" + flow }
+func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_group:" + group }
+
+// OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
+func (k Keys) OfEmpty() []string {
+	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle()}, k.Purged(), k.Places(""))
+}
+
+// A bucket without flows has the flow "".
+func (k Keys) List(priority shaper.Priority, flow string) string {
+	return k.Prefix + "q:" + string(priority) + ":" + flow
+}
+func (k Keys) Queue(flow string) string { return k.List(shaper.PriorityNormal, flow) }
+func (k Keys) Later(flow string) string { return k.Prefix + "later:" + flow }
+
+// Places are where jobs of a flow wait: a list for each priority, the most important
+// first, and later. It is what scripts mean by the keys of a flow.
+func (k Keys) Places(flow string) []string {
+	places := make([]string, 0, len(shaper.Priorities())+1)
+	for _, priority := range shaper.Priorities() {
+		places = append(places, k.List(priority, flow))
+	}
+	return append(places, k.Later(flow))
+}
+
+// Purged are the places of what a purge has taken from those of a flow, until it is
+// removed. A bucket purges one flow at a time.
+func (k Keys) Purged() []string {
+	places := make([]string, 0, len(shaper.Priorities())+1)
+	for _, priority := range shaper.Priorities() {
+		places = append(places, k.Prefix+"purged:"+string(priority)+":")
+	}
+	return append(places, k.Prefix+"purged_later:")
+}
+
+// With are fixed keys of a script, then the places of flows.
+func (k Keys) With(fixed []string, flows ...string) []string {
+	for _, flow := range flows {
+		fixed = append(fixed, k.Places(flow)...)
+	}
+	return fixed
+}
+
+// InGroups are keys of a script and, where flows are in groups, those of the groups of some,
+// as group.load of lua/group.lua wants them.
+func (k Keys) InGroups(fixed []string, flows ...string) []string {
+	if k.Levels != codec.LevelsGroups {
+		return fixed
+	}
+	fixed = append(fixed, k.Groups(), k.GroupSettings())
+	seen := make(map[string]bool, 1)
+	for _, flow := range flows {
+		if due := k.DueOf(flow); !seen[due] {
+			seen[due] = true
+			fixed = append(fixed, due)
+		}
+	}
+	return fixed
+}
+
+// Limit is the state of a limit for one key, counted in this bucket. It has a
+// TTL, set by the script.
+func (k Keys) Limit(limit admission.Limit, key string) string {
+	return k.Prefix + "limit:" + limit.Name + ":" + key
+}
+
+// BesideLimit are the keys that enqueue.lua wants beside that: the count of the
+// limit's keys whose states live so long, and the state that callers of a tier
+// share above MaxKeys. No key of a caller has a colon.
+func (k Keys) BesideLimit(limit admission.Limit, tier string, life int64) [2]string {
+	return [2]string{
+		k.Prefix + "limit_keys:" + limit.Name + ":" + strconv.FormatInt(life, 10), k.Prefix + "limit:" + limit.Name + ":overflow:" + tier,
+	}
+}
+
+// The KEYS of each script, in the order of its header.
+
+// ForEnqueue are the first ones: those of limits, the places of flows, and inGroups follow.
+func (k Keys) ForEnqueue() []string {
+	return []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Dead(), k.Seen(), k.Flows(), k.Calendar(), k.FlowSettings(), k.Idle()}
+}
+
+func (k Keys) ForReserve() []string {
+	return k.InPool([]string{k.Conf(), k.Pace(), k.Calendar(), k.Leases()})
+}
+
+func (k Keys) ForReserveFlows(groups []string) []string {
+	names := make([]string, 0, 1+len(groups))
+	names = append(names, k.Pace())
+	for _, group := range groups {
+		names = append(names, k.DueOfGroup(group))
+	}
+	return names
+}
+
+// A bucket without flows has the flow "".
+func (k Keys) ForClaim(flows, groups []string) []string {
+	names := make([]string, 0, 20+6*len(flows)+2*len(groups))
+	names = append(names, k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Leases(), k.Claims(), k.Dead(), k.Count(), k.Departed(),
+		k.Flows(), k.FlowSettings(), k.Calendar(), k.Idle())
+	for _, flow := range flows {
+		names = append(append(names, k.Places(flow)...), k.FlowDeparted(flow))
+	}
+	if k.Levels == codec.LevelsGroups {
+		names = append(names, k.Groups(), k.GroupSettings())
+		for _, group := range groups {
+			names = append(names, k.DueOfGroup(group), k.GroupDeparted(group))
+		}
+	}
+	return k.InPool(names)
+}
+
+func (k Keys) ForSettle(flows ...string) []string {
+	return k.InPool(k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+		k.Flows(), k.FlowSettings(), k.Calendar()}, flows...), flows...))
+}
+
+func (k Keys) ForExtend() []string { return []string{k.Meta(), k.Leases(), k.Claims()} }
+
+func (k Keys) ForSweep() []string {
+	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Claims(),
+		k.Flows(), k.FlowSettings(), k.Calendar(), k.Groups(), k.GroupSettings(), k.Idle(), k.SeenUntil()}
+	return k.InPool(k.With(append(fixed, k.Purged()...), ""))
+}
+
+func (k Keys) ForTakeBack(flows ...string) []string {
+	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Flows(), k.FlowSettings(), k.Calendar()}
+	return k.InPool(k.InGroups(k.With(append(fixed, k.Purged()...), flows...), flows...))
+}
+
+func (k Keys) ForTrimDead() []string {
+	return []string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute()}
+}
+
+// ForOffCalendar are those on which each of some flows stands.
+func (k Keys) ForOffCalendar(flows []string) []string {
+	calendars := make([]string, len(flows))
+	for i, flow := range flows {
+		calendars[i] = k.DueOf(flow)
+	}
+	return calendars
+}
+
+func (k Keys) ForFlowsOf() []string { return []string{k.Body()} }
+
+func (k Keys) ForCancel(flow string) []string {
+	return k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+		k.Flows(), k.FlowSettings()}, flow))
+}
+
+func (k Keys) ForRedrive(flows ...string) []string {
+	return k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Dead(), k.Flows(), k.FlowSettings(), k.Calendar()},
+		flows...), flows...)
+}
+
+func (k Keys) ForConfigure() []string {
+	return []string{k.Conf(), k.Body(), k.Dead(), k.ConfAside(), k.ConfBefore(), k.Leases()}
+}
+
+// ForRelocate are the first keys of that script: those to write or to remove follow.
+func (k Keys) ForRelocate() []string {
+	return []string{k.Conf(), k.ConfAside(), k.Body(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute()}
+}
+
+func (k Keys) ForControl() []string { return []string{k.Conf()} }
+
+func (k Keys) ForControlFlow(flow string) []string {
+	return k.InGroups(k.With([]string{k.Conf(), k.Pace(), k.Flows(), k.FlowSettings(), k.Calendar()}, flow), flow)
+}
+
+func (k Keys) ForControlGroup(group string) []string {
+	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.DueOfGroup(group)}
+}
+
+func (k Keys) ForPurge(flow string) []string {
+	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Flows(), k.FlowSettings()}
+	return k.InGroups(k.With(append(fixed, k.Purged()...), flow))
+}
+
+func (k Keys) ForPin() []string { return []string{k.Conf()} }
+
+func (k Keys) ForInspectJob(flow string) []string {
+	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.Flows(), k.FlowSettings(),
+		k.Departed(), k.FlowDeparted(flow)}
+	names := k.InGroups(k.With(append(fixed, k.Purged()...), flow))
+	if k.Levels == codec.LevelsGroups {
+		group, _, _ := codec.SplitPath(flow)
+		names = append(names, k.GroupDeparted(group))
+	}
+	return k.InPool(names)
+}
+
+func ForInspectPool(pool string) []string {
+	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool)}
+}
+
+func (k Keys) ForInspectBucket() []string {
+	fixed := []string{k.Body(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.Flows(), k.Due(), k.Groups(), k.DueGroups()}
+	return k.InPool(k.With(append(fixed, k.Purged()...), ""))
+}

@@ -1,0 +1,367 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// An empty bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in
+// lua/relocate.lua. Each may be repeated, and a process that finds a change under way completes it. One write
+// decides it (assign): before that write the bucket lives at the old place, after it at the new one.
+
+// Answers of relocate.lua.
+const (
+	relocateOvertook = 1
+	relocateHolds    = 2
+	relocateRevision = 3
+	relocateSchema   = 4
+	relocateThere    = 5
+)
+
+const (
+	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
+	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
+)
+
+// errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
+var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
+
+// Join configures a bucket, and brings it into the pool that the configuration of this process says first, until
+// it has been there once. Afterwards, where another process has it elsewhere, that process started later or has
+// a higher revision: it wins.
+func (s *Store) Join(ctx context.Context, b *Bucket) error {
+	if b.joined.Load() {
+		return s.Configure(ctx, b)
+	}
+	return s.configureOnce(ctx, b, true)
+}
+
+// changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
+func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
+	next := p.number() + 1
+	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
+		return err
+	}
+	r, err := s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "leave", next, tagOf(b), schemaVersion, b.Revision)
+	if err != nil {
+		return err
+	}
+	return s.complete(ctx, b, p, r.Text(), next)
+}
+
+// complete brings a bucket that has left p to the place that it has left for.
+func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag string, generation int64) error {
+	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
+		return err
+	}
+	if err := s.copySettings(ctx, b, p.tag, tag, generation); err != nil {
+		return err
+	}
+	return s.decide(ctx, b, p, newPlace(tag, generation, p.tag))
+}
+
+// decide is the one write that says where the bucket lives.
+func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) error {
+	written, err := s.assign(ctx, b.Name, old, now)
+	if err == nil && !written {
+		err = errOvertaken
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %q: write its place: %w", b.Name, err)
+	}
+	return nil
+}
+
+// arrive checks the place that a bucket comes to, or clears it. Where the bucket lives there already, a failover has
+// lost what the index said: arrive writes that again.
+func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
+	k := TaggedKeys(tag, b.Name)
+	r, err := s.relocate(ctx, b, p.tag, k, k.OfEmpty(), step, generation)
+	if errors.Is(err, errLivesThere) {
+		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
+	}
+	return false, err
+}
+
+// removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
+func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error {
+	k := TaggedKeys(p.left(), b.Name)
+	remove := func(names []string) error {
+		_, err := s.relocate(ctx, b, p.tag, k, names, "clear", p.number())
+		return err
+	}
+	err := s.eachGroup(ctx, k, func(groups []string) error {
+		for i, group := range groups {
+			groups[i] = k.DueOfGroup(group)
+		}
+		return remove(groups)
+	})
+	if err == nil {
+		err = remove(k.OfEmpty())
+	}
+	if err == nil && k.Pool != "" {
+		err = s.Redis.HDel(ctx, poolBuckets(k.Pool), b.Name).Err()
+	}
+	if err != nil && !errors.Is(err, errOvertaken) { // then the keys are in use again
+		return fmt.Errorf("bucket %q: remove its old keys: %w", b.Name, err)
+	}
+	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
+}
+
+// eachGroup calls do with names of groups that have, or may have, a calendar at a place that the bucket has left.
+func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) error) error {
+	for from := int64(0); ; from += copiedAtOnce {
+		names, err := s.Redis.ZRange(ctx, k.DueGroups(), from, from+copiedAtOnce-1).Result()
+		if err != nil {
+			return fmt.Errorf("list its groups: %w", err)
+		}
+		if len(names) == 0 {
+			break
+		}
+		if err := do(names); err != nil {
+			return err
+		}
+	}
+	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+		fields, next, err := s.Redis.HScan(ctx, k.Groups(), cursor, "", copiedAtOnce).Result()
+		if err != nil {
+			return fmt.Errorf("list its groups: %w", err)
+		}
+		cursor = next
+		for some := range slices.Chunk(fields, 2*copiedAtOnce) {
+			names := make([]string, 0, len(some)/2)
+			for i := 0; i < len(some); i += 2 {
+				names = append(names, some[i])
+			}
+			if err := do(names); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
+// place, whose process stopped then, or a failover has lost a write of the index.
+func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest int64, leftFor string) error {
+	switch {
+	case p.left() != "":
+		return s.removeLeft(ctx, b, p)
+	case leftFor != "":
+		return s.complete(ctx, b, p, leftFor, lowest)
+	}
+	return s.decide(ctx, b, p, newPlace(p.tag, lowest, ""))
+}
+
+// copied is a key of an empty bucket whose contents go with it.
+type copied struct {
+	name   string // without the prefix of the place
+	isList bool
+	cursor uint64 // of a hash
+	read   int    // elements of a list so far
+	ended  bool
+}
+
+// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
+func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
+	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
+	var todo []*copied
+	for _, key := range []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Departed()} {
+		todo = append(todo, &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed()})
+	}
+	for len(todo) > 0 {
+		parts, err := s.readParts(ctx, source.Prefix, todo)
+		if err != nil {
+			return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
+		}
+		var calls []lua.Call
+		for i, c := range todo {
+			// A hash may come in larger parts than it was asked for.
+			for texts := range slices.Chunk(parts[i].texts, 2*copiedAtOnce) {
+				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
+				if c.isList {
+					args[2], args[3] = "list", c.read
+					c.read += len(texts)
+				}
+				for _, text := range texts {
+					args = append(args, text)
+				}
+				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.ForRelocate(), target.Prefix+c.name), Args: args})
+			}
+		}
+		for _, result := range lua.RunAll(ctx, s.Redis, calls) {
+			if _, err := readRelocate(b, from, target, "put", result.Reply, result.Err); err != nil {
+				return err
+			}
+		}
+		todo = slices.DeleteFunc(todo, func(c *copied) bool { return c.ended })
+	}
+	return nil
+}
+
+// part is some of the contents of a key.
+type part struct {
+	texts   []string      // elements, or fields and values
+	expires time.Duration // 0 or less: never
+}
+
+func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([]part, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	pipe := s.Redis.Pipeline()
+	parts, take := make([]part, len(todo)), make([]func(), len(todo))
+	for i, c := range todo {
+		if c.isList {
+			some, expires := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1)), pipe.PTTL(ctx, prefix+c.name)
+			take[i] = func() {
+				parts[i] = part{some.Val(), expires.Val()}
+				c.ended = len(some.Val()) < copiedAtOnce
+			}
+			continue
+		}
+		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", copiedAtOnce)
+		take[i] = func() {
+			parts[i].texts, c.cursor = some.Val()
+			c.ended = c.cursor == 0
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	for _, do := range take {
+		do()
+	}
+	return parts, nil
+}
+
+// errLivesThere says that the bucket lives at the place that it was to come to.
+var errLivesThere = errors.New("the bucket lives there")
+
+// relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
+func (s *Store) relocate(ctx context.Context, b *shaper.Bucket, from string, k Keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
+	reply, err := s.Run(ctx, lua.Relocate, append(k.ForRelocate(), more...), append([]any{step, generation}, args...)...)
+	return readRelocate(b, from, k, step, reply, err)
+}
+
+// readRelocate makes an error of every answer but that the step is done.
+func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any, err error) (*lua.Reader, error) {
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: change its pool: %w", b.Name, err)
+	}
+	r := lua.NewReader(reply)
+	switch code := r.Int(); {
+	case r.Err() != nil:
+		return nil, fmt.Errorf("bucket %q: script relocate: %w", b.Name, r.Err())
+	case code == relocateOvertook:
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+	case code == relocateHolds:
+		if step == "check" || step == "begin" {
+			return nil, elsewheref("bucket %q %s: %d of its jobs are kept where no dispatcher looks for them: remove the keys %s* or bring the bucket back there",
+				b.Name, cannot(b, from), sumOf(r), k.Prefix)
+		}
+		if held := readHoldings(r); held != "" {
+			return nil, elsewheref("bucket %q %s: it holds %s: let it drain, or point producers at a new bucket %s", b.Name, cannot(b, from), held, outside(b))
+		}
+	case code == relocateRevision:
+		return nil, elsewheref("bucket %q %s: a configuration of revision %d is in force, and this process has revision %d: restart it with the current configuration",
+			b.Name, cannot(b, from), r.Int(), b.Revision)
+	case code == relocateSchema:
+		return nil, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, r.Int(), schemaVersion)
+	case code == relocateThere:
+		return r, errLivesThere
+	}
+	return r, r.Err()
+}
+
+// cannot says which change of pool is refused.
+func cannot(b *shaper.Bucket, from string) string {
+	switch {
+	case from == b.Name:
+		return fmt.Sprintf("cannot join pool %q", tagOf(b))
+	case b.Pool == nil:
+		return fmt.Sprintf("cannot leave pool %q", from)
+	}
+	return fmt.Sprintf("cannot go from pool %q to pool %q", from, tagOf(b))
+}
+
+func outside(b *shaper.Bucket) string {
+	if b.Pool == nil {
+		return "outside the pool"
+	}
+	return "in the pool"
+}
+
+func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
+
+// readHoldings reads what a bucket holds, "" if it is empty.
+func readHoldings(r *lua.Reader) string {
+	var parts []string
+	add := func(n int64, one, many string) bool {
+		if n == 1 {
+			many = one
+		}
+		if n > 0 {
+			parts = append(parts, strconv.FormatInt(n, 10)+" "+many)
+		}
+		return n > 0
+	}
+	add(r.Int(), "job", "jobs")
+	add(r.Int(), "dead letter", "dead letters")
+	add(r.Int(), "lease", "leases")
+	ids, last := r.Int(), r.Int()
+	if add(ids, "remembered id", "remembered ids") {
+		parts[len(parts)-1] += fmt.Sprintf(" (the last ends in %s)", shortDuration(lua.Microseconds(last)))
+	}
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
+}
+
+// shortDuration is a duration in a sentence: 24h, 90m or 45s, rounded up.
+func shortDuration(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}} {
+		if d > 2*unit.size {
+			return fmt.Sprint(int64((d+unit.size-1)/unit.size), unit.name)
+		}
+	}
+	return fmt.Sprint(int64((d+time.Second-1)/time.Second), "s")
+}
+
+// JoinPools brings every bucket into the pool that the configuration says, or out of one.
+func (s *Store) JoinPools(ctx context.Context) error {
+	var errs []error
+	for _, name := range s.Order {
+		if err := s.Join(ctx, s.Buckets[name]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckPools reports the buckets that could not change their pool as these settings say.
+func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
+	var errs []error
+	for i := range buckets {
+		b := &buckets[i]
+		p, err := s.placeOf(ctx, b.Name)
+		if err == nil && p.tag != "" && p.tag != tagOf(b) {
+			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "look", 0)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,178 @@
+package store_test
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// changeable is a bucket of each kind, in no pool, that remembers no ids.
+func changeable() map[string]shaper.Bucket {
+	all := map[string]shaper.Bucket{"plain": rig.TestBucket("b", 1000), "flows": rig.Flowing("b", shaper.FlowKeyJob), "groups": rig.Grouped("b", 1000)}
+	for kind, b := range all {
+		b.DedupeWindow = 0
+		b.Quotas = []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}
+		b.Limits = []admission.Limit{{Name: "per-caller", Per: []string{admission.PerCaller}, Limit: admission.Rate{Count: 100_000, Per: time.Hour, Unit: admission.UnitRequests}}}
+		all[kind] = b
+	}
+	return all
+}
+
+func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) *rig.Actors {
+	t.Helper()
+	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// jobOf is a job that a bucket of each kind takes.
+func jobOf(id string) shaper.Job {
+	return shaper.Job{Bucket: "b", ID: id, Flow: "flow", Group: "group", Payload: []byte("x"), Identity: admission.Identity{Caller: "anna"}}
+}
+
+// mustEnqueue lets a job in.
+func mustEnqueue(t *testing.T, client *rig.Actors, id string) {
+	t.Helper()
+	if receipts, err := client.Enqueue(t.Context(), jobOf(id)); err != nil || receipts[0].Refusal != nil {
+		t.Fatalf("enqueue %s: %+v, %v", id, receipts, err)
+	}
+}
+
+// mustCancel ends a job that waits.
+func mustCancel(t *testing.T, client *rig.Actors, id string) {
+	t.Helper()
+	if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != shaper.StateCancelled {
+		t.Fatalf("cancel %s: %s, %v", id, state, err)
+	}
+}
+
+func mustJoin(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Actors {
+	t.Helper()
+	client := clientWith(t, conn, b)
+	if err := client.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// commanded uses a bucket, has an operator change whatever can be changed of it, and leaves it empty.
+func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Actors {
+	t.Helper()
+	client := clientWith(t, conn, b)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustEnqueue(t, client, "first")
+	mustCancel(t, client, "first")
+	control := client.Op.Control("anna")
+	must(control.Pause(t.Context(), "b", "tests"))
+	var patch operator.BucketPatch
+	must(patch.Put(shaper.SettingCapacity, "4321"))
+	_, err := control.Set(t.Context(), "b", patch)
+	must(err)
+	var own operator.FlowPatch
+	must(own.Put(shaper.FlowWeight, "3"))
+	if b.Group != nil {
+		_, err = control.SetGroup(t.Context(), "b", "group", own)
+		must(err)
+		control = control.InGroup("group")
+	}
+	if b.Flow != nil {
+		_, err = control.SetFlow(t.Context(), "b", "flow", own)
+		must(err)
+	}
+	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
+	k := store.TaggedKeys(store.TagOf(&b), "b")
+	must(conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())
+	must(conn.PExpire(t.Context(), k.Departed(), time.Hour).Err())
+	must(conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
+	return client
+}
+
+// settingsAt is what goes with an empty bucket, as it is at the place of a tag.
+func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string]any {
+	t.Helper()
+	k := store.TaggedKeys(tag, "b")
+	found := map[string]any{}
+	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings()} {
+		fields, err := conn.HGetAll(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(fields, "generation")
+		found[name] = fields
+	}
+	found["departures"] = conn.LRange(t.Context(), k.Departed(), 0, -1).Val()
+	found["departures expire"] = conn.PTTL(t.Context(), k.Departed()).Val() > 0
+	return found
+}
+
+// wantLives fails unless the bucket lives where b says, with these settings, and nothing but two fields is left at
+// other places.
+func wantLives(t *testing.T, what string, conn redis.UniversalClient, b shaper.Bucket, settings map[string]any) {
+	t.Helper()
+	if tag := conn.HGet(t.Context(), store.TagsKey, "b").Val(); tag != store.TagOf(&b) {
+		t.Errorf("%s: the bucket has the tag %q, want %q", what, tag, store.TagOf(&b))
+	}
+	if diff := cmp.Diff(settings, settingsAt(t, conn, store.TagOf(&b))); diff != "" {
+		t.Errorf("%s: settings (-before +after):\n%s", what, diff)
+	}
+	for _, tag := range []string{"b", "vendor", "other"} {
+		if tag == store.TagOf(&b) {
+			continue
+		}
+		k := store.TaggedKeys(tag, "b")
+		for _, name := range conn.Keys(t.Context(), k.Prefix+"*").Val() {
+			if name != k.Conf() {
+				if !strings.Contains(name, "limit") && name != k.ConfBefore() { // those of callers expire, and a program of schema 1 is held off
+					t.Errorf("%s: %s is left", what, name)
+				}
+				continue
+			}
+			for field := range maps.Keys(conn.HGetAll(t.Context(), name).Val()) {
+				if !slices.Contains([]string{"generation", "left_for"}, field) {
+					t.Errorf("%s: the field %s of %s is left", what, field, name)
+				}
+			}
+		}
+		if tag != "b" && conn.HExists(t.Context(), store.PoolBuckets(tag), "b").Val() {
+			t.Errorf("%s: pool %q still has the bucket", what, tag)
+		}
+	}
+}
+
+// dawdler stands still for a moment at some of its round trips, so that others overtake it.
+type dawdler struct{}
+
+func (d dawdler) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d dawdler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if rand.N(6) == 0 {
+			<-time.After(rand.N(3 * time.Millisecond))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (d dawdler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,433 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// An empty bucket joins a pool, goes to another one and leaves it, with all that operators have said.
+func TestEmptyBucketChangesItsPool(t *testing.T) {
+	t.Parallel()
+	for kind, b := range changeable() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+				commanded(t, conn, b)
+				settings := settingsAt(t, conn, "b")
+				for _, pool := range []*shaper.Pool{rig.PoolNamed("vendor"), rig.PoolNamed("other"), nil, rig.PoolNamed("vendor")} {
+					own := rig.In(pool, b)
+					client := mustJoin(t, conn, own)
+					mustEnqueue(t, client, "j")
+					mustCancel(t, client, "j")
+					what := "in " + store.PoolText(store.TagOf(&own), "b")
+					count := conn.HGet(t.Context(), store.TagsKey, "b"+store.GenerationSuffix).Val()
+					settings["pace"] = settingsAt(t, conn, store.TagOf(&own))["pace"] // flows have a clock there
+					if pace, ok := settings["pace"].(map[string]string); !ok || pace["slot"] != "1783228800123456" {
+						t.Errorf("%s: the pace is %v", what, settings["pace"])
+					}
+					wantLives(t, what, conn, own, settings)
+					if mustJoin(t, conn, own); conn.HGet(t.Context(), store.TagsKey, "b"+store.GenerationSuffix).Val() != count {
+						t.Errorf("%s: it changed again", what)
+					}
+					infos, err := client.Op.BucketInfos(t.Context())
+					if err != nil || infos[0].Elsewhere || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Capacity != 4321 {
+						t.Errorf("%s: %+v, %v", what, infos, err)
+					}
+				}
+				if known, err := clientWith(t, conn).Op.KnownBuckets(t.Context()); err != nil || fmt.Sprint(known) != "[b]" {
+					t.Errorf("known are %v, %v", known, err)
+				}
+				if pools, err := clientWith(t, conn).Op.KnownPools(t.Context()); err != nil || fmt.Sprint(pools) != "[vendor]" {
+					t.Errorf("pools are %v, %v", pools, err)
+				}
+			})
+		})
+	}
+}
+
+// More settings than one script copies.
+func TestManySettingsGoWithABucket(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := changeable()["flows"]
+		commanded(t, conn, b)
+		fields, times := []any{}, []any{}
+		for i := range 5*store.CopiedAtOnce + 1 {
+			fields, times = append(fields, fmt.Sprint("flow", i), "0 0 0 0 0 2 "), append(times, i)
+		}
+		k := store.BucketKeys("b")
+		conn.HSet(t.Context(), k.FlowSettings(), fields...)
+		conn.RPush(t.Context(), k.Departed(), times...)
+		settings := settingsAt(t, conn, "b")
+		mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
+		after := settingsAt(t, conn, "vendor")
+		if a, b := fmt.Sprint(settings["flow settings"], settings["departures"]), fmt.Sprint(after["flow settings"], after["departures"]); a != b {
+			t.Errorf("before\n%s\nafter\n%s", a, b)
+		}
+	})
+}
+
+// A Redis without memory is no reason to leave a bucket between two pools.
+func TestPoolChangeOnAFullServer(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	b := changeable()["groups"]
+	commanded(t, conn, b)
+	settings := settingsAt(t, conn, "b")
+	if err := conn.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Set(t.Context(), "x", "x", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
+		t.Fatalf("it is not full: %v", err)
+	}
+	mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
+	wantLives(t, "full", conn, rig.In(rig.PoolNamed("vendor"), b), settings)
+}
+
+// remember writes an id as if its job was settled, and when its dedupe window ends.
+func remember(t *testing.T, conn redis.UniversalClient, k store.Keys, id string, ends time.Time) {
+	t.Helper()
+	conn.HSet(t.Context(), k.Seen(), id, fmt.Sprintf("AAAAAAAAAAA6%d", ends.UnixMicro()))
+	conn.RPush(t.Context(), k.SeenWindow(), id)
+}
+
+// A bucket that is not empty keeps its pool, and the error says what it holds and how to go on.
+func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := changeable()["plain"]
+		used := commanded(t, conn, b)
+		k := store.BucketKeys("b")
+		settings := settingsAt(t, conn, "b")
+		joins := rig.In(rig.PoolNamed("acme"), b)
+		now := conn.Time(t.Context()).Val()
+		hold := func(jobs, dead, leases, ids int) {
+			t.Helper()
+			conn.Del(t.Context(), k.Body(), k.Dead(), k.Leases(), k.Seen(), k.SeenWindow(), k.SeenMinute())
+			for i := range jobs + dead + leases {
+				conn.HSet(t.Context(), k.Body(), fmt.Sprint("j", i), "x")
+			}
+			for i := range dead {
+				conn.ZAdd(t.Context(), k.Dead(), redis.Z{Member: fmt.Sprint("j", i)})
+			}
+			for i := range leases {
+				conn.ZAdd(t.Context(), k.Leases(), redis.Z{Member: fmt.Sprint("j", dead+i)})
+			}
+			for i := range ids {
+				remember(t, conn, k, fmt.Sprint("s", i), now.Add(24*time.Hour-time.Duration(ids-1-i)*time.Minute))
+			}
+		}
+		const ways = ": let it drain, or point producers at a new bucket in the pool"
+		for text, held := range map[string][4]int{
+			"it holds 12 jobs, 3 dead letters, 4 leases and 7 remembered ids (the last ends in 24h)" + ways: {12, 3, 4, 7},
+			"it holds 1 job" + ways: {1, 0, 0, 0}, "it holds 1 dead letter" + ways: {0, 1, 0, 0},
+			"it holds 2 leases" + ways: {0, 0, 2, 0}, "it holds 1 remembered id (the last ends in 24h)" + ways: {0, 0, 0, 1},
+		} {
+			hold(held[0], held[1], held[2], held[3])
+			client := clientWith(t, conn, joins)
+			_, enqueued := client.Enqueue(t.Context(), jobOf("x"))
+			for what, err := range map[string]error{"start": client.JoinPools(t.Context()), "enqueue": enqueued, "check": used.CheckPools(t.Context(), []shaper.Bucket{joins})} {
+				if !errors.Is(err, shaper.ErrTagChanged) || !strings.HasSuffix(err.Error(), `bucket "b" cannot join pool "acme": `+text) {
+					t.Errorf("%s: %v, want %s", what, err, text)
+				}
+			}
+			wantLives(t, text, conn, b, settings)
+			if infos, err := client.Op.BucketInfos(t.Context()); err != nil || !infos[0].Elsewhere || infos[0].Dead != int64(held[1]) || infos[0].Pool != nil {
+				t.Errorf("%+v, %v", infos, err)
+			}
+		}
+		hold(0, 0, 0, 0)
+		remember(t, conn, k, "over", now.Add(-time.Minute))
+		if err := used.CheckPools(t.Context(), []shaper.Bucket{joins}); err != nil {
+			t.Errorf("empty: %v", err)
+		}
+		client := mustJoin(t, conn, joins)
+		mustEnqueue(t, client, "j")
+		for text, own := range map[string]shaper.Bucket{
+			`cannot leave pool "acme": it holds 1 job: let it drain, or point producers at a new bucket outside the pool`:      b,
+			`cannot go from pool "acme" to pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in`: rig.In(rig.PoolNamed("vendor"), b),
+		} {
+			if err := clientWith(t, conn, own).JoinPools(t.Context()); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want %s", err, text)
+			}
+		}
+		// Jobs that lie where no dispatcher looks, as after a failover, are not mixed up with others.
+		mustCancel(t, client, "j")
+		conn.HSet(t.Context(), k.Body(), "stray", "x")
+		if err := clientWith(t, conn, b).JoinPools(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its jobs are kept where no dispatcher looks for them") {
+			t.Errorf("onto jobs: %v", err)
+		}
+		mustEnqueue(t, client, "goes-on")
+	})
+}
+
+// Of configurations with the same revision, the process that started last wins an empty bucket, and the others
+// are told. A higher revision wins, and a lower one is refused.
+func TestConfigurationsThatDisagree(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := changeable()["plain"]
+		is := rig.In(rig.PoolNamed("vendor"), b)
+		refused := func(what string, client *rig.Actors, text string) {
+			t.Helper()
+			if _, err := client.Enqueue(t.Context(), jobOf("x")); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %s", what, err, text)
+			}
+		}
+		first := mustJoin(t, conn, b)
+		mustEnqueue(t, first, "j")
+		mustCancel(t, first, "j")
+		second := clientWith(t, conn, is)
+		mustEnqueue(t, second, "j") // its first use joins
+		mustCancel(t, second, "j")
+		for range 2 { // it does not take the bucket back
+			refused("the process with the configuration of before", first,
+				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`)
+		}
+		// An operator with that configuration does not bring the bucket back either, and is obeyed where it lives.
+		if err := clientWith(t, conn, b).Op.Control("bert").Pause(t.Context(), "b", ""); err != nil {
+			t.Fatal(err)
+		}
+		if infos, err := second.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
+			t.Errorf("%+v, %v", infos, err)
+		}
+		mustEnqueue(t, second, "j")
+		mustCancel(t, second, "j")
+		third := mustJoin(t, conn, b)
+		mustEnqueue(t, third, "j")
+		mustCancel(t, third, "j")
+		refused("the second", second, "is in no pool")
+		newer := is
+		newer.Revision = 1
+		if err := second.Reconfigure([]shaper.Bucket{newer}); err != nil {
+			t.Fatal(err)
+		}
+		mustEnqueue(t, second, "j")
+		mustCancel(t, second, "j")
+		refused("an older revision", clientWith(t, conn, b), `cannot leave pool "vendor": a configuration of revision 1 is in force, and this process has revision 0`)
+		mustEnqueue(t, second, "j")
+	})
+}
+
+// A process dies at any round trip of a change, before Redis sees it or with its reply lost. Others find the bucket in
+// one place, with all its settings, whichever configuration they have.
+func TestPoolChangeIsInterruptedAnywhere(t *testing.T) {
+	t.Parallel()
+	for kind, b := range changeable() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			conn := server.Client()
+			is, other := rig.In(rig.PoolNamed("vendor"), b), rig.In(rig.PoolNamed("other"), b)
+			died := errors.New("the process dies")
+			for at, trips := 1, 2; at < trips; at++ {
+				for _, replied := range []bool{false, true} {
+					for who, goOn := range map[string]func(running *rig.Actors) shaper.Bucket{
+						"the same configuration": func(*rig.Actors) shaper.Bucket { mustJoin(t, conn, is); return is },
+						"a third configuration":  func(*rig.Actors) shaper.Bucket { mustJoin(t, conn, other); return other },
+						"the old configuration":  func(*rig.Actors) shaper.Bucket { mustJoin(t, conn, b); return b },
+						"a process that runs": func(running *rig.Actors) shaper.Bucket {
+							receipts, err := running.Enqueue(t.Context(), jobOf("x"))
+							if errors.Is(err, shaper.ErrTagChanged) {
+								mustJoin(t, conn, is) // removes what is left
+								return is
+							}
+							if err != nil || receipts[0].Refusal != nil {
+								t.Fatalf("%+v, %v", receipts, err)
+							}
+							if err := clientWith(t, conn, is).JoinPools(t.Context()); !errors.Is(err, shaper.ErrTagChanged) {
+								t.Errorf("with a job: %v", err)
+							}
+							mustCancel(t, running, "x")
+							return b
+						},
+					} {
+						what := fmt.Sprintf("trip %d, replied %t, %s", at, replied, who)
+						conn.FlushAll(t.Context())
+						running := commanded(t, conn, b)
+						settings := settingsAt(t, conn, "b")
+						late := rig.Connect(t, server.Addr())
+						hook := &rig.TripHook{At: at, Do: func(trip func() error) error {
+							if replied {
+								_ = trip()
+							}
+							return died
+						}}
+						late.AddHook(hook)
+						if err := clientWith(t, late, is).JoinPools(t.Context()); (err == nil) != (int(hook.Seen.Load()) < at) {
+							t.Fatalf("%s: %v", what, err)
+						}
+						trips = max(trips, int(hook.Seen.Load())+2)
+						if at > int(hook.Seen.Load()) {
+							trips = at
+						}
+						_ = late.Close()
+						lives := goOn(running)
+						client := clientWith(t, conn, lives)
+						mustEnqueue(t, client, "j")
+						mustCancel(t, client, "j")
+						settings["pace"] = settingsAt(t, conn, store.TagOf(&lives))["pace"]
+						wantLives(t, what, conn, lives, settings)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A process stands still at any round trip of a change, while others complete it and go on. It changes nothing of
+// the bucket when it goes on.
+func TestLateProcessChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := server.Client()
+	b := changeable()["flows"]
+	is, other := rig.In(rig.PoolNamed("vendor"), b), rig.In(rig.PoolNamed("other"), b)
+	for at, ended := 1, false; !ended; at++ {
+		for what, way := range map[string][]shaper.Bucket{"completed": {is}, "and back": {is, b}, "and on": {is, other}, "and on, and there again": {is, other, is}, "elsewhere, and back": {other, b}} {
+			what = fmt.Sprintf("trip %d, %s", at, what)
+			conn.FlushAll(t.Context())
+			commanded(t, conn, b)
+			lives := way[len(way)-1]
+			var settings map[string]any
+			own := rig.Connect(t, server.Addr())
+			hook := &rig.TripHook{At: at, Do: func(trip func() error) error {
+				var client *rig.Actors
+				for _, step := range way {
+					client = mustJoin(t, conn, step)
+				}
+				var patch operator.BucketPatch
+				if err := patch.Put(shaper.SettingCapacity, "999"); err != nil {
+					t.Error(err)
+				}
+				if _, err := client.Op.Control("carl").Set(t.Context(), "b", patch); err != nil {
+					t.Error(err)
+				}
+				mustEnqueue(t, client, "j")
+				settings = settingsAt(t, conn, store.TagOf(&lives))
+				return trip()
+			}}
+			own.AddHook(hook)
+			err := clientWith(t, own, is).JoinPools(t.Context())
+			_ = own.Close()
+			if ended = int(hook.Seen.Load()) < at; ended {
+				break
+			}
+			if (err == nil) != (store.TagOf(&lives) == store.TagOf(&is)) && !errors.Is(err, shaper.ErrTagChanged) && !errors.Is(err, store.ErrOvertaken) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if info, err := clientWith(t, conn, lives).Job(t.Context(), "b", "j"); err != nil || info.State != shaper.StateQueued {
+				t.Errorf("%s: %+v, %v", what, info, err)
+			}
+			mustJoin(t, conn, lives)
+			wantLives(t, what, conn, lives, settings)
+		}
+	}
+}
+
+// Processes of several configurations start, use the bucket and end, all at the same time. No job is let in where
+// those that let it in do not find it.
+func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := server.Client()
+	for kind, b := range changeable() {
+		conn.FlushAll(t.Context())
+		commanded(t, conn, b)
+		ways := []shaper.Bucket{b, rig.In(rig.PoolNamed("vendor"), b), rig.In(rig.PoolNamed("other"), b)}
+		rounds, used := 8, [3]atomic.Int64{}
+		if redistest.Soak {
+			rounds = 100
+		}
+		var all sync.WaitGroup
+		for n := range 6 {
+			own := ways[n%3]
+			all.Go(func() {
+				mine := rig.Connect(t, server.Addr())
+				mine.AddHook(dawdler{})
+				for i := range rounds {
+					client, err := rig.NewActors(producer.Config{Redis: mine, Buckets: []shaper.Bucket{own}, Timeout: time.Minute})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					id := fmt.Sprintf("j%d-%d", n, i)
+					receipts, err := client.Enqueue(t.Context(), jobOf(id))
+					if err != nil {
+						if !errors.Is(err, shaper.ErrTagChanged) && !errors.Is(err, store.ErrOvertaken) && !errors.Is(err, store.ErrNotConfigured) {
+							t.Errorf("%s: %v", id, err)
+						}
+						continue
+					}
+					if receipts[0].Refusal != nil {
+						t.Errorf("%s: %+v", id, receipts[0])
+						continue
+					}
+					used[n%3].Add(1)
+					if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != shaper.StateCancelled {
+						t.Errorf("%s was let in, and is not found: %s, %v", id, state, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("%s: let in %d, %d and %d", kind, used[0].Load(), used[1].Load(), used[2].Load())
+		for _, own := range ways {
+			client := mustJoin(t, conn, own)
+			for _, tag := range []string{"b", "vendor", "other"} {
+				if n := conn.HLen(t.Context(), store.TaggedKeys(tag, "b").Body()).Val(); n != 0 {
+					t.Errorf("%s: %d jobs are left under the tag %q", kind, n, tag)
+				}
+			}
+			if infos, err := client.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
+				t.Errorf("%s: %+v, %v", kind, infos, err)
+			}
+		}
+	}
+}
+
+// A failover that loses the write of the index is put right by the next process, whichever configuration it has.
+func TestLostWriteOfTheIndex(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := changeable()["flows"]
+		is := rig.In(rig.PoolNamed("vendor"), b)
+		for what, find := range map[string]func() error{
+			"the configuration of now":    func() error { return clientWith(t, conn, is).JoinPools(t.Context()) },
+			"the configuration of before": func() error { return clientWith(t, conn, b).JoinPools(t.Context()) },
+			"a use":                       func() error { _, err := clientWith(t, conn, b).Cancel(t.Context(), "b", "j"); return err },
+		} {
+			conn.FlushAll(t.Context())
+			commanded(t, conn, b)
+			client := mustJoin(t, conn, is)
+			mustEnqueue(t, client, "j")
+			settings := settingsAt(t, conn, "vendor")
+			for _, lost := range []string{"as before", "nothing"} {
+				conn.Del(t.Context(), store.TagsKey)
+				if lost == "as before" {
+					conn.HSet(t.Context(), store.TagsKey, "b", "b")
+				}
+				if err := find(); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if info, err := mustJoin(t, conn, is).Job(t.Context(), "b", "j"); err != nil || info.State != shaper.StateQueued {
+					t.Errorf("%s, the index says %s: %+v, %v", what, lost, info, err)
+				}
+				wantLives(t, what, conn, is, settings)
+			}
+		}
+	})
+}

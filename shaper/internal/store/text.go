@@ -1,0 +1,38 @@
+package store
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"github.com/tundish-io/tundish/shaper"
+	"strings"
+	"time"
+)
+
+func PauseText(since int64) string {
+	if since == 0 {
+		return "running"
+	}
+	return "paused since " + time.UnixMicro(since).UTC().Format(time.RFC3339)
+}
+
+func ChangesText(changes []shaper.Change) string {
+	texts := make([]string, len(changes))
+	for i, change := range changes {
+		texts[i] = change.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+func BoolArg(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ShortID is a random name for claims and dispatchers: 16 characters.
+func ShortID(random uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], random)
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

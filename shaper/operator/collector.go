@@ -1,0 +1,163 @@
+package operator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collectEvery is how long one look at the buckets serves scrapes.
+const collectEvery = time.Second
+
+// Collector reports the depth of buckets and what belongs to it, and the pools that they
+// are in, read from Redis at a scrape: one pipeline for all buckets and one for all
+// pools, at most once a second. When Redis is down the series are absent. Flows and groups
+// are only counted: their names, which callers choose, would be labels without a bound.
+type Collector struct {
+	ctx      context.Context //nolint:containedctx // a scrape brings none
+	operator *Operator
+
+	mu   sync.Mutex
+	at   time.Time
+	seen collected
+}
+
+// collected is what a look has found.
+type collected struct {
+	buckets []BucketInfo
+	pools   []PoolDetails
+}
+
+// NewCollector returns a collector to register. It reads until ctx ends.
+func NewCollector(ctx context.Context, operator *Operator) *Collector {
+	return &Collector{ctx: ctx, operator: operator}
+}
+
+// gaugeOf is a gauge of buckets or of pools.
+type gaugeOf[T any] struct {
+	desc  *prometheus.Desc
+	value func(*T) float64
+	has   func(*T) bool // whether one has this at all; nil: each has
+}
+
+func (g *gaugeOf[T]) collect(ch chan<- prometheus.Metric, of *T, name string) {
+	if g.has == nil || g.has(of) {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(of), name)
+	}
+}
+
+func gauge(name, help string, value func(*BucketInfo) float64) gaugeOf[BucketInfo] {
+	return gaugeOf[BucketInfo]{prometheus.NewDesc("tundish_"+name, help, []string{"bucket"}, nil), value, nil}
+}
+
+func poolGauge(name, help string, value func(*PoolDetails) float64) gaugeOf[PoolDetails] {
+	return gaugeOf[PoolDetails]{prometheus.NewDesc("tundish_"+name, help, []string{"pool"}, nil), value, nil}
+}
+
+// of has a gauge only for some buckets.
+func (g gaugeOf[T]) of(has func(*T) bool) gaugeOf[T] {
+	g.has = has
+	return g
+}
+
+func withFlows(b *BucketInfo) bool     { return b.HasFlows }
+func withFlowsOnly(b *BucketInfo) bool { return b.HasFlows && !b.HasGroups }
+func withGroups(b *BucketInfo) bool    { return b.HasGroups }
+
+var bucketGauges = []gaugeOf[BucketInfo]{
+	gauge("bucket_depth", "Unfinished jobs: waiting, in flight, retrying.", func(b *BucketInfo) float64 { return float64(b.Unfinished) }),
+	gauge("bucket_capacity", "Unfinished jobs that the bucket holds at most.", func(b *BucketInfo) float64 { return float64(b.Capacity) }),
+	gauge("bucket_rate_per_second", "Departures a second that the bucket is set to.", func(b *BucketInfo) float64 { return b.Rate.PerSecond() }),
+	gauge("bucket_oldest_job_age_seconds", "Age of the job at the head of the list.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }),
+	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time.", func(b *BucketInfo) float64 { return float64(b.Later) }),
+	gauge("bucket_in_flight_jobs", "Jobs leased to dispatchers.", func(b *BucketInfo) float64 { return float64(b.InFlight) }),
+	gauge("bucket_dead_letters", "Dead letters kept.", func(b *BucketInfo) float64 { return float64(b.Dead) }),
+	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
+	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
+	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
+	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
+	gauge("bucket_pinned_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Pins)) }),
+	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
+	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),
+
+	// The others of them have only jobs in flight, or are held back by a pause or by what they have in flight.
+	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).of(withFlows),
+	gauge("bucket_flows_waiting", "Flows that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
+	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).of(withGroups),
+	gauge("bucket_groups_waiting", "Groups that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).of(withGroups),
+}
+
+var poolGauges = []gaugeOf[PoolDetails]{
+	poolGauge("pool_rate_per_second", "Departures a second that the pool is set to.", func(p *PoolDetails) float64 { return p.Rate.PerSecond() }),
+	poolGauge("pool_in_flight_jobs", "Jobs leased to dispatchers, in all buckets of the pool.", func(p *PoolDetails) float64 { return float64(p.InFlight) }),
+	poolGauge("pool_max_in_flight", "Jobs in flight that the pool allows. None of a pool without such a bound.", func(p *PoolDetails) float64 { return float64(p.MaxInFlight) }).
+		of(func(p *PoolDetails) bool { return p.MaxInFlight > 0 }),
+	poolGauge("pool_last_slot_timestamp_seconds", "When the last slot of any bucket of the pool is, by the clock of Redis. None before there was one.", func(p *PoolDetails) float64 { return float64(p.LastSlot.UnixMicro()) / 1e6 }).
+		of(func(p *PoolDetails) bool { return !p.LastSlot.IsZero() }),
+	poolGauge("pool_pinned_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Pins)) }),
+}
+
+// poolWeight also tells which buckets are in a pool: with it departures are added up by pools.
+var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the pool that a bucket in it has, against those of others that have work.", []string{"pool", "bucket"}, nil)
+
+// purgedTotal is kept in Redis, as purges are made by any process.
+var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
+
+// deadDroppedTotal is kept in Redis, as any dispatcher drops them.
+var deadDroppedTotal = prometheus.NewDesc("tundish_dead_letters_dropped_total",
+	"Dead letters that dispatchers have dropped: as dead_retention had ended (retention), or as there were too many (full).", []string{"bucket", "reason"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, g := range bucketGauges {
+		ch <- g.desc
+	}
+	for _, g := range poolGauges {
+		ch <- g.desc
+	}
+	ch <- purgedTotal
+	ch <- deadDroppedTotal
+	ch <- poolWeight
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	seen := c.look()
+	for _, info := range seen.buckets {
+		for _, g := range bucketGauges {
+			g.collect(ch, &info, info.Name)
+		}
+		ch <- prometheus.MustNewConstMetric(purgedTotal, prometheus.CounterValue, float64(info.Purged), info.Name)
+		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedOld), info.Name, "retention")
+		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedExtra), info.Name, "full")
+		if info.Pool != nil && info.Pool.Weight > 0 {
+			ch <- prometheus.MustNewConstMetric(poolWeight, prometheus.GaugeValue, float64(info.Pool.Weight), info.Pool.Name, info.Name)
+		}
+	}
+	for _, pool := range seen.pools {
+		for _, g := range poolGauges {
+			g.collect(ch, &pool, pool.Name)
+		}
+	}
+}
+
+func (c *Collector) look() collected {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) < collectEvery {
+		return c.seen
+	}
+	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be looked at
+	c.seen.pools, _ = c.operator.poolDetails(c.ctx, c.operator.Pools())
+	c.at = time.Now()
+	return c.seen
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,162 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// ErrUnknownPool says that Redis knows no pool of this name.
+var ErrUnknownPool = errors.New("shaper: unknown pool")
+
+// poolChangeError is an [InvalidChangeError] of a pool, and says so.
+type poolChangeError struct{ *InvalidChangeError }
+
+func (e poolChangeError) Error() string {
+	return "pool" + strings.TrimPrefix(e.InvalidChangeError.Error(), "bucket")
+}
+func (e poolChangeError) Unwrap() error { return e.InvalidChangeError }
+
+func invalidPoolChange(pool string, err error) error {
+	return poolChangeError{&InvalidChangeError{pool, err}}
+}
+
+func notOfPools(setting shaper.Setting) error {
+	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
+}
+
+// SetPool changes settings of a pool over what configurations say, until
+// [Control.ResetPool], as [Control.Set] does those of a bucket: those of [shaper.PoolSettings].
+// A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError],
+// whose Bucket is the pool. Two round trips.
+func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) ([]shaper.Change, error) {
+	if patch.IsZero() {
+		return nil, invalidPoolChange(pool, errors.New("nothing is changed: name a setting and its value"))
+	}
+	for setting := range patch.numbers {
+		if !slices.Contains(shaper.PoolSettings(), setting) {
+			return nil, invalidPoolChange(pool, notOfPools(setting))
+		}
+	}
+	b, err := c.poolInForce(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	b = patch.applied(b)
+	p := shaper.Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
+	var errs []error
+	if err := p.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if b.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
+		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", shaper.MaxBurst))
+	}
+	if len(errs) > 0 {
+		return nil, invalidPoolChange(pool, errors.Join(errs...))
+	}
+	return c.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
+}
+
+// ResetPool lets settings of a pool be as configured again; without any, all of them. One
+// round trip.
+func (c *Control) ResetPool(ctx context.Context, pool string, settings ...shaper.Setting) ([]shaper.Change, error) {
+	if len(settings) == 0 {
+		settings = shaper.PoolSettings()
+	}
+	var fields []any
+	for _, setting := range settings {
+		if !slices.Contains(shaper.PoolSettings(), setting) {
+			return nil, invalidPoolChange(pool, notOfPools(setting))
+		}
+		for _, name := range store.SettingFields[setting] {
+			fields = append(fields, name)
+		}
+	}
+	return c.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
+}
+
+// poolInForce is a bucket with the rate, the burst and the bound that a pool has now.
+func (c *Control) poolInForce(ctx context.Context, pool string) (shaper.Bucket, error) {
+	if err := c.findPool(ctx, pool); err != nil {
+		return shaper.Bucket{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	defer cancel()
+	found, err := c.store.Redis.HGetAll(ctx, store.PoolConf(pool)).Result()
+	if err != nil {
+		return shaper.Bucket{}, fmt.Errorf("pool %q: read its settings: %w", pool, err)
+	}
+	if len(found) == 0 {
+		return shaper.Bucket{}, fmt.Errorf("%w %q", ErrUnknownPool, pool)
+	}
+	return readSettings(pool, found), nil
+}
+
+// findPool sees to it that a pool is known to Redis if a bucket that is configured here is in it.
+func (c *Control) findPool(ctx context.Context, pool string) error {
+	if !admission.ValidName(pool) {
+		return fmt.Errorf("%w %q", ErrUnknownPool, pool)
+	}
+	for _, name := range c.store.Order {
+		if b := c.store.Buckets[name]; b.Keys.Pool == pool {
+			err := c.store.Configure(ctx, b)
+			if errors.Is(err, shaper.ErrTagChanged) { // the bucket has not joined yet
+				err = c.store.ConfigurePool(ctx, b.Settings.Load())
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
+	if err := c.findPool(ctx, pool); err != nil {
+		return nil, err
+	}
+	reply, err := c.store.Run(ctx, lua.Control, []string{store.PoolConf(pool)}, append([]any{store.WakeChannel, store.WakePool + pool, action, c.by}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("pool %q: %w", pool, err)
+	}
+	r := lua.NewReader(reply)
+	if status := r.Int(); status != 0 && r.Err() == nil {
+		return nil, fmt.Errorf("%w %q", ErrUnknownPool, pool)
+	}
+	_, _ = r.Int(), r.Int()
+	changes, err := readChanges(r, action, step, args)
+	if err != nil {
+		return nil, fmt.Errorf("pool %q: script control: %w", pool, err)
+	}
+	c.store.Log.InfoContext(ctx, "an operator changed a pool", "pool", pool, "action", action, "by", c.by, "changes", store.ChangesText(changes))
+	return changes, nil
+}
+
+// readChanges reads what control.lua has changed.
+func readChanges(r *lua.Reader, action string, step int, args []any) ([]shaper.Change, error) {
+	before, after := map[string]string{}, map[string]string{}
+	for i := 0; i < len(args); i += step {
+		field := fmt.Sprint(args[i])
+		before[field], after[field] = r.Text(), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, r.Err()
+	}
+	var changes []shaper.Change
+	for _, setting := range shaper.Settings() {
+		if _, ok := before[store.SettingFields[setting][0]]; !ok {
+			continue
+		}
+		change := shaper.Change{Setting: setting, Before: store.SettingText(setting, before), After: store.SettingText(setting, after)}
+		if action == metrics.ActionSet || change.Before != change.After {
+			changes = append(changes, change)
+		}
+	}
+	return changes, nil
+}

@@ -1,0 +1,359 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// target is a flow or a group that an operator looks at or changes.
+type target struct {
+	bucket string
+	what   int        // one of the targets
+	keys   store.Keys // of the bucket
+	name   string     // in Redis
+	label  []any      // for the log
+}
+
+// What a target is, as control_flow.lua has it.
+const (
+	targetFlow        = codec.LevelsFlows
+	targetFlowInGroup = codec.LevelsGroups
+	targetGroup       = 3
+)
+
+// states and settings are the hashes that hold what is kept of targets of the same kind.
+func (t *target) states() string {
+	if t.what == targetGroup {
+		return t.keys.Groups()
+	}
+	return t.keys.Flows()
+}
+
+func (t *target) settings() string {
+	if t.what == targetGroup {
+		return t.keys.GroupSettings()
+	}
+	return t.keys.FlowSettings()
+}
+
+// calendar is the one on which a target of this name stands.
+func (t *target) calendar(name string) string {
+	if t.what == targetGroup {
+		return t.keys.DueGroups()
+	}
+	return t.keys.DueOf(name)
+}
+
+func (t *target) scriptKeys(store.Keys) []string {
+	if t.what == targetGroup {
+		return t.keys.ForControlGroup(t.name)
+	}
+	return t.keys.ForControlFlow(t.name)
+}
+
+// flowOf finds a flow, of the group that the Control means.
+func (c *Control) flowOf(ctx context.Context, bucket, flow string) (target, error) {
+	if err := validFlow(bucket, "flow", flow); err != nil {
+		return target{}, err
+	}
+	k, err := c.keysOf(ctx, bucket)
+	if err != nil {
+		return target{}, err
+	}
+	return flowTarget(bucket, k, c.group, flow)
+}
+
+// flowTarget is a flow of a bucket with these keys; group is nil where none is named.
+func flowTarget(bucket string, k store.Keys, group *string, flow string) (target, error) {
+	var err error
+	t := target{bucket: bucket, what: targetFlow, keys: k, name: flow, label: []any{"flow", flow}}
+	switch levels := k.Levels; {
+	case levels == codec.LevelsNone:
+		err = ErrNoFlows
+	case levels == codec.LevelsFlows && group != nil:
+		err = ErrNoGroups
+	case levels == codec.LevelsGroups && group == nil:
+		err = ErrGroupNeeded
+	case levels == codec.LevelsGroups:
+		if err := validFlow(bucket, "group", *group); err != nil {
+			return target{}, err
+		}
+		t.what, t.name, t.label = targetFlowInGroup, codec.FlowPath(*group, flow), []any{"group", *group, "flow", flow}
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	return t, nil
+}
+
+// groupOf finds a group.
+func (c *Control) groupOf(ctx context.Context, bucket, group string) (target, error) {
+	if err := validFlow(bucket, "group", group); err != nil {
+		return target{}, err
+	}
+	k, err := c.keysOf(ctx, bucket)
+	if err != nil {
+		return target{}, err
+	}
+	if k.Levels != codec.LevelsGroups {
+		return target{}, fmt.Errorf("bucket %q: %w", bucket, ErrNoGroups)
+	}
+	return target{bucket: bucket, what: targetGroup, keys: k, name: group, label: []any{"group", group}}, nil
+}
+
+func validFlow(bucket, what, name string) error {
+	if len(name) > shaper.MaxFlowBytes || !utf8.ValidString(name) {
+		return &InvalidChangeError{bucket, fmt.Errorf("%s: want at most %d bytes of UTF-8", what, shaper.MaxFlowBytes)}
+	}
+	return nil
+}
+
+func (c *Control) pauseTarget(ctx context.Context, t target, reason string) error {
+	if !utf8.ValidString(reason) || len(reason) > MaxReason {
+		return &InvalidChangeError{t.bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+	}
+	before, _, err := c.changeTarget(ctx, t, metrics.ActionPause, jsonLine(codec.PauseNote{By: c.by, Reason: reason}))
+	if err == nil {
+		c.noteTarget(ctx, t, metrics.ActionPause, "reason", reason, "before", pauseBefore(&before), "after", "paused")
+	}
+	return err
+}
+
+func (c *Control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
+	before, _, err := c.changeTarget(ctx, t, metrics.ActionResume)
+	if err == nil {
+		c.noteTarget(ctx, t, metrics.ActionResume, "before", pauseBefore(&before), "after", "running")
+	}
+	return before.Pause != nil, err
+}
+
+func pauseBefore(own *shaper.OwnFlow) string {
+	if own.Pause == nil {
+		return store.PauseText(0)
+	}
+	return store.PauseText(own.Pause.Since.UnixMicro())
+}
+
+func (c *Control) setTarget(ctx context.Context, t target, patch *FlowPatch) (shaper.OwnFlow, error) {
+	if err := c.fits(ctx, t, patch); err != nil {
+		return shaper.OwnFlow{}, err
+	}
+	args := make([]any, len(patch.fields))
+	names := make([]string, 0, len(patch.given))
+	for i, value := range patch.fields {
+		args[i] = value
+	}
+	for _, name := range shaper.FlowSettingNames() {
+		if patch.given[name] {
+			names = append(names, string(name))
+		}
+	}
+	_, after, err := c.changeTarget(ctx, t, metrics.ActionSet, args...)
+	if err == nil {
+		c.noteTarget(ctx, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
+	}
+	return after, err
+}
+
+func (c *Control) resetTarget(ctx context.Context, t target) (had bool, err error) {
+	before, _, err := c.changeTarget(ctx, t, metrics.ActionReset)
+	if err == nil {
+		c.noteTarget(ctx, t, metrics.ActionReset)
+	}
+	return !before.IsZero(), err
+}
+
+func (c *Control) noteTarget(ctx context.Context, t target, action string, args ...any) {
+	c.note(ctx, t.bucket, action, slices.Concat(t.label, args)...)
+}
+
+// changeTarget runs control_flow.lua and returns the settings before and after.
+func (c *Control) changeTarget(ctx context.Context, t target, action string, args ...any) (before, after shaper.OwnFlow, err error) {
+	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, t.bucket, t.name, action, t.what}, args...)...)
+	if err != nil {
+		return before, after, err
+	}
+	_, levels, old, now := r.Int(), r.Int(), r.Text(), r.Text()
+	switch {
+	case r.Err() != nil:
+		return before, after, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
+	case levels == codec.LevelsNone:
+		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
+	case int(levels) != t.keys.Levels:
+		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, store.ErrOtherFlows)
+	}
+	before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced
+	after, err = codec.ParseOwnFlow(now)
+	return before, after, err
+}
+
+// fits reports whether the settings that a flow or a group has with a patch go together: a
+// burst has to come back in a time that scripts can reckon with.
+func (c *Control) fits(ctx context.Context, t target, patch *FlowPatch) error {
+	if !patch.given[shaper.FlowRate] && !patch.given[shaper.FlowBurst] {
+		return nil
+	}
+	infos, err := c.lookAt(ctx, t, []string{t.name})
+	if err != nil {
+		return err
+	}
+	rate, burst, err := c.ofAll(ctx, t)
+	if err != nil {
+		return err
+	}
+	own := patch.applied(infos[0].own)
+	if !own.Rate.IsZero() {
+		rate = own.Rate
+	}
+	if own.Burst != nil {
+		burst = *own.Burst
+	}
+	if !rate.IsZero() && float64(burst)/rate.PerSecond() > shaper.MaxBurstTime.Seconds() {
+		return &InvalidChangeError{t.bucket, fmt.Errorf("burst: %d: at %s it takes more than %d days to come back", burst, rate, int(shaper.MaxBurstTime.Hours()/24))}
+	}
+	return nil
+}
+
+// ofAll are the rate and the burst of all flows of a bucket, or of all groups, that are in force.
+func (c *Control) ofAll(ctx context.Context, t target) (rate admission.Rate, burst int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	defer cancel()
+	what := "flow"
+	if t.what == targetGroup {
+		what = "group"
+	}
+	values, err := c.store.Redis.HMGet(ctx, t.keys.Conf(), what+"_rate_count", what+"_rate_per", what+"_burst").Result()
+	if err != nil {
+		return rate, 0, fmt.Errorf("bucket %q: read the settings of its %ss: %w", t.bucket, what, err)
+	}
+	var numbers [3]int64
+	for i, value := range values {
+		text, _ := value.(string)
+		numbers[i], _ = strconv.ParseInt(text, 10, 64) // 0 without one
+	}
+	return admission.Rate{Count: numbers[0], Per: time.Duration(numbers[1]) * time.Microsecond, Unit: admission.UnitRequests}, numbers[2], nil
+}
+
+// seen is what is known of a flow or a group.
+type seen struct {
+	codec.FlowState
+	name  string // in Redis
+	known bool
+	turn  time.Time
+	own   shaper.OwnFlow
+}
+
+// lookAt reads what is known of targets of the same kind, in one round trip.
+func (c *Control) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	defer cancel()
+	pipe := c.store.Redis.Pipeline()
+	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
+	offset := pipe.HMGet(ctx, t.keys.Pace(), "offset")
+	turns := make([]*redis.FloatCmd, len(names))
+	for i, name := range names {
+		turns[i] = pipe.ZScore(ctx, t.calendar(name), name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
+	}
+	ahead, _ := offset.Val()[0].(string)
+	ofCalendar, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
+	infos := make([]seen, len(names))
+	for i, name := range names {
+		text, _ := states.Val()[i].(string)
+		infos[i].name, infos[i].FlowState = name, codec.ParseFlowState(text)
+		infos[i].known = states.Val()[i] != nil || own.Val()[i] != nil
+		text, _ = own.Val()[i].(string)
+		var err error
+		if infos[i].own, err = codec.ParseOwnFlow(text); err != nil {
+			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
+		}
+		if turns[i].Err() == nil {
+			infos[i].turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
+		}
+	}
+	return infos, nil
+}
+
+// Parts of a listing of flows or groups: first those that have jobs, then those that have
+// settings and no jobs.
+const (
+	partStates   = "j"
+	partSettings = "s"
+)
+
+// list returns names of targets of the same kind that match, some of them, from a cursor on.
+func (c *Control) list(ctx context.Context, t target, match, cursor string, limit int) (names []string, next string, err error) {
+	part, at := partStates, uint64(0)
+	if cursor != "" {
+		text := ""
+		if part, text = cursor[:1], cursor[1:]; part != partStates && part != partSettings {
+			return nil, "", &InvalidChangeError{t.bucket, fmt.Errorf("cursor: %q is none of ours", cursor)}
+		}
+		if at, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, "", &InvalidChangeError{t.bucket, fmt.Errorf("cursor: %q is none of ours", cursor)}
+		}
+	}
+	key := t.states()
+	if part == partSettings {
+		key = t.settings()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	defer cancel()
+	pairs, at, err := c.store.Redis.HScan(ctx, key, at, match, int64(min(max(limit, 1), 1000))).Result()
+	if err != nil {
+		return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		names = append(names, pairs[i])
+	}
+	if part == partSettings {
+		if names, err = c.without(ctx, t.states(), names); err != nil {
+			return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
+		}
+	}
+	switch {
+	case at != 0:
+		next = part + strconv.FormatUint(at, 10)
+	case part == partStates:
+		next = partSettings + "0"
+	}
+	return names, next, nil
+}
+
+// without returns the names that are no fields of a hash.
+func (c *Control) without(ctx context.Context, key string, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	there, err := c.store.Redis.HMGet(ctx, key, names...).Result()
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for i, name := range names {
+		if there[i] == nil {
+			others = append(others, name)
+		}
+	}
+	return others, nil
+}

@@ -1,0 +1,229 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// deadPageBytes bounds the bodies of dead letters in one answer.
+const deadPageBytes = 1 << 20
+
+// maxRedrive is how many dead letters one script moves.
+const maxRedrive = 200
+
+// DeadLetters returns dead letters, the newest first: limit of them, from
+// offset on, also of a bucket that has left the configuration. Three round trips, one more of
+// such a one, and one for each mebibyte of bodies.
+func (o *Operator) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]shaper.JobInfo, error) {
+	b, err := o.store.Readable(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		return nil, nil
+	}
+	within, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	ids, err := o.store.Redis.ZRevRangeWithScores(within, b.Keys.Dead(), int64(offset), int64(offset+limit-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: list dead letters: %w", bucket, err)
+	}
+	return o.deadInfos(ctx, b, ids)
+}
+
+func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z) ([]shaper.JobInfo, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i], _ = id.Member.(string)
+	}
+	bodies, metas, err := o.readDead(ctx, b, names)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
+	}
+	infos := make([]shaper.JobInfo, 0, len(ids))
+	for i, id := range ids {
+		body, ok := bodies[i].(string)
+		if !ok {
+			continue // dropped or redriven between the round trips
+		}
+		metaText, _ := metas[i].(string)
+		info := shaper.JobInfo{ID: names[i], Bucket: b.Name, State: shaper.StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score))}
+		if err := codec.FillJob(&info, body, metaText); err != nil {
+			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// readDead reads bodies and metas of dead letters, about a mebibyte in an answer:
+// hundreds of large ones would not arrive in time over a slow link.
+func (o *Operator) readDead(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas []any, err error) {
+	pipe := o.store.Redis.Pipeline()
+	sizes := make([]*redis.IntCmd, len(ids))
+	for i, id := range ids {
+		sizes[i] = pipe.HStrLen(ctx, b.Keys.Body(), id)
+	}
+	if err := o.exec(ctx, pipe); err != nil {
+		return nil, nil, err
+	}
+	for at := 0; at < len(ids); {
+		end, bytes := at+1, sizes[at].Val()
+		for end < len(ids) && bytes+sizes[end].Val() <= deadPageBytes {
+			bytes += sizes[end].Val()
+			end++
+		}
+		pipe := o.store.Redis.Pipeline()
+		body, meta := pipe.HMGet(ctx, b.Keys.Body(), ids[at:end]...), pipe.HMGet(ctx, b.Keys.Meta(), ids[at:end]...)
+		if err := o.exec(ctx, pipe); err != nil {
+			return nil, nil, err
+		}
+		bodies, metas, at = append(bodies, body.Val()...), append(metas, meta.Val()...), end
+	}
+	return bodies, metas, nil
+}
+
+// exec runs a pipeline within the timeout of one call.
+func (o *Operator) exec(ctx context.Context, pipe redis.Pipeliner) error {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// Redriven says what became of dead letters that were to be redriven.
+type Redriven struct {
+	Moved   int // back in the list, or there already
+	Unknown int // no dead letter of that id
+	Full    int // left where they are: the bucket is full
+
+	// FlowFull are left where they are because their flow is full, or would be one
+	// more than the bucket may have.
+	FlowFull int
+
+	// GroupFull are left where they are because their group is full, or would be one
+	// more than the bucket may have.
+	GroupFull int
+}
+
+// Redrive puts dead letters back at the end of the list, with a fresh budget
+// of attempts; they leave at the bucket's pace. It never passes the bucket's
+// bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
+// two where the bucket has flows.
+func (o *Operator) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
+	var sum Redriven
+	b, err := o.store.Bucket(bucket)
+	if err != nil {
+		return sum, err
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), maxRedrive)
+		names, err := o.store.FlowsOf(ctx, b, ids[:n]...)
+		if err != nil {
+			return sum, err
+		}
+		var flows store.FlowSet
+		jobs := make([]any, 0, 2*n)
+		for i, id := range ids[:n] {
+			jobs = append(jobs, id, flows.Number(names[i]))
+		}
+		args := slices.Concat([]any{store.WakeChannel, bucket, b.Levels(), len(flows.Names)}, flows.Args(), jobs)
+		r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.ForRedrive(flows.Names...), args...)
+		if err != nil {
+			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
+		}
+		for range n {
+			switch r.Int() {
+			case 1, 3:
+				sum.Moved++
+			case 2:
+				sum.Full++
+			case 4:
+				sum.FlowFull++
+			case 5:
+				sum.GroupFull++
+			default:
+				sum.Unknown++
+			}
+		}
+		if r.Err() != nil {
+			return sum, fmt.Errorf("bucket %q: script redrive: %w", bucket, r.Err())
+		}
+		ids = ids[n:]
+	}
+	return sum, nil
+}
+
+// RedriveAll redrives up to limit dead letters, the oldest first, until all
+// are moved or the bucket is full.
+func (o *Operator) RedriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
+	var sum Redriven
+	b, err := o.store.Bucket(bucket)
+	if err != nil {
+		return sum, err
+	}
+	for sum.Moved < limit {
+		// Those whose flow or group is full stay where they are, ahead of others.
+		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
+		if err != nil || len(ids) == 0 {
+			return sum, err
+		}
+		part, err := o.Redrive(ctx, bucket, ids...)
+		sum.Moved += part.Moved
+		sum.Unknown += part.Unknown
+		sum.FlowFull += part.FlowFull
+		sum.GroupFull += part.GroupFull
+		if err != nil || part.Full > 0 {
+			sum.Full = part.Full
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func (o *Operator) oldestDead(ctx context.Context, b *store.Bucket, offset, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	ids, err := o.store.Redis.ZRange(ctx, b.Keys.Dead(), int64(offset), int64(offset+n-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: list dead letters: %w", b.Name, err)
+	}
+	return ids, nil
+}
+
+// DropAllDead drops all dead letters that there are now and returns how many.
+// One round trip for each.
+func (o *Operator) DropAllDead(ctx context.Context, bucket string) (int, error) {
+	b, err := o.store.Bucket(bucket)
+	if err != nil {
+		return 0, err
+	}
+	dropped := 0
+	for {
+		ids, err := o.oldestDead(ctx, b, 0, maxRedrive)
+		if err != nil || len(ids) == 0 {
+			return dropped, err
+		}
+		for _, id := range ids {
+			state, err := o.DropDead(ctx, bucket, id)
+			if err != nil {
+				return dropped, err
+			}
+			if state == shaper.StateDropped {
+				dropped++
+			}
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package operator_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJobsOfFlows(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t)
+	ctx := t.Context()
+	for i := range 3 {
+		s.Put(fmt.Sprint("a", i), "a", shaper.StateQueued)
+	}
+	for _, id := range []string{"d1", "d2", "d3"} {
+		s.Put(id, "a", shaper.StateDead)
+	}
+	s.Put("other", "b", shaper.StateDead)
+	if sum, err := s.Client.Op.RedriveAll(ctx, "b", 100); err != nil || sum != (operator.Redriven{Moved: 2, FlowFull: 2}) {
+		t.Errorf("redriven %+v, %v", sum, err)
+	}
+	if state, err := s.Client.Cancel(ctx, "b", "a2"); err != nil || state != shaper.StateCancelled {
+		t.Errorf("cancelled: %v, %v", state, err)
+	}
+	if state, err := s.Client.Op.DropDead(ctx, "b", "d3"); err != nil || state != shaper.StateDropped {
+		t.Errorf("dropped: %v, %v", state, err)
+	}
+	if _, err := s.Client.Cancel(ctx, "b", "nobody"); !errors.Is(err, shaper.ErrNotFound) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := s.Client.Op.Control("anna").PauseFlow(ctx, "b", "a", "a leak"); err != nil {
+		t.Fatal(err)
+	}
+	s.Redis.HSet(ctx, store.BucketKeys("b").Conf(), "flow_quotas", "1 60000000;")
+	s.Redis.RPush(ctx, store.BucketKeys("b").FlowDeparted("a"), s.Now.UnixMicro())
+	s.Redis.HSet(ctx, store.BucketKeys("b").Flows(), "a", fmt.Sprintf("%d 0 1/10000000 0 4 0 3 .n", s.Now.UnixMicro()))
+	job, err := s.Client.Job(ctx, "b", "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(job.Holds()); got != "[flow-paused ahead flow-max-in-flight flow-pace quota]" || job.Flow != "a" || !job.Earliest().IsZero() {
+		t.Errorf("holds %s, job %+v", got, job)
+	}
+	for _, part := range []string{`flow "a" is paused since `, " by anna (a leak)", "1 ahead of it", `3 of at most 3 of flow "a"`, "at its own pace",
+		"as many have left as a quota allows"} {
+		if !strings.Contains(job.Why(), part) {
+			t.Errorf("%q is not in %q", part, job.Why())
+		}
+	}
+}
+
+func TestControlOfFlows(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t)
+	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	s.Put("w", "a b", shaper.StateQueued)
+	patch := func(pairs ...string) operator.FlowPatch {
+		t.Helper()
+		var p operator.FlowPatch
+		for i := 0; i < len(pairs); i += 2 {
+			if err := p.Put(shaper.FlowSetting(pairs[i]), pairs[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p
+	}
+	text := func(own shaper.OwnFlow) string {
+		t.Helper()
+		pause := own.Pause
+		own.Pause = nil
+		out, err := json.Marshal(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pause != nil {
+			return fmt.Sprintf("%s, paused by %s (%s)", out, pause.By, pause.Reason)
+		}
+		return string(out)
+	}
+	full := patch("rate", "20/s", "burst", "2", "capacity", "0", "max_in_flight", "7", "weight", "3", "url", "https://example.com/a")
+	if err := errors.Join(full.PutHeaders(map[string]string{"X-A": "1"}), full.PutSecrets([]string{"whsec_x"})); err != nil {
+		t.Fatal(err)
+	}
+	own, err := control.SetFlow(ctx, "b", "a b", full)
+	const all = `{"Rate":"20/s","Burst":2,"Capacity":0,"MaxInFlight":7,"Weight":3,` +
+		`"URL":"https://example.com/a","Headers":{"X-A":"1"},"Secrets":["whsec_x"]`
+	if got := text(own); err != nil || !strings.HasPrefix(got, all) {
+		t.Errorf("set: %s, %v", got, err)
+	}
+	if err := control.PauseFlow(ctx, "b", "a b", "two\nlines"); err != nil {
+		t.Fatal(err)
+	}
+	var less operator.FlowPatch
+	if err := less.Clear(shaper.FlowRate, shaper.FlowCapacity, shaper.FlowHeaders); err != nil {
+		t.Fatal(err)
+	}
+	if own, err = control.SetFlow(ctx, "b", "a b", less); err != nil || own.Capacity != nil || own.Headers != nil || !own.Rate.IsZero() ||
+		*own.Burst != 2 || own.Pause == nil || own.Pause.Reason != "two\nlines" || len(own.Secrets) != 1 {
+		t.Errorf("cleared: %s, %v", text(own), err)
+	}
+	info, err := control.Flow(ctx, "b", "a b")
+	if err != nil || info.Waiting != 1 || info.InFlight != 0 || *info.Own.Weight != 3 || !info.Own.Pause.Since.Equal(s.Now.Truncate(time.Microsecond)) {
+		t.Errorf("flow %+v, %v", info, err)
+	}
+	if had, err := control.DeleteFlowSettings(ctx, "b", "a b"); err != nil || !had {
+		t.Errorf("deleted: %t, %v", had, err)
+	}
+	if was, err := control.ResumeFlow(ctx, "b", "a b"); err != nil || !was || s.TurnOf("a b") != 0 {
+		t.Errorf("resumed: %t, %v; its turn is in %s", was, err, s.TurnOf("a b"))
+	}
+	if had, err := control.DeleteFlowSettings(ctx, "b", "a b"); err != nil || had {
+		t.Errorf("deleted again: %t, %v", had, err)
+	}
+	if n := s.Redis.Exists(ctx, store.BucketKeys("b").FlowSettings()).Val(); n != 0 {
+		t.Error("settings are left")
+	}
+}
+
+// What does not fit changes nothing, and says why.
+func TestControlOfFlowsRefuses(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t)
+	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	for value, want := range map[string]string{
+		"rate 0/s": "rate: \"0/s\" would mean that the flow is paused: pause it", "rate -1/s": "rate: ", "rate 5 tokens/s": "rate: \"5 tokens/s\": only requests",
+		"burst 0": "burst: 0: want 1 to", "weight 0": "weight: 0: want 1 to 1000", "weight 1001": "weight: 1001: want 1 to 1000",
+		"capacity -1": "capacity: -1: want 0 to", "max_in_flight x": "max_in_flight: \"x\" is not a whole number", "url ftp://x/": "url: want an absolute http",
+		"paused 1": "paused: is no setting of a flow: want rate, burst",
+	} {
+		var p operator.FlowPatch
+		setting, text, _ := strings.Cut(value, " ")
+		if err := p.Put(shaper.FlowSetting(setting), text); err == nil || !strings.HasPrefix(err.Error(), want) || !p.IsZero() {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	var slow, empty operator.FlowPatch
+	if empty.PutHeaders(map[string]string{"X-A": "1\n2"}) == nil || empty.PutHeaders(map[string]string{"X A": ""}) == nil ||
+		empty.PutSecrets([]string{""}) == nil {
+		t.Error("headers and secrets that cannot be were taken")
+	}
+	_, _ = slow.Put(shaper.FlowRate, "1/h"), slow.Put(shaper.FlowBurst, "10000")
+	for _, err := range []error{
+		func() error { _, err := control.SetFlow(ctx, "b", "f", slow); return err }(),
+		func() error { _, err := control.SetFlow(ctx, "b", "f", empty); return err }(),
+		control.PauseFlow(ctx, "b", strings.Repeat("x", shaper.MaxFlowBytes+1), ""),
+		control.PauseFlow(ctx, "b", "\xff", ""),
+		control.PauseFlow(ctx, "b", "f", strings.Repeat("x", operator.MaxReason+1)),
+	} {
+		if _, ok := errors.AsType[*operator.InvalidChangeError](err); !ok {
+			t.Errorf("answered %v", err)
+		}
+	}
+	if err := control.PauseFlow(ctx, "nosuch", "f", ""); !errors.Is(err, shaper.ErrUnknownBucket) {
+		t.Errorf("paused a flow of no bucket: %v", err)
+	}
+	plain := rig.NewBench(t, rig.TestBucket("b", 100))
+	for _, err := range []error{
+		plain.Client.Op.Control("anna").PauseFlow(ctx, "b", "f", ""),
+		func() error {
+			_, err := plain.Client.Op.Control("anna").PurgeFlow(ctx, "b", "f", operator.PurgeOptions{})
+			return err
+		}(),
+		func() error { _, _, err := plain.Client.Op.Control("anna").Flows(ctx, "b", "", 10); return err }(),
+	} {
+		if !errors.Is(err, operator.ErrNoFlows) {
+			t.Errorf("without flows: %v", err)
+		}
+	}
+}
+
+// Flows are listed, also those that have settings and no jobs; and purged, one or all.
+func TestListAndPurgeFlows(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t)
+	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	for i := range 20 {
+		s.Put(fmt.Sprint("w", i), fmt.Sprint("f", i%5), shaper.StateQueued)
+	}
+	s.Put("flying", "f0", shaper.StateInFlight)
+	for _, flow := range []string{"f1", "quiet"} {
+		if err := control.PauseFlow(ctx, "b", flow, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]operator.FlowInfo{}
+	for cursor, again := "", true; again; again = cursor != "" {
+		var infos []operator.FlowInfo
+		var err error
+		if infos, cursor, err = control.Flows(ctx, "b", cursor, 2); err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			if _, twice := found[info.Flow]; twice {
+				t.Errorf("%s is listed twice", info.Flow)
+			}
+			found[info.Flow] = info
+		}
+	}
+	if len(found) != 6 || found["f0"].Waiting != 4 || found["f0"].InFlight != 1 || found["f1"].Own.Pause == nil || found["quiet"].Own.Pause == nil ||
+		found["f2"].Own.Pause != nil {
+		t.Errorf("flows %+v", found)
+	}
+	for _, cursor := range []string{"x1", "j", "jx"} {
+		if _, _, err := control.Flows(ctx, "b", cursor, 2); err == nil {
+			t.Errorf("cursor %q was taken", cursor)
+		}
+	}
+	if purged, err := control.PurgeFlow(ctx, "b", "f3", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 4}) {
+		t.Errorf("purged %+v, %v", purged, err)
+	}
+	s.WantState(shaper.StateCancelled, "w3", "w18")
+	s.WantState(shaper.StateQueued, "w4", "w0")
+	if purged, err := control.Purge(ctx, "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 16}) {
+		t.Errorf("purged %+v, %v", purged, err)
+	}
+	s.WantState(shaper.StateCancelled, "w0", "w1", "w2", "w4")
+	s.WantState(shaper.StateInFlight, "flying")
+	if info, err := control.Flow(ctx, "b", "f0"); err != nil || info.Waiting != 0 || info.InFlight != 1 {
+		t.Errorf("flow %+v, %v", info, err)
+	}
+}

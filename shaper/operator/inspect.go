@@ -1,0 +1,161 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// BucketInfo is a bucket in numbers.
+type BucketInfo struct {
+	Name              string
+	Now               time.Time // of Redis
+	Configured        bool      // its settings are in Redis
+	Revision          int64
+	Rate              admission.Rate // what the scripts obey
+	Burst             int64
+	Capacity          int64
+	ScheduledCapacity int64
+	MaxInFlight       int64
+
+	Unfinished int64 // what counts against Capacity
+	Waiting    int64 // in the lists; with flows: all that wait, also for their time
+	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
+	Scheduled  int64 // what counts against ScheduledCapacity
+	InFlight   int64
+	Dead       int64
+	Remembered int64 // ids of settled jobs
+	Forgotten  int64 // ids forgotten before their dedupe window ended
+	Purged     int64 // jobs that purges have dropped, ever
+	Purging    int64 // entries that a purge has moved aside and not removed yet
+
+	DeadBytes        int64 // of dead letters
+	DeadCapacity     int64 // how many dead letters there may be before new jobs are refused, or the oldest dropped
+	DeadMaxBytes     int64 // how many bytes of them; 0 no bound
+	DeadDroppedOld   int64 // dead letters that were dropped as their retention had ended, ever
+	DeadDroppedExtra int64 // dead letters that were dropped as there were too many, ever
+
+	HasFlows  bool
+	Flows     int64 // that have jobs, or had some so lately that their pace still counts
+	FlowsWait int64 // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
+
+	HasGroups  bool
+	Groups     int64 // as Flows
+	GroupsWait int64 // that stand on the calendar of groups
+
+	Pool *PoolInfo // nil if it is in none
+
+	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
+	// numbers, and Pool, are those there. See [producer.Client.JoinPools].
+	Elsewhere bool
+
+	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
+	LastSlot  time.Time
+
+	Pause *shaper.Pause // nil if the bucket runs
+	Pins  []Pin         // settings that an operator has changed
+}
+
+// BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
+// to each node; without names, of all that are configured. With an error, which
+// names the buckets that could not be looked at, it returns those that could.
+func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
+	if len(names) == 0 {
+		names = o.store.Order
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	live, unknown := o.store.LiveKeys(ctx, names...)
+	calls := make([]lua.Call, len(names))
+	for i := range names {
+		k := live[names[i]]
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.ForInspectBucket(), Args: []any{k.Member}}
+	}
+	infos := make([]BucketInfo, 0, len(names))
+	errs := []error{unknown}
+	for i, result := range lua.RunAll(ctx, o.store.Redis, calls) {
+		info, err := BucketInfo{}, result.Err
+		if err == nil {
+			info, err = readBucketInfo(names[i], live[names[i]], result.Reply)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
+			continue
+		}
+		b, ok := o.store.Buckets[names[i]]
+		info.Elsewhere = ok && b.Keys.Prefix != live[names[i]].Prefix
+		infos = append(infos, info)
+	}
+	return infos, errors.Join(errs...)
+}
+
+func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
+	r := lua.NewReader(reply)
+	now := r.Int()
+	info := BucketInfo{Name: name, Now: time.UnixMicro(now), Configured: r.Int() == 1, Revision: r.Int()}
+	info.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	info.Burst, info.Capacity, info.ScheduledCapacity, info.MaxInFlight = r.Int(), r.Int(), r.Int(), r.Int()
+	info.Unfinished, info.Waiting, info.Later, info.Scheduled = r.Int(), r.Int(), r.Int(), r.Int()
+	info.InFlight, info.Dead, info.Remembered, info.Forgotten = r.Int(), r.Int(), r.Int(), r.Int()
+	if oldest := r.Int(); oldest > 0 {
+		info.OldestAge = max(lua.Microseconds(now-oldest), 0)
+	}
+	if slot := r.Int(); slot > 0 {
+		info.LastSlot = time.UnixMicro(slot)
+	}
+	since := r.Int()
+	info.Purging, info.Purged = r.Int(), r.Int()
+	levels := r.Int()
+	info.HasFlows, info.HasGroups = levels != codec.LevelsNone, levels == codec.LevelsGroups
+	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
+	if pool := readPoolInfo(r); k.Pool != "" {
+		pool.Name, info.Pool = k.Pool, pool
+	}
+	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
+	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
+	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
+	info.Pins = readPins(r)
+	return info, r.Err()
+}
+
+// KnownBuckets returns the names of all buckets that Redis knows, sorted: also
+// those that left the configuration and may still hold jobs.
+func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
+	if err := o.store.IfClosed(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	names, err := o.store.Redis.HKeys(ctx, store.TagsKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the buckets: %w", err)
+	}
+	names = slices.DeleteFunc(names, func(field string) bool { return !store.IsBucketField(field) })
+	slices.Sort(names)
+	return names, nil
+}
+
+// PoolInfo is a pool in numbers, as one of its buckets sees it.
+type PoolInfo struct {
+	Name        string
+	Rate        admission.Rate // what the scripts obey
+	Burst       int64
+	MaxInFlight int64     // 0: none
+	InFlight    int64     // of all its buckets
+	LastSlot    time.Time // of any of them
+	Weight      int64     // of the bucket
+}
+
+func readPoolInfo(r *lua.Reader) *PoolInfo {
+	p := PoolInfo{Rate: admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}}
+	p.Burst, p.MaxInFlight, p.InFlight, p.LastSlot, p.Weight = r.Int(), r.Int(), r.Int(), codec.InstantOf(r.Int()), r.Int()
+	return &p
+}

@@ -1,0 +1,171 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// PoolDetails is a pool in numbers, with the buckets that are in it. Redis has what
+// scripts obey once one of them was used.
+type PoolDetails struct {
+	Name        string
+	Now         time.Time // of Redis
+	Configured  bool      // its settings are in Redis
+	Revision    int64
+	Rate        admission.Rate // what the scripts obey
+	Burst       int64
+	MaxInFlight int64 // 0: none
+	Quotas      []admission.Rate
+
+	InFlight int64     // of all its buckets
+	LastSlot time.Time // of any of them
+	Buckets  []PoolBucket
+	Pins     []Pin // settings that an operator has changed
+}
+
+// PoolBucket is a bucket as its pool knows it.
+type PoolBucket struct {
+	Name     string
+	Weight   int64 // 0: nobody knows yet, of one that left the configuration and has sent nothing
+	InFlight int64
+	HasWork  bool // it takes its share; what those without work leave, the others get
+}
+
+// Pools returns the names of the pools that configured buckets are in, in the order of
+// these.
+func (o *Operator) Pools() []string {
+	var names []string
+	for _, name := range o.store.Order {
+		if pool := o.store.Buckets[name].Keys.Pool; pool != "" && !slices.Contains(names, pool) {
+			names = append(names, pool)
+		}
+	}
+	return names
+}
+
+// KnownPools returns the names of all pools that Redis knows a bucket in, sorted: also
+// of a bucket that left the configuration. One round trip.
+func (o *Operator) KnownPools(ctx context.Context) ([]string, error) {
+	members, err := o.poolMembers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(members)), nil
+}
+
+// poolMembers are the buckets of all pools that Redis knows, by the pool.
+func (o *Operator) poolMembers(ctx context.Context) (map[string][]string, error) {
+	if err := o.store.IfClosed(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	tags, err := o.store.Redis.HGetAll(ctx, store.TagsKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the pools: %w", err)
+	}
+	members := map[string][]string{}
+	for bucket, tag := range tags {
+		if tag != bucket && store.IsBucketField(bucket) {
+			members[tag] = append(members[tag], bucket)
+		}
+	}
+	return members, nil
+}
+
+// PoolDetails returns the numbers of pools, after a look at which buckets there are in one
+// pipeline, in a cluster one to each node; without names, of all that configured buckets are
+// in. Of one that Redis does not know there is nothing but its buckets here. With an error,
+// which names the pools that could not be looked at, it returns those that could.
+func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDetails, error) {
+	if len(names) == 0 {
+		names = o.Pools()
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	members, err := o.poolMembers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := o.poolDetails(ctx, names)
+	for i := range all {
+		p := &all[i]
+		// The pool itself knows of no bucket that has sent nothing yet.
+		p.add(members[p.Name], func(string) int64 { return 0 })
+		p.add(o.bucketsIn(p.Name), func(bucket string) int64 { return max(o.store.Buckets[bucket].Settings.Load().Weight, 1) })
+		slices.SortFunc(p.Buckets, func(a, b PoolBucket) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return all, err
+}
+
+// bucketsIn are the buckets of the configuration that are in a pool.
+func (o *Operator) bucketsIn(pool string) []string {
+	var names []string
+	for _, name := range o.store.Order {
+		if o.store.Buckets[name].Keys.Pool == pool {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// add adds buckets that are not there, and weights that nobody knew.
+func (p *PoolDetails) add(buckets []string, weight func(bucket string) int64) {
+	for _, name := range buckets {
+		at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == name })
+		if at < 0 {
+			at = len(p.Buckets)
+			p.Buckets = append(p.Buckets, PoolBucket{Name: name})
+		}
+		p.Buckets[at].Weight = cmp.Or(p.Buckets[at].Weight, weight(name))
+	}
+}
+
+// poolDetails are pools in numbers, as they know themselves.
+func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	calls := make([]lua.Call, len(names))
+	for i, name := range names {
+		calls[i] = lua.Call{Script: lua.InspectPool, Keys: store.ForInspectPool(name)}
+	}
+	all := make([]PoolDetails, 0, len(names))
+	var errs []error
+	for i, result := range lua.RunAll(ctx, o.store.Redis, calls) {
+		details, err := PoolDetails{}, result.Err
+		if err == nil {
+			details, err = readPoolDetails(names[i], result.Reply)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look at pool %q: %w", names[i], err))
+			continue
+		}
+		all = append(all, details)
+	}
+	return all, errors.Join(errs...)
+}
+
+func readPoolDetails(name string, reply any) (PoolDetails, error) {
+	r := lua.NewReader(reply)
+	p := PoolDetails{Name: name, Now: time.UnixMicro(r.Int()), Configured: r.Int() == 1, Revision: r.Int()}
+	p.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	p.Burst, p.MaxInFlight = r.Int(), r.Int()
+	p.Quotas = codec.ReadQuotas(r.Text())
+	p.LastSlot, p.InFlight = codec.InstantOf(r.Int()), r.Int()
+	for range min(r.Int(), int64(r.Left())) {
+		p.Buckets = append(p.Buckets, PoolBucket{Name: r.Text(), Weight: r.Int(), InFlight: r.Int(), HasWork: r.Int() == 1})
+	}
+	p.Pins = readPins(r)
+	return p, r.Err()
+}

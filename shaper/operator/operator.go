@@ -1,0 +1,83 @@
+// Package operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them while
+// programs run. Every process obeys a change from its next script on.
+package operator
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// Config is what an [Operator] needs.
+type Config struct {
+	Redis   redis.UniversalClient // made by redisconn.Connect
+	Buckets []shaper.Bucket       // of the configuration
+	Timeout time.Duration         // of one call; 0 means DefaultTimeout
+	Logger  *slog.Logger          // every change is logged; nil logs nothing
+
+	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
+	Registerer prometheus.Registerer
+
+	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
+	// an operator gives a flow for its deliveries: each fault a [*shaper.FieldError], joined, that
+	// repeats no credential. [Control.SetFlow] asks it. A worker has to ask again, as
+	// whoever sets them elsewhere may ask nobody.
+	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
+}
+
+// Operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on
+// every bucket that Redis knows, also on one that the configuration does not have. It is safe for
+// concurrent use. When Redis is down or too slow, a method returns an error after OperatorConfig.Timeout
+// for each of its round trips, or at the deadline of ctx.
+type Operator struct {
+	store     *store.Store
+	checkFlow func(bucket string, own *shaper.OwnDelivery) error
+}
+
+// New checks the buckets and returns an operator. It does not talk to Redis yet.
+func New(cfg Config) (*Operator, error) {
+	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Operator{store: s, checkFlow: cfg.CheckFlow}, nil
+}
+
+// Buckets returns the names of all configured buckets, in the order of the configuration.
+func (o *Operator) Buckets() []string { return o.store.Order }
+
+// Settings returns the configured settings of a bucket, or [shaper.ErrUnknownBucket].
+func (o *Operator) Settings(bucket string) (shaper.Bucket, error) {
+	b, err := o.store.Bucket(bucket)
+	if err != nil {
+		return shaper.Bucket{}, err
+	}
+	return *b.Settings.Load(), nil
+}
+
+// Reconfigure replaces the settings of configured buckets, as [producer.Client.Reconfigure] does.
+func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
+
+// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
+
+// Job returns what is known of a job, as [producer.Client.Job] does.
+func (o *Operator) Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
+	return o.store.Job(ctx, bucket, id)
+}
+
+// DropDead drops a dead letter and returns the state the job is in now:
+// [shaper.StateDropped] if that worked, now or before. One round trip.
+func (o *Operator) DropDead(ctx context.Context, bucket, id string) (shaper.State, error) {
+	return o.store.Cancel(ctx, bucket, id, shaper.StateDead)
+}
+
+// Cancel cancels a job that waits, as [producer.Client.Cancel] does.
+func (o *Operator) Cancel(ctx context.Context, bucket, id string) (shaper.State, error) {
+	return o.store.Cancel(ctx, bucket, id, "")
+}

@@ -1,0 +1,143 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+const (
+	purgeTries = 3   // of a chunk whose reply is lost
+	flowScan   = 500 // flows that are looked at in one round trip
+)
+
+// PurgeOptions say what a purge leaves.
+type PurgeOptions struct {
+	KeepLater bool // delayed jobs and retries that wait for their time
+}
+
+// Purged is what a purge came to.
+type Purged struct {
+	Jobs int64 // that were dropped
+	Left int64 // entries that are moved aside and not removed yet, 0 when the purge is done
+}
+
+// Purge drops all jobs of a bucket that wait now, for good. None of them departs
+// from the first round trip on; jobs in flight are left, and those that come
+// later are not touched. They are removed 200 at a time, a round trip each, and
+// hold their places in the bucket until then. Purged jobs are remembered as
+// cancelled, as long as any settled job is.
+//
+// When ctx ends before all is removed, or this process does, the sweeper of a
+// dispatcher removes the rest; the answer, with the error, then says how far it
+// came. When another purge of the bucket is under way it is finished first.
+//
+// Of a bucket with flows it purges one flow after the other, a round trip each at
+// least: every one at once, but not all of them at the same instant. What comes into a
+// flow before the purge gets there is dropped too; a new flow may keep its jobs.
+// When it ends early, the sweeper finishes the flow that was under way, and those behind
+// it keep their jobs: purge again then.
+func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+	k, err := c.keysOf(ctx, bucket)
+	if err != nil {
+		return Purged{}, err
+	}
+	var sum Purged
+	if k.Levels == codec.LevelsNone {
+		sum, err = c.purge(ctx, bucket, k, "", options)
+	} else {
+		sum, err = c.purgeFlows(ctx, bucket, k, "", options)
+	}
+	if err == nil {
+		c.note(ctx, bucket, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+	}
+	return sum, err
+}
+
+// PurgeFlow drops all jobs of a flow that wait now, as [Control.Purge] does those of
+// a bucket.
+func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options PurgeOptions) (Purged, error) {
+	t, err := c.flowOf(ctx, bucket, flow)
+	if err != nil {
+		return Purged{}, err
+	}
+	sum, err := c.purge(ctx, bucket, t.keys, t.name, options)
+	if err == nil {
+		c.noteTarget(ctx, t, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+	}
+	return sum, err
+}
+
+// purgeFlows purges every flow of a bucket that has something that waits, and whose name
+// in Redis matches.
+func (c *Control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
+	var sum Purged
+	for cursor := uint64(0); ; {
+		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor)
+		if err != nil {
+			return sum, err
+		}
+		for _, flow := range names {
+			one, err := c.purge(ctx, bucket, k, flow, options)
+			if sum.Jobs, sum.Left = sum.Jobs+one.Jobs, one.Left; err != nil {
+				return sum, err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return sum, nil
+		}
+	}
+}
+
+// scanFlows returns some of a bucket's flows that have something that waits.
+func (c *Control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64) (names []string, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	defer cancel()
+	states, next, err := c.store.Redis.HScan(ctx, k.Flows(), cursor, match, flowScan).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
+	}
+	for i := 0; i+1 < len(states); i += 2 {
+		if codec.ParseFlowState(states[i+1]).Waiting() > 0 {
+			names = append(names, states[i])
+		}
+	}
+	return names, next, nil
+}
+
+// purge purges one flow; without flows, the bucket.
+func (c *Control) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
+	var sum Purged
+	keysOf := func(store.Keys) []string { return k.ForPurge(flow) }
+	id := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	for lost := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
+		}
+		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, store.BoolArg(options.KeepLater), store.PurgeBatch, store.PurgeBytes, k.Levels, flow)
+		if err != nil {
+			if lost++; redisconn.ReplyLost(err) && lost < purgeTries {
+				continue // safe: by its id it is the same purge
+			}
+			return sum, fmt.Errorf("purge: %w", err)
+		}
+		lost = 0
+		own := r.Int() == 1
+		_, done, left := r.Int(), r.Int(), r.Int()
+		if r.Err() != nil {
+			return sum, fmt.Errorf("bucket %q: script purge: %w", bucket, r.Err())
+		}
+		if !own {
+			continue // another one's: ours begins when it is done
+		}
+		if sum = (Purged{done, left}); left == 0 {
+			return sum, nil
+		}
+	}
+}

@@ -1,0 +1,374 @@
+// Package producer enqueues jobs into buckets, and looks at and cancels single jobs.
+//
+// A [Client] asks the limits and the bound of the bucket for each job, and puts the job into the bucket, in
+// one atomic step. An enqueue is one round trip, which concurrent calls share. When Redis is down, it returns an
+// error within [Config.Timeout].
+package producer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
+
+	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// Sizes of one enqueue script: enough to make the round trip cheap, little
+// enough that the script takes about a millisecond.
+const (
+	enqueueBatch      = 256
+	enqueueBatchBytes = 1 << 20
+	enqueueBatchFlows = 64 // each has lists, a turn and settings to look at: with 256 the script took 12 ms
+	enqueueTries      = 3
+)
+
+// Config is what a [Client] needs.
+type Config struct {
+	Redis   redis.UniversalClient // made by redisconn.Connect
+	Buckets []shaper.Bucket
+	Timeout time.Duration // of one call; 0 means DefaultTimeout
+	Logger  *slog.Logger  // nil logs nothing
+
+	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
+	Registerer prometheus.Registerer
+
+	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
+	// away, instead of after Timeout. Share it among all that ask this Redis. In a
+	// cluster each bucket has one of its own like it, as its node may be away alone.
+	Breaker *redisconn.Breaker
+}
+
+// Client enqueues jobs, and looks at and cancels those there are. It is safe
+// for concurrent use.
+type Client struct {
+	store    *store.Store
+	doors    map[string]*door              // by bucket
+	breakers map[string]*redisconn.Breaker // by bucket; one for all, unless Redis is a cluster
+	queues   map[string]*batch.Queue[*ticket]
+	calls    sync.Pool // of one job each, answered
+	open     *batch.Calls
+	shadows  shadowLog
+	fullLog  sometimes.Sometimes // of limits with as many keys as they may have
+}
+
+// Close waits until the calls of [Client.Enqueue] under way are answered, also those
+// whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it
+// is [shaper.ErrClosed]. It may be called several times, also beside
+// other calls. The Redis client stays open: it belongs to the caller.
+func (c *Client) Close() {
+	c.open.Close()
+	for _, queue := range c.queues {
+		queue.Wait()
+	}
+	c.store.Close()
+}
+
+// New checks the buckets and returns a client. It does not talk to Redis
+// yet: the first call of a bucket writes what its scripts obey.
+func New(cfg Config) (*Client, error) {
+	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{store: s, open: batch.NewCalls(), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, breakers: make(map[string]*redisconn.Breaker, len(s.Buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.Buckets))}
+	c.doors = make(map[string]*door, len(s.Buckets))
+	_, isCluster := cfg.Redis.(*redis.ClusterClient)
+	for name, state := range s.Buckets {
+		b := &door{Bucket: state, enqueueKeys: state.Keys.ForEnqueue(), refusals: newRefusals()}
+		c.doors[name] = b
+		c.breakers[name] = cfg.Breaker
+		if isCluster {
+			c.breakers[name] = cfg.Breaker.Apart("bucket", name)
+		}
+		c.queues[name] = &batch.Queue[*ticket]{
+			Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
+			Weigh:    func(t *ticket) int { return len(t.sealed) },
+			Owner:    func(t *ticket) any { return t.call },
+			Kind:     func(t *ticket) [2]string { return flowKind(b.Levels(), &t.job) },
+			MaxKinds: flowsOfScript(b.Levels()),
+			Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
+		}
+	}
+	return c, nil
+}
+
+// flowsOfScript is how many flows one enqueue script has at most: half as many where each may
+// have a group of its own. With that no script runs for 5 ms.
+func flowsOfScript(levels int) int {
+	if levels == codec.LevelsGroups {
+		return enqueueBatchFlows / 2
+	}
+	return enqueueBatchFlows
+}
+
+// flowKind names a job's flow among those of its bucket.
+func flowKind(levels int, job *shaper.Job) [2]string {
+	switch levels {
+	case codec.LevelsNone:
+		return [2]string{}
+	case codec.LevelsFlows:
+		return [2]string{"", job.Flow}
+	}
+	return [2]string{job.Group, job.Flow}
+}
+
+// Bucket returns the settings of a bucket, or [shaper.ErrUnknownBucket].
+func (c *Client) Bucket(name string) (shaper.Bucket, error) {
+	b, err := c.store.Bucket(name)
+	if err != nil {
+		return shaper.Bucket{}, err
+	}
+	return *b.Settings.Load(), nil
+}
+
+// Reconfigure replaces the settings of buckets that the client knows; those
+// that it does not know are left out. What the scripts obey is written at the
+// next use of a bucket, for all processes, unless a higher revision is in force
+// there. It changes nothing and returns an error if a bucket is not valid.
+func (c *Client) Reconfigure(buckets []shaper.Bucket) error { return c.store.Reconfigure(buckets) }
+
+// Buckets returns the names of all buckets in the order of the configuration.
+func (c *Client) Buckets() []string { return c.store.Order }
+
+// door is a bucket as its producers see it.
+type door struct {
+	*store.Bucket
+	enqueueKeys []string                 // the first ones of that script, made once
+	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
+	refusals    *refusals
+}
+
+// JobError is a fault of one job of a call; nothing of the call was sent.
+type JobError struct {
+	Index int
+	Err   error
+}
+
+func (e *JobError) Error() string { return fmt.Sprintf("job %d: %v", e.Index, e.Err) }
+func (e *JobError) Unwrap() error { return e.Err }
+
+// ticket is one job on its way through the queue.
+type ticket struct {
+	job       shaper.Job
+	generated bool
+	sealed    codec.Sealed
+	call      *call
+	receipt   *shaper.Receipt
+}
+
+// call is one call of Enqueue: done tells when all its tickets are answered.
+// One job, the usual case, needs no memory beside it, and the call is used again:
+// to make it anew would be most of the memory that enqueueing takes.
+type call struct {
+	tickets  []ticket
+	queued   []*ticket
+	receipts []shaper.Receipt // the caller's once they are answered
+	one      struct {
+		ticket [1]ticket
+		queued [1]*ticket
+	}
+
+	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
+
+	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
+	left atomic.Int64
+	err  atomic.Pointer[error]
+	done chan struct{}
+}
+
+// newCall takes a call that was answered, or makes one.
+func (c *Client) newCall(ctx context.Context, jobs int) *call {
+	shared, ok := c.calls.Get().(*call)
+	if !ok {
+		shared = &call{done: make(chan struct{}, 1)}
+	}
+	shared.ctx, shared.receipts, shared.mixed = ctx, make([]shaper.Receipt, jobs), false
+	shared.left.Store(int64(jobs))
+	if jobs == 1 {
+		shared.tickets, shared.queued = shared.one.ticket[:], shared.one.queued[:]
+	} else {
+		shared.tickets, shared.queued = make([]ticket, jobs), make([]*ticket, jobs)
+	}
+	return shared
+}
+
+// keptSeal is the room for a sealed job that a call may keep for the next one.
+const keptSeal = 4096
+
+// release lets others use the call. All its tickets must have been answered, or none was queued.
+func (c *Client) release(shared *call) {
+	packed := shared.one.ticket[0].sealed[:0]
+	if cap(packed) > keptSeal {
+		packed = nil
+	}
+	shared.one.ticket[0], shared.one.queued[0] = ticket{sealed: packed}, nil
+	shared.tickets, shared.queued, shared.receipts, shared.ctx = nil, nil, nil, nil
+	shared.err.Store(nil)
+	c.calls.Put(shared)
+}
+
+func (t *ticket) finish(err error) {
+	if err != nil {
+		first := err // err itself would be an object each time
+		t.call.err.CompareAndSwap(nil, &first)
+	}
+	if c := t.call; c.left.Add(-1) == 0 {
+		c.done <- struct{}{}
+	}
+}
+
+// Enqueue asks for each job to be let into its bucket and returns a receipt
+// for each, in order. Limits, bound and push are one atomic step for a job;
+// the jobs of a call are decided one by one. A refusal is in the receipt.
+//
+// A job without an id gets one. An invalid job or an unknown bucket is an
+// error ([JobError]) and nothing is sent. Any other error means that the
+// outcome of at least one job is unknown, as when Redis is down or too slow;
+// the receipts then hold no more than the ids: enqueue the same ids again, and
+// no job is doubled. [redisconn.Unavailable] tells whether that may help.
+//
+// Concurrent calls for a bucket share round trips; a call that is alone takes
+// one. When Redis is down it takes at most ClientConfig.Timeout.
+func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	if !c.open.Enter() {
+		return nil, shaper.ErrClosed
+	}
+	defer c.open.Leave()
+	shared := c.newCall(ctx, len(jobs))
+	tickets, queued := shared.tickets, shared.queued
+	for i := range jobs {
+		t := &tickets[i]
+		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
+		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
+		if err := c.prepare(t); err != nil {
+			c.release(shared)
+			return nil, &JobError{Index: i, Err: err}
+		}
+		queued[i] = t
+	}
+	for i := 0; i < len(queued); {
+		end := i + 1
+		for end < len(queued) && queued[end].job.Bucket == queued[i].job.Bucket {
+			end++
+		}
+		c.queues[queued[i].job.Bucket].Add(queued[i:end]...)
+		i = end
+	}
+
+	select {
+	case <-shared.done:
+		receipts, err := shared.receipts, shared.err.Load()
+		if err != nil {
+			receipts = onlyIDs(tickets)
+		} else if len(receipts) > 1 {
+			keepOwnDuplicates(receipts)
+		}
+		c.release(shared)
+		if err != nil {
+			return receipts, *err
+		}
+		return receipts, nil
+	case <-ctx.Done():
+		return onlyIDs(tickets), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+	}
+}
+
+// onlyIDs makes the receipts of jobs whose outcome is unknown.
+func onlyIDs(tickets []ticket) []shaper.Receipt {
+	receipts := make([]shaper.Receipt, len(tickets))
+	for i := range tickets {
+		job := &tickets[i].job
+		receipts[i] = shaper.Receipt{ID: job.ID, Bucket: job.Bucket, Flow: job.Flow, Group: job.Group}
+	}
+	return receipts
+}
+
+// prepare checks a job, names it and packs it.
+func (c *Client) prepare(t *ticket) error {
+	b, err := c.store.Bucket(t.job.Bucket)
+	if err != nil {
+		return err
+	}
+	settings := b.Settings.Load()
+	if err := t.job.Validate(settings.MaxPayload); err != nil {
+		return err
+	}
+	if t.job.Flow, err = settings.Flow.NameOf(&t.job); err != nil {
+		return err
+	}
+	if t.job.Group, err = settings.Group.NameOf(&t.job); err != nil {
+		return err
+	}
+	if t.job.ID == "" {
+		t.job.ID, t.generated = newID(), true
+	}
+	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated)
+	return err
+}
+
+// newID is a UUID of version 7 (RFC 9562): the time in milliseconds, then randomness,
+// unpredictable though not for secrets. The library asks for a lock and a system call
+// of each, which is a twentieth of what enqueueing costs.
+func newID() string {
+	var id uuid.UUID
+	const millisecondsEnd = 16                                                                                              // bits
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<millisecondsEnd|rand.Uint64()>>(64-millisecondsEnd)) //nolint:gosec // names, not secrets
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())                                                                       //nolint:gosec // as above
+	id[6] = id[6]&0x0f | 7<<4
+	id[8] = id[8]&0x3f | 2<<6
+	return id.String()
+}
+
+// Job returns what is known of a job, or [shaper.ErrNotFound]. The bucket may be one that
+// has left the configuration, or is elsewhere; [shaper.ErrUnknownBucket] where Redis knows none either. One
+// round trip; one more where the bucket has flows, one where it is not used yet by this
+// client, and one where there is no such job.
+func (c *Client) Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
+	return c.store.Job(ctx, bucket, id)
+}
+
+// Cancel cancels a job that waits and returns the state it is in now:
+// [shaper.StateCancelled] if that worked, now or before; any other state says why
+// not. [shaper.ErrNotFound] if there is no such job. One round trip; two where the bucket
+// has flows.
+func (c *Client) Cancel(ctx context.Context, bucket, id string) (shaper.State, error) {
+	return c.store.Cancel(ctx, bucket, id, "")
+}
+
+// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+func (c *Client) Ping(ctx context.Context) error { return c.store.Ping(ctx) }
+
+// JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
+// possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
+// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
+// have counted begins anew.
+//
+// A bucket that is not empty stays where it is. The error, an [shaper.ErrTagChanged], says of each what it holds and how
+// to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
+// but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
+// process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
+// ClientConfig.Timeout; a bucket that stays where it is needs two, and is configured then.
+func (c *Client) JoinPools(ctx context.Context) error { return c.store.JoinPools(ctx) }
+
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
+// an [shaper.ErrTagChanged] that says what they hold. It changes nothing.
+func (c *Client) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
+	return c.store.CheckPools(ctx, buckets)
+}

@@ -1,0 +1,333 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// send enqueues one batch. It outlives the calls that wait for it: a call that
+// gave up does not undo what is on its way.
+func (c *Client) send(b *door, tickets []*ticket) (after func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tickets[0].call.ctx), c.store.Timeout)
+	defer cancel()
+	var q *question
+	var r *lua.Reader
+	var err error
+	for try := range enqueueTries {
+		// Safe to send again: an id that got in the first time is a duplicate.
+		err = c.breakers[b.Name].Run(func() (err error) {
+			q, r, err = c.enqueue(ctx, b, tickets, try > 0)
+			return err
+		})
+		if err == nil || !redisconn.ReplyLost(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
+		if redisconn.Unavailable(err) {
+			// Those who queued behind this batch would wait as long again.
+			tickets = append(tickets, c.queues[b.Name].Drain()...)
+		}
+	}
+	return func() {
+		if err == nil {
+			err = readReceipts(b, q, r)
+			q.release()
+		}
+		for _, t := range tickets {
+			if err == nil {
+				c.store.Metrics.CountReceipt(t.receipt)
+				c.noteLimits(t.call.ctx, t)
+				c.noteOverflow(t.call.ctx, t.receipt)
+			}
+			t.finish(err)
+		}
+	}
+}
+
+// enqueue runs the script for a batch, which may be there already if it is sent again: once more
+// where the bucket turns out not to be configured, or its limits to be others than this process knew.
+func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
+	const tries = 4 // configure, and limits that change meanwhile
+	otherFlows := false
+	for range tries {
+		if err := c.store.Join(ctx, b.Bucket); err != nil {
+			return nil, nil, err
+		}
+		set, err := c.inForce(ctx, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		q := ask(b, set, tickets, again)
+		if len(q.tickets) == 0 {
+			return q, nil, nil
+		}
+		reply, err := c.store.Run(ctx, lua.Enqueue, q.keys, q.args...)
+		if err != nil {
+			return nil, nil, err
+		}
+		r := lua.NewReader(reply)
+		switch status := r.Int(); {
+		case r.Err() != nil:
+			return nil, nil, r.Err()
+		case status == enqueueNotConfigured:
+			b.Configured.Store(false)
+			b.force.Store(nil)
+		case status == enqueueStaleLimits:
+			b.force.CompareAndSwap(set, nil)
+		case status == enqueueOtherFlows:
+			// A reload, or a configuration with a higher revision.
+			b.Configured.Store(false)
+			otherFlows = true
+		default:
+			return q, r, nil
+		}
+	}
+	if otherFlows {
+		return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrOtherFlows)
+	}
+	return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrNotConfigured)
+}
+
+// Answers of enqueue.lua that decide nothing.
+const (
+	enqueueNotConfigured = 1
+	enqueueStaleLimits   = 2
+	enqueueOtherFlows    = 3
+)
+
+// question is a batch as it is put to the enqueue script.
+type question struct {
+	set     *limitSet
+	again   bool // the batch may have been decided before, and its reply was lost
+	start   time.Time
+	tickets []*ticket // in the order of the answers
+	who     []string  // for each: under what keys it counts
+	traits  []traits  // for each
+	keys    []string
+	args    []any
+}
+
+// questions that were answered: to make their slices anew would be a fifth of the
+// memory that enqueueing takes.
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+func (q *question) release() {
+	clear(q.tickets)
+	clear(q.who)
+	clear(q.traits)
+	clear(q.keys)
+	clear(q.args)
+	*q = question{tickets: q.tickets[:0], who: q.who[:0], traits: q.traits[:0], keys: q.keys[:0], args: q.args[:0]}
+	questions.Put(q)
+}
+
+// ask makes the script's keys and arguments. Jobs that are alike, as they
+// usually are, travel with less and are decided as one. A job gets its refusal
+// here if a limit wants to know more of its caller than is known, or if it is
+// known that he is out of quota.
+func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
+	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
+	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys...)
+	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
+	levels := b.Levels()
+	var flows flowNumberer
+	for _, t := range batch {
+		own, err := k.of(&t.job)
+		if err != nil {
+			*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
+			continue
+		}
+		if t.generated && !t.call.mixed {
+			if receipt, ok := b.refusals.recall(set, k.who, &t.job, q.start); ok {
+				*t.receipt = receipt
+				continue
+			}
+		}
+		flow := codec.PathOf(levels, t.job.Group, t.job.Flow)
+		q.tickets, q.who = append(q.tickets, t), append(q.who, k.who)
+		q.traits = append(q.traits, traits{codec.PriorityCode(t.job.Priority), flows.of(flow), own})
+	}
+	if len(q.tickets) == 0 {
+		return q
+	}
+	alike := likeness(q.tickets, q.traits)
+	if again && alike == alikeAndNew {
+		alike = alikeOnly
+	}
+	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
+	for _, flow := range flows.names {
+		q.keys = append(q.keys, b.Keys.Places(flow)...)
+		q.args = append(q.args, flow)
+	}
+	q.keys = b.Keys.InGroups(q.keys, flows.names...)
+	q.args = append(q.args, k.rules...)
+	for i := range set.limits {
+		q.args = append(q.args, store.BoolArg(set.limits[i].Mode == admission.Shadow))
+	}
+	if alike != unlike {
+		q.args = q.traits[0].appendTo(q.args)
+	}
+	for i, t := range q.tickets {
+		codec.SetIndex(t.sealed, i+1)
+		q.args = append(q.args, &t.job.ID, &t.sealed) // pointers: they need no objects of their own
+		if alike == unlike {
+			q.args = append(q.traits[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
+		}
+	}
+	return q
+}
+
+// traits are what the script wants to know of a job that most jobs of a batch share.
+type traits struct {
+	priority, flow int
+	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask
+}
+
+func (t *traits) appendTo(args []any) []any {
+	args = append(args, t.priority, t.flow)
+	for _, key := range t.keys {
+		args = append(args, key)
+	}
+	return args
+}
+
+func (t *traits) equal(other *traits) bool {
+	return t.priority == other.priority && t.flow == other.flow && slices.Equal(t.keys, other.keys)
+}
+
+// flowNumberer numbers the flows of a batch, from 1 on.
+type flowNumberer struct {
+	names   []string
+	numbers map[string]int // of all, once there are two
+}
+
+func (f *flowNumberer) of(flow string) int {
+	if len(f.names) > 0 && flow == f.names[0] { // the usual case
+		return 1
+	}
+	if number, ok := f.numbers[flow]; ok {
+		return number
+	}
+	f.names = append(f.names, flow)
+	if len(f.names) > 1 {
+		if f.numbers == nil {
+			f.numbers = make(map[string]int)
+		}
+		f.numbers[flow] = len(f.names)
+	}
+	return len(f.names)
+}
+
+// keyring numbers the keys under which the limits count for the jobs of a
+// batch, and notes each key in the question.
+type keyring struct {
+	b        *door
+	set      *limitSet
+	fixed    int
+	question *question
+	numbers  map[string]int
+	rules    []any // of the keys, as the script wants them
+
+	last  admission.Identity // of whom the numbers are known
+	known []int
+	who   string // all keys of the last, one after the other
+	err   error
+}
+
+// of returns a number for each limit, 0 where it does not ask. Jobs of one
+// caller share the slice.
+func (k *keyring) of(job *shaper.Job) ([]int, error) {
+	id := job.Identity
+	id.Flow = job.Flow
+	if k.b.Levels() == codec.LevelsGroups {
+		id.Flow = codec.FlowPath(job.Group, job.Flow) // flows of two groups are two, whatever their names are
+	}
+	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {
+		return k.known, k.err
+	}
+	k.last, k.known, k.who, k.err = id, make([]int, len(k.set.limits)), "", nil
+	for i := range k.set.limits {
+		limit := &k.set.limits[i]
+		name, err := limit.Key(id)
+		if err != nil {
+			k.known, k.err = nil, err
+			return nil, err
+		}
+		k.who += name + " "
+		if name == "" {
+			continue
+		}
+		key := k.b.Keys.Limit(limit.Limit, name)
+		number, ok := k.numbers[key]
+		if !ok {
+			beside := k.b.Keys.BesideLimit(limit.Limit, limit.tierOf(id.Tier), limit.life)
+			k.question.keys = append(append(k.question.keys, key), beside[:]...)
+			k.rules = append(k.rules, limit.of(id.Tier)...)
+			number = (len(k.question.keys) - k.fixed) / (1 + len(beside))
+			k.numbers[key] = number
+		}
+		k.known[i] = number
+	}
+	return k.known, nil
+}
+
+func sameIdentity(a, b *admission.Identity) bool {
+	return a.Caller == b.Caller && a.IP == b.IP && a.Flow == b.Flow && a.Tier == b.Tier && maps.Equal(a.Headers, b.Headers)
+}
+
+// How jobs of a batch are alike, as enqueue.lua is told.
+const (
+	unlike      = 0
+	alikeOnly   = 1
+	alikeAndNew = 2 // and their ids were made here
+)
+
+// likeness tells whether no job of the batch needs a decision of its own:
+// none is delayed or costs more than 1, all have the same priority, flow and keys,
+// and no id stands twice.
+func likeness(batch []*ticket, all []traits) int {
+	alike := alikeAndNew
+	var ids map[string]bool
+	for i, t := range batch {
+		job := &t.job
+		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
+			!all[i].equal(&all[0]) {
+			return unlike
+		}
+		if t.generated {
+			continue // ids that were made here differ
+		}
+		alike = alikeOnly
+		if ids[job.ID] {
+			return unlike
+		}
+		if ids == nil {
+			ids = make(map[string]bool, len(batch))
+		}
+		ids[job.ID] = true
+	}
+	return alike
+}
+
+func dueArg(job *shaper.Job) string {
+	switch {
+	case !job.NotBefore.IsZero():
+		return fmt.Sprint(job.NotBefore.UnixMicro())
+	case job.Delay > 0:
+		return fmt.Sprintf("+%d", job.Delay.Microseconds())
+	}
+	return ""
+}

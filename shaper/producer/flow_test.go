@@ -1,0 +1,235 @@
+package producer_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// The name is in the receipt and with the job, limits count by it, and each flow has its own bound.
+func TestEnqueueIntoFlows(t *testing.T) {
+	t.Parallel()
+	b := rig.Flowing("flows", shaper.FlowKeyHost)
+	b.Flow.Capacity, b.Flow.MaxFlows, b.Flow.DefaultURL = 2, 2, "https://default.example/"
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rig.Rate("3/744h")}}
+	server := redistest.Start(t)
+	redis := rig.Connect(t, server.Addr())
+	c, err := rig.NewActors(producer.Config{Redis: redis, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := func(host string) shaper.Job {
+		return shaper.Job{Bucket: "flows", URL: "https://" + host + "/x", Payload: []byte("x")}
+	}
+	send := func(jobs ...shaper.Job) []shaper.Receipt {
+		t.Helper()
+		receipts, err := c.Enqueue(t.Context(), jobs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return receipts
+	}
+	var got []string
+	for _, r := range send(to("a"), to("A"), to("a"), shaper.Job{Bucket: "flows", Payload: []byte("x")}, to("b")) {
+		text := r.Flow
+		if r.Refusal != nil {
+			text += " " + string(r.Refusal.Reason) + ": " + r.Refusal.Detail
+			if r.Refusal.RetryAfter <= 0 || r.Refusal.RetryAfter > 3*time.Second {
+				t.Errorf("retry after %s: %s", r.Refusal.RetryAfter, text)
+			}
+		} else if r.ETA.IsZero() || r.State != shaper.StateQueued {
+			t.Errorf("%+v", r)
+		}
+		got = append(got, text)
+	}
+	if len(got) != 5 || got[0] != "a" || got[1] != "a" || !strings.HasPrefix(got[2], `a flow-full: flow "a" of bucket "flows" is full (2/2): retry in `) ||
+		!strings.HasSuffix(got[2], "s or raise flow.capacity") || got[3] != "default.example" ||
+		got[4] != `b too-many-flows: bucket "flows" has 2 of at most 2 flows already, and "b" would be another one: retry in 1s or raise flow.max_flows` {
+		t.Fatalf("%q", got)
+	}
+	// A refusal by the bound spends nothing and is not remembered: there is room again.
+	if err := redis.HSet(t.Context(), store.BucketKeys("flows").Conf(), "flow_capacity", 9).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r := send(to("a"))[0]; r.Refusal != nil || r.Position != 2 || r.Decisions[0].Remaining != 0 {
+		t.Errorf("with room again: %+v", r)
+	}
+	for _, again := range send(to("a"), to("a")) {
+		if again.Refusal == nil || again.Refusal.Reason != shaper.ReasonLimit || again.Flow != "a" {
+			t.Errorf("the limit by flow: %+v", again)
+		}
+	}
+	job := shaper.Job{Bucket: "flows", ID: "named", Payload: []byte("x"), Priority: shaper.PriorityHigh, ExpiresIn: time.Minute}
+	if r := send(job)[0]; r.Refusal != nil || r.Position != 0 {
+		t.Errorf("a more important job: %+v", r)
+	}
+	ids, err := redis.LRange(t.Context(), store.BucketKeys("flows").List(shaper.PriorityHigh, "default.example"), 0, -1).Result()
+	if err != nil || !slices.Equal(ids, []string{"named"}) {
+		t.Errorf("the list holds %v, %v", ids, err)
+	}
+	body, err := redis.HGet(t.Context(), store.BucketKeys("flows").Body(), "named").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := codec.Open(body); err != nil || stored.Flow != "default.example" || stored.ExpiresIn != time.Minute.Microseconds() {
+		t.Errorf("kept as %q, %v", body, err)
+	}
+	job.URL = "https://a/x"
+	if r := send(job)[0]; r.Refusal == nil || r.Refusal.Reason != shaper.ReasonIDReused {
+		t.Errorf("the same id in another flow: %+v", r)
+	}
+	var fault *shaper.FieldError
+	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "flows", URL: "/x", Payload: []byte("x")}); !errors.As(err, &fault) || fault.Field != "url" {
+		t.Errorf("a job without a host: %v", err)
+	}
+}
+
+// A batch of many flows is one round trip; its jobs are in the order in which they came.
+func TestBatchOfFlows(t *testing.T) {
+	t.Parallel()
+	c := rig.Clients(t, 1, rig.Flowing("many", shaper.FlowKeyJob))[0]
+	jobs := make([]shaper.Job, 600)
+	for i := range jobs {
+		jobs[i] = shaper.Job{Bucket: "many", Flow: fmt.Sprintf("flow %d", i%200), Payload: []byte("x")}
+	}
+	receipts, err := c.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range receipts {
+		if r.Refusal != nil || r.Flow != jobs[i].Flow || r.Position != int64(i/200) {
+			t.Fatalf("job %d: %+v", i, r)
+		}
+	}
+}
+
+// The headers that name flows are those that a caller has to put into the identity.
+func TestHeadersOfFlows(t *testing.T) {
+	t.Parallel()
+	b := rig.Flowing("headers", "header:x-tenant")
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{"header:x-other"}, Limit: rig.Rate("3/744h")}}
+	c := rig.Clients(t, 1, b)[0]
+	if got := c.LimitHeaders("headers"); !slices.Equal(got, []string{"X-Other", "X-Tenant"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Who was told nothing of a bucket's flows enqueues nothing, and says why.
+func TestFlowsMustBeTheSameForAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	newer, older := rig.Flowing("b", shaper.FlowKeyJob), rig.TestBucket("b", 1)
+	newer.Revision = 2
+	var both []*rig.Actors
+	for _, b := range []shaper.Bucket{newer, older} {
+		c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, server.Addr()), Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, c)
+	}
+	job := shaper.Job{Bucket: "b", Flow: "x", Payload: []byte("x")}
+	if r, err := both[0].Enqueue(t.Context(), job); err != nil || r[0].Refusal != nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := both[1].Enqueue(t.Context(), job); err == nil || !strings.Contains(err.Error(), "[buckets.flow]") {
+		t.Errorf("with another configuration: %v", err)
+	}
+	older.Revision = 3
+	if err := both[0].Reconfigure([]shaper.Bucket{older}); err == nil || !strings.Contains(err.Error(), "flow") {
+		t.Errorf("a reload that takes the flows away: %v", err)
+	}
+}
+
+// The group is in the receipt and with the job, it has a bound of its own, and flows of two groups are apart.
+func TestEnqueueIntoGroups(t *testing.T) {
+	t.Parallel()
+	b := rig.Grouped("b", 10)
+	b.Group.Capacity, b.Group.Key = 2, "header:X-Tenant"
+	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rig.Rate("2/744h")}}
+	c := rig.Clients(t, 1, b)[0]
+	if got := fmt.Sprint(c.LimitHeaders("b")); got != "[X-Tenant]" {
+		t.Errorf("headers %s", got)
+	}
+	of := func(group, flow string) shaper.Job {
+		return shaper.Job{Bucket: "b", Flow: flow, Payload: []byte("x"), Identity: admission.Identity{Headers: map[string]string{"X-Tenant": group}}}
+	}
+	receipts, err := c.Enqueue(t.Context(), of("a", "x"), of("b", "x"), of("a", "y"), of("a", "z"), of("b", "x"), of("c", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range receipts {
+		text := fmt.Sprintf("%s/%s@%d", r.Group, r.Flow, r.Position)
+		if r.Refusal != nil {
+			text = fmt.Sprintf("%s %s: %s", text, r.Refusal.Reason, r.Refusal.Detail)
+			if r.Refusal.RetryAfter <= 0 || r.Refusal.RetryAfter > time.Second {
+				t.Errorf("retry after %s", r.Refusal.RetryAfter)
+			}
+		}
+		got = append(got, text)
+	}
+	want := `a/x@0, b/x@0, a/y@0, a/z@0 group-full: group "a" of bucket "b" is full (2/2): retry in 1s or raise group.capacity, b/x@1, c/x@0`
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("%s", s)
+	}
+	again, err := c.Enqueue(t.Context(), of("c", "x"), of("c", "x"))
+	if err != nil || again[0].Refusal != nil || again[1].Refusal == nil || again[1].Refusal.Reason != shaper.ReasonLimit {
+		t.Errorf("a limit by flow counts those of each group: %+v, %v", again, err)
+	}
+	job, err := c.Job(t.Context(), "b", receipts[4].ID)
+	if err != nil || job.Group != "b" || job.Flow != "x" || job.OfGroup == nil || job.OfFlow == nil || job.Position != 1 {
+		t.Errorf("job %+v, %v", job, err)
+	}
+	if state, err := c.Cancel(t.Context(), "b", receipts[4].ID); err != nil || state != shaper.StateCancelled {
+		t.Errorf("cancelled: %v, %v", state, err)
+	}
+	if infos, err := c.Op.BucketInfos(t.Context(), "b"); err != nil || !infos[0].HasGroups || infos[0].Groups != 3 || infos[0].GroupsWait != 3 || infos[0].Flows != 4 {
+		t.Errorf("bucket %+v, %v", infos, err)
+	}
+}
+
+// Processes have to agree whether there are groups, and a bucket that holds jobs keeps to it.
+func TestGroupsMustBeTheSameForAll(t *testing.T) {
+	t.Parallel()
+	s := rig.NewGrouped(t)
+	s.SubmitTo("a", "x", "j")
+	other := rig.Flowing("b", shaper.FlowKeyJob)
+	other.Revision = 1
+	c, err := rig.NewActors(producer.Config{Redis: s.Redis, Buckets: []shaper.Bucket{other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "x", Payload: []byte("x")})
+	if err == nil || !strings.Contains(err.Error(), "holds 1 jobs that were queued with flows in groups, and is configured with flows: drain or purge it first") {
+		t.Errorf("enqueued: %v", err)
+	}
+	if err := s.Client.Reconfigure([]shaper.Bucket{other}); err == nil || !strings.Contains(err.Error(), "groups") {
+		t.Errorf("a reload that takes the groups away: %v", err)
+	}
+	if err := c.Op.Control("anna").PauseFlow(t.Context(), "b", "x", ""); err == nil {
+		t.Error("a flow was paused as one of no group")
+	}
+	// What Redis knows of a bucket that is not configured here.
+	empty, err := rig.NewActors(producer.Config{Redis: s.Redis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := empty.Op.Control("anna").Group(t.Context(), "b", "a"); err != nil || info.Waiting != 1 {
+		t.Errorf("group %+v, %v", info, err)
+	}
+	if err := empty.Op.Control("anna").InGroup("a").PauseFlow(t.Context(), "b", "x", ""); err != nil {
+		t.Error(err)
+	}
+}

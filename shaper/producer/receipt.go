@@ -1,0 +1,260 @@
+package producer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// Codes of enqueue.lua.
+const (
+	codeQueued = iota + 1
+	codeScheduled
+	codeDuplicate
+	codeIDReused
+	codeLimited
+	codeImpossible
+	codeBucketFull
+	codeScheduledFull
+	codeShed
+	codeFlowFull
+	codeTooManyFlows
+	codeGroupFull
+	codeTooManyGroups
+	codeDeadFull
+	codeDeadTooLarge
+)
+
+// fullUntilDeparture are those of refusals that end when enough jobs have left.
+var fullUntilDeparture = []int64{codeBucketFull, codeShed, codeFlowFull, codeGroupFull}
+
+// readReceipts reads the answer of enqueue.lua: one for all jobs that were
+// alike, or one for each.
+func readReceipts(b *door, q *question, r *lua.Reader) error {
+	batch, limits := q.tickets, q.set.limits
+	if len(batch) == 0 {
+		return nil
+	}
+	now, asOne, pool := r.Int(), r.Int() == 1, b.poolInterval()
+	if !asOne {
+		for i, t := range batch {
+			*t.receipt = readReceipt(b, pool, limits, t, now, r)
+			if t.receipt.Duplicate && !q.again {
+				refuseEnded(b, t.receipt)
+			}
+			switch refusal := t.receipt.Refusal; {
+			case r.Err() != nil:
+			case refusal == nil:
+				b.refusals.forget(q.who[i])
+			case refusal.Reason == shaper.ReasonLimit:
+				b.refusals.remember(q.set, q.who[i], max(t.job.Cost, 1), q.start, t.receipt)
+			}
+		}
+		return r.Err()
+	}
+	first, eta, count, per := r.Int(), r.Int(), r.Int(), r.Int()
+	decisions := make([]admission.Decision, 0, len(limits))
+	for _, limit := range limits {
+		if remaining, reset := r.Int(), r.Int(); remaining >= 0 {
+			decisions = append(decisions, limit.For(batch[0].job.Identity.Tier).Decide(0, remaining, 0, reset))
+		}
+	}
+	if r.Err() != nil {
+		return r.Err()
+	}
+	interval := float64(per) / float64(count)
+	b.refusals.forget(q.who[0]) // they are alike
+	for i, t := range batch {
+		*t.receipt = shaper.Receipt{
+			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: first + int64(i), Decisions: decisions,
+		}
+		if eta > 0 {
+			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, first+int64(i), eta+int64(float64(i)*interval)))
+		}
+	}
+	return nil
+}
+
+// poolInterval is how far apart departures from the pool of a bucket are, in microseconds, as far
+// as this process knows: by its configuration, not by what an operator has set. 0 without a pool.
+type poolInterval float64
+
+func (b *door) poolInterval() poolInterval {
+	p := b.Settings.Load().Pool
+	if p == nil {
+		return 0
+	}
+	return poolInterval(float64(p.Rate.Per.Microseconds()) / float64(p.Rate.Count))
+}
+
+// notBefore is the time, but not before the pool can let a job go that has so many ahead of it
+// in its bucket. What other buckets send meanwhile comes on top.
+func (p poolInterval) notBefore(now, ahead, at int64) int64 {
+	return max(at, now+int64(float64(ahead)*float64(p)))
+}
+
+func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) shaper.Receipt {
+	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
+	receipt := shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
+	for _, limit := range limits {
+		verdict, remaining, retry, reset := r.Int(), r.Int(), r.Int(), r.Int()
+		if admission.Asked(verdict) {
+			receipt.Decisions = append(receipt.Decisions, limit.For(t.job.Identity.Tier).Decide(verdict, remaining, retry, reset))
+		}
+	}
+	switch code {
+	case codeQueued:
+		receipt.State, receipt.Position = shaper.StateQueued, position
+		if eta > 0 {
+			eta = pool.notBefore(now, position, eta)
+		}
+	case codeScheduled:
+		receipt.State = shaper.StateScheduled
+	case codeDuplicate:
+		// The id that this very call made can only be there because its reply
+		// was lost and it was sent again.
+		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
+		receipt.ETA = time.UnixMicro(now)
+	default:
+		if wait > 0 && slices.Contains(fullUntilDeparture, code) {
+			wait = pool.notBefore(0, position-eta+1, wait) // so many must leave first
+		}
+		receipt.Refusal = refuse(b, t, code, lua.Microseconds(wait), receipt.Decisions, position, eta)
+	}
+	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {
+		receipt.ETA = time.UnixMicro(eta)
+	}
+	return receipt
+}
+
+// undelivered are the states of a job that ended and that no dispatcher will send any more.
+var undelivered = []shaper.State{shaper.StateDead, shaper.StateCancelled, shaper.StateDropped}
+
+// refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
+// would promise a delivery that never comes. A batch that is sent again is not asked, as its
+// job may have ended since the send whose reply was lost.
+func refuseEnded(b *door, receipt *shaper.Receipt) {
+	if !slices.Contains(undelivered, receipt.State) {
+		return
+	}
+	is, next := "was "+string(receipt.State), "use another id"
+	if receipt.State == shaper.StateDead {
+		is, next = "is a dead letter", "redrive it, or use another id"
+	}
+	receipt.Duplicate, receipt.ETA = false, time.Time{}
+	receipt.Refusal = &shaper.Refusal{
+		Reason: shaper.ReasonIDEnded,
+		Detail: fmt.Sprintf("job %q of bucket %q %s and will not be delivered: %s", receipt.ID, b.Name, is, next),
+	}
+}
+
+// keepOwnDuplicates makes duplicates again of refusals for an id that this very call has
+// admitted: the same id stood twice in the call, and the first job ended between two batches.
+func keepOwnDuplicates(receipts []shaper.Receipt) {
+	for i := range receipts {
+		ended := &receipts[i]
+		if ended.Refusal == nil || ended.Refusal.Reason != shaper.ReasonIDEnded {
+			continue
+		}
+		if slices.ContainsFunc(receipts, func(r shaper.Receipt) bool {
+			return r.Bucket == ended.Bucket && r.ID == ended.ID && r.Refusal == nil && !r.Duplicate && r.State != ""
+		}) {
+			ended.Refusal, ended.Duplicate = nil, true
+		}
+	}
+}
+
+// missing makes a refusal of a limit's demand to know more of the caller.
+func missing(err error) *shaper.Refusal {
+	refusal := &shaper.Refusal{Reason: shaper.ReasonIdentity, Detail: err.Error()}
+	if e, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
+		refusal.Limits = []string{e.Limit}
+	}
+	return refusal
+}
+
+// refuse makes a refusal. Of a bucket or flow that is too full, held is how many jobs it
+// has and bound how many it may have for one more of this kind, and of a bucket with too many flows
+// the same of those; where no job leaves, because it is paused, there is no wait.
+func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
+	refusal := &shaper.Refusal{RetryAfter: max(wait, -wait)}
+	var by []admission.Decision
+	for _, d := range decisions {
+		if !d.Allowed && (d.Impossible || code == codeLimited) {
+			by, refusal.Limits = append(by, d), append(refusal.Limits, d.Limit)
+		}
+	}
+	next := "retry in " + roundUp(wait).String()
+	if wait == 0 {
+		next = "it is paused, and nothing leaves until it is resumed: resume it"
+	}
+	switch code {
+	case codeIDReused:
+		refusal.Reason = shaper.ReasonIDReused
+		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
+	case codeImpossible:
+		refusal.Reason = shaper.ReasonImpossible
+		refusal.Detail = admission.ImpossibleText(max(t.job.Cost, 1), by...)
+	case codeLimited:
+		refusal.Reason = shaper.ReasonLimit
+		refusal.Detail = admission.ExceededText(wait, by...)
+	case codeBucketFull:
+		refusal.Reason = shaper.ReasonBucketFull
+		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d): %s or raise capacity", b.Name, held, bound, next)
+	case codeShed:
+		priority := cmp.Or(t.job.Priority, shaper.PriorityNormal)
+		refusal.Reason = shaper.ReasonShed
+		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d, and takes them up to %d): %s, or raise capacity or shed.%s",
+			b.Name, priority, held, bound, next, priority)
+	case codeScheduledFull:
+		refusal.Reason = shaper.ReasonScheduledFull
+		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
+			b.Name, held, bound, next)
+	case codeFlowFull:
+		refusal.Reason = shaper.ReasonFlowFull
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+	case codeGroupFull:
+		refusal.Reason = shaper.ReasonGroupFull
+		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)
+	case codeDeadFull, codeDeadTooLarge:
+		refusal.Reason = shaper.ReasonDeadFull
+		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)
+	case codeTooManyGroups:
+		refusal.Reason = shaper.ReasonTooManyFlows
+		refusal.Detail = fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, held, bound, t.job.Group, next)
+	case codeTooManyFlows:
+		refusal.Reason = shaper.ReasonTooManyFlows
+		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, held, bound, t.job.Flow, next)
+	}
+	return refusal
+}
+
+// deadFullDetail explains a refusal by too many dead letters, or by too many bytes of them. A
+// negative wait is a guess.
+func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound int64) string {
+	of, setting := "dead letters", "dead_capacity"
+	if code == codeDeadTooLarge {
+		of, setting = "bytes of dead letters", "dead_bytes"
+	}
+	next := "retry in " + roundUp(wait).String() + ", when dead_retention has ended for enough of them"
+	if wait < 0 {
+		next = "it is not known when there is room, so retry in " + roundUp(-wait).String() + " to see"
+	}
+	return fmt.Sprintf("bucket %q takes no jobs, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
+		bucket, of, held, bound, setting, next)
+}
+
+// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
+func roundUp(d time.Duration) time.Duration {
+	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
+}

@@ -1,0 +1,90 @@
+package producer
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Bounds of the memory of refusals.
+const (
+	maxRefusals = 16_384
+	// forgetAfter is how long a refusal is repeated at most before Redis is asked
+	// again: so long may it take until a limit that was raised is noticed.
+	forgetAfter = time.Second
+)
+
+// refusals remembers who was refused by limits, so that Redis is not asked what
+// is known: until the time that the refused caller was told, a job of the same
+// cost that counts under the same keys would be refused again. A job under these
+// keys that gets in is the end of it: who waits for more now waits for longer. It is asked for
+// jobs whose id the client made only: another id may be that of a job that is
+// there, which is answered whatever the limits say.
+//
+// The time is counted by our own monotonic clock from the start of the call, no
+// later than the instant at which Redis decided.
+type refusals struct {
+	of   *lru.Cache[string, pastRefusal]
+	some atomic.Bool // there was one
+}
+
+type pastRefusal struct {
+	set     *limitSet
+	cost    int64
+	until   time.Time // the same answer is known to hold
+	told    time.Time // when the caller may come, at the latest
+	receipt shaper.Receipt
+}
+
+func newRefusals() *refusals {
+	of, _ := lru.New[string, pastRefusal](maxRefusals) // fails for sizes below 1 only
+	return &refusals{of: of}
+}
+
+// remember notes a refusal by limits. The call began at start.
+func (r *refusals) remember(set *limitSet, who string, cost int64, start time.Time, receipt *shaper.Receipt) {
+	wait := receipt.Refusal.RetryAfter
+	r.of.Add(who, pastRefusal{
+		set: set, cost: cost, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
+	})
+	r.some.Store(true)
+}
+
+// forget is told that a job got in.
+func (r *refusals) forget(who string) {
+	if r.some.Load() && r.of.Contains(who) {
+		r.of.Remove(who)
+	}
+}
+
+// recall makes the receipt of a job of whom a refusal is known to hold. The
+// times in it are shorter by what has passed.
+func (r *refusals) recall(set *limitSet, who string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
+	if !r.some.Load() {
+		return shaper.Receipt{}, false
+	}
+	past, ok := r.of.Get(who)
+	if !ok || past.set != set || past.cost != max(job.Cost, 1) || !now.Before(past.until) {
+		return shaper.Receipt{}, false
+	}
+	receipt, refusal := past.receipt, *past.receipt.Refusal
+	passed := refusal.RetryAfter - past.told.Sub(now)
+	refusal.RetryAfter -= passed
+	receipt.ID, receipt.Flow, receipt.Group, receipt.Refusal = job.ID, job.Flow, job.Group, &refusal
+	receipt.Decisions = slices.Clone(receipt.Decisions)
+	var by []admission.Decision
+	for i := range receipt.Decisions {
+		d := receipt.Decisions[i].Later(passed)
+		d.Source = admission.FromMemory
+		if receipt.Decisions[i] = d; !d.Allowed {
+			by = append(by, d)
+		}
+	}
+	refusal.Detail = admission.ExceededText(refusal.RetryAfter, by...)
+	return receipt, true
+}
