@@ -1,10 +1,11 @@
 // Package shaper turns uneven input into an even stream.
 //
-// A [producer.Client] enqueues jobs into buckets: bounded queues that leak at a fixed
-// rate. A [dispatcher.Dispatcher] drains them. It claims jobs together with their slots
-// (the instants at which they may depart), hands each to a [Worker] at its
-// slot, and settles the outcome. Any number of dispatchers share a bucket, and
-// the rate is that of all of them together.
+// This package is the vocabulary that three actors share, and opens no connection itself. The Client of
+// package producer enqueues jobs into buckets: bounded queues that leak at a fixed rate. The
+// Dispatcher of package dispatcher drains them. It claims jobs together with their slots (the instants
+// at which they may depart), hands each to a [Worker] at its slot, and settles the outcome. Any number of
+// dispatchers share a bucket, and the rate is that of all of them together. The Operator of package
+// operator looks at buckets and changes them while programs run.
 //
 // A job is in exactly one place at any instant: in a waiting list, in the set
 // of jobs due later, leased to a dispatcher, or dead. Every move is one Lua
@@ -18,6 +19,6 @@
 //
 // What it costs: an enqueue is one round trip and shares it with other calls
 // of the moment; a claim is one round trip for many jobs; so is a settle.
-// When Redis is down, enqueue returns an error within [producer.Config.Timeout],
+// When Redis is down, enqueue returns an error within its timeout,
 // and dispatchers send nothing but what they had claimed.
 package shaper

@@ -21,7 +21,7 @@ import (
 func onThree(t *testing.T, c *redistest.Cluster) (buckets []shaper.Bucket, masters []*redistest.Server) {
 	t.Helper()
 	for i := 0; len(buckets) < 3; i++ {
-		b := rig.TestBucket(fmt.Sprint("b", i), 100)
+		b := rig.Bucket(fmt.Sprint("b", i), 100)
 		if master := c.MasterOf(t, store.BucketKeys(b.Name).Conf()); !slices.Contains(masters, master) {
 			buckets, masters = append(buckets, b), append(masters, master)
 		}

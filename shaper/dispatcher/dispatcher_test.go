@@ -17,7 +17,7 @@ import (
 // A stop claims no more and waits for what is under way.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	worker := rig.NewWaiting()
 	// With its one worker occupied, no claim is under way at the stop: what that gets would be delivered.
 	cancel, ended := start(w, worker, func(cfg *Config) { cfg.Concurrency = 1 })
@@ -42,7 +42,7 @@ func TestGracefulStop(t *testing.T) {
 // A stop comes before all else that is ready.
 func TestStoppedLoopClaimsNothing(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	d, err := New(Config{
 		Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": rig.NewWaiting()},
 	})
@@ -65,7 +65,7 @@ func TestStoppedLoopClaimsNothing(t *testing.T) {
 // A delivery that does not end in time is cut off, and its outcome is kept.
 func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	worker := rig.NewWaiting()
 	stop := dispatch(w, worker, func(cfg *Config) { cfg.ShutdownTimeout = 50 * time.Millisecond })
 	w.Submit("j")
@@ -84,7 +84,7 @@ func TestStopCutsOff(t *testing.T) {
 // Jobs whose slot has not come go back at a cut-off, without an attempt.
 func TestStopReturnsWhatWasNotSent(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("b", 20)
+	b := rig.Bucket("b", 20)
 	b.Burst = 3
 	w := rig.NewWorld(t, b)
 	for i := range 8 {
@@ -110,7 +110,7 @@ func TestStopReturnsWhatWasNotSent(t *testing.T) {
 
 func TestWorkerOutcomes(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("b", 200)
+	b := rig.Bucket("b", 200)
 	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 	w := rig.NewWorld(t, b)
 	tries := make(map[string]*atomic.Int64)
@@ -189,7 +189,7 @@ func TestWorkerOutcomes(t *testing.T) {
 // Somebody else has the job: the delivery here is cancelled.
 func TestLostLeaseCancelsTheDelivery(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	worker := rig.NewWaiting()
 	dispatch(w, worker, func(cfg *Config) { cfg.Lease = 3 * time.Second })
 	w.Submit("j")
@@ -208,7 +208,7 @@ func TestLostLeaseCancelsTheDelivery(t *testing.T) {
 // A job that loses its dispatcher three times in a row is poison.
 func TestPoisonJob(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	worker := rig.NewWaiting()
 	dispatch(w, worker, func(cfg *Config) { cfg.Lease = 3 * time.Second })
 	w.Submit("j")
@@ -229,7 +229,7 @@ func TestPoisonJob(t *testing.T) {
 // An idle dispatcher is woken: it does not find jobs at its next patrol.
 func TestIdleDispatcherIsWoken(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 1000))
+	w := rig.NewWorld(t, rig.Bucket("b", 1000))
 	var patrol lookCounter
 	dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Redis.AddHook(&patrol) })
 	n := 0
@@ -246,11 +246,11 @@ func TestIdleDispatcherIsWoken(t *testing.T) {
 func TestCostOfAPatrol(t *testing.T) {
 	t.Parallel()
 	const buckets = 20
-	w := rig.NewWorld(t, rig.TestBucket("b", 10))
+	w := rig.NewWorld(t, rig.Bucket("b", 10))
 	client := w.Server.Client()
 	cfg := Config{Redis: client, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}}
 	for i := range buckets {
-		cfg.Buckets = append(cfg.Buckets, rig.TestBucket(fmt.Sprint("b", i), 10))
+		cfg.Buckets = append(cfg.Buckets, rig.Bucket(fmt.Sprint("b", i), 10))
 	}
 	d, err := New(cfg)
 	if err != nil {
@@ -304,7 +304,7 @@ func TestNewDispatcherChecks(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	valid := func() Config {
 		return Config{
-			Redis: client, Buckets: []shaper.Bucket{rig.TestBucket("b", 1)},
+			Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 1)},
 			Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) })},
 		}
 	}

@@ -27,7 +27,7 @@ func TestStartsEvenlyFromAfar(t *testing.T) {
 			history.Delivered(a.ID, a.Number, time.Now())
 			return shaper.Done(200)
 		})
-		drainFor(t, rig.TestBucket("b", rate), worker, 3*time.Second, func() redis.Hook {
+		drainFor(t, rig.Bucket("b", rate), worker, 3*time.Second, func() redis.Hook {
 			<-time.After(330 * time.Millisecond) // one dispatcher starts after the other
 			return far(25 * time.Millisecond)
 		})

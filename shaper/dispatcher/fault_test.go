@@ -20,7 +20,7 @@ func TestLostReplies(t *testing.T) {
 	for _, script := range []*lua.Script{lua.Enqueue, lua.Claim, lua.Settle, lua.Configure, lua.Extend} {
 		t.Run(script.Name(), func(t *testing.T) {
 			t.Parallel()
-			w := rig.NewWorld(t, rig.TestBucket("b", 500))
+			w := rig.NewWorld(t, rig.Bucket("b", 500))
 			w.Enqueue(1) // the scripts are known and the bucket is configured
 			var dropped []<-chan struct{}
 			drop := func(n int) {
@@ -58,7 +58,7 @@ func TestLostReplies(t *testing.T) {
 // has just started.
 func TestDispatcherStartsOnAFullServer(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 500))
+	w := rig.NewWorld(t, rig.Bucket("b", 500))
 	w.Enqueue(50)
 	admin := w.Server.Client()
 	info, err := admin.Info(t.Context(), "memory").Result()
@@ -88,7 +88,7 @@ func TestDispatcherStartsOnAFullServer(t *testing.T) {
 // Scripts flushed and keys of a configuration gone: nobody sees an error.
 func TestFlushedScriptsAndLostConfiguration(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 500))
+	w := rig.NewWorld(t, rig.Bucket("b", 500))
 	stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
 	admin := w.Server.Client()
 	for range 5 {

@@ -70,7 +70,7 @@ func TestIdleDrains(t *testing.T) {
 	t.Parallel()
 	flows := rig.Grouped("b", 100)
 	flows.Group = nil
-	for name, b := range map[string]shaper.Bucket{"plain": rig.TestBucket("b", 100), "flows": flows, "groups": rig.Grouped("b", 100)} {
+	for name, b := range map[string]shaper.Bucket{"plain": rig.Bucket("b", 100), "flows": flows, "groups": rig.Grouped("b", 100)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)

@@ -40,7 +40,7 @@ func TestWakeLimit(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.rate, " ", c.ttl, " ", c.pool), func(t *testing.T) {
 			t.Parallel()
-			b := rig.TestBucket("b", 1)
+			b := rig.Bucket("b", 1)
 			b.Rate, b.PermitTTL = rig.MustRate(t, c.rate), c.ttl
 			if c.pool != "" {
 				b.Pool = &shaper.Pool{Name: "p", Rate: rig.MustRate(t, c.pool), Burst: 1}
@@ -149,7 +149,7 @@ func TestLateAnswersDoNotBunch(t *testing.T) {
 						return shaper.Done(200)
 					})
 					first := time.Now()
-					drainFor(t, rig.TestBucket("b", int64(rate)), worker, length, func() redis.Hook {
+					drainFor(t, rig.Bucket("b", int64(rate)), worker, length, func() redis.Hook {
 						first = first.Add(-every / 2) // one dispatcher after the other
 						return &lateClaims{every: every, late: late, lost: lost, last: first}
 					})
@@ -185,7 +185,7 @@ func TestSlowHandshakeKeepsTheRate(t *testing.T) {
 			history.Delivered(a.ID, a.Number, time.Now())
 			return shaper.Done(200)
 		})
-		drainFor(t, rig.TestBucket("b", rate), worker, 10*time.Second, nil)
+		drainFor(t, rig.Bucket("b", rate), worker, 10*time.Second, nil)
 		if r := history.Check(); r.Rate < .98*rate || r.MostIn(time.Second) > rate+1 {
 			t.Errorf("%s; most in 1s %d", r, r.MostIn(time.Second))
 		}

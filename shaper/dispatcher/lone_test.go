@@ -19,7 +19,7 @@ import (
 // others beside it; all of them get their turn.
 func TestOneLastChanceInAProcess(t *testing.T) {
 	t.Parallel()
-	buckets := []shaper.Bucket{rig.TestBucket("b", 1000), rig.TestBucket("c", 1000)}
+	buckets := []shaper.Bucket{rig.Bucket("b", 1000), rig.Bucket("c", 1000)}
 	w := rig.NewWorld(t, buckets[0])
 	client, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: buckets})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 // its delivery does not end.
 func TestLastChanceOfTwoClaims(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	doom(w, "b", "j")
 	w.Submit("j")
 	d, err := New(Config{

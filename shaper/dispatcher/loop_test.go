@@ -144,7 +144,7 @@ func (l *loops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestFarDatesDoNotSpin(t *testing.T) {
 	t.Parallel()
 	bucket := func(levels int) shaper.Bucket {
-		b := rig.TestBucket("b", 100)
+		b := rig.Bucket("b", 100)
 		if levels != codec.LevelsNone {
 			f := shaper.DefaultFlowSettings()
 			f.Key = shaper.FlowKeyJob
@@ -226,7 +226,7 @@ func TestRecoveryIsInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			large, small := rig.TestBucket("large", 1), rig.TestBucket("small", 1)
+			large, small := rig.Bucket("large", 1), rig.Bucket("small", 1)
 			large.Rate.Per, small.Rate.Per = time.Hour, time.Hour
 			if c.flows > 0 {
 				f := shaper.DefaultFlowSettings()
@@ -268,7 +268,7 @@ func TestIdleFlowsMakeRoomForNewOnes(t *testing.T) {
 			if redistest.Soak {
 				rounds = 20
 			}
-			b := rig.TestBucket("b", 2000)
+			b := rig.Bucket("b", 2000)
 			f, g := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 			f.Key, f.MaxFlows, f.Rate = shaper.FlowKeyJob, 300, admission.Rate{Count: 10, Per: time.Second, Unit: admission.UnitRequests}
 			if b.Flow = &f; inGroups {

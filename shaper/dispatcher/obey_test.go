@@ -23,7 +23,7 @@ import (
 func TestCollectorOfPools(t *testing.T) {
 	t.Parallel()
 	pool, idle := shaper.Pool{Name: "p", Rate: rig.PerSecond(1000), MaxInFlight: 2}, shaper.Pool{Name: "idle", Rate: rig.PerSecond(5)}
-	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 3, pool), rig.Pooled("b", 1000, 1, pool), rig.Pooled("c", 10, 1, idle), rig.TestBucket("alone", 10))
+	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 3, pool), rig.Pooled("b", 1000, 1, pool), rig.Pooled("c", 10, 1, idle), rig.Bucket("alone", 10))
 	other := w.ClientOf(rig.Pooled("d", 10, 1, shaper.Pool{Name: "other", Rate: rig.PerSecond(1)}))
 	for _, client := range []*rig.Actors{w.Client, other} {
 		if err := client.JoinPools(t.Context()); err != nil {
@@ -65,7 +65,7 @@ func TestCollectorOfPools(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 200, 120
-	w := rig.NewWorld(t, rig.TestBucket("b", rate))
+	w := rig.NewWorld(t, rig.Bucket("b", rate))
 	control := w.Client.Op.Control("anna")
 	if err := control.Pause(t.Context(), "b", "tests"); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestPauseAndResume(t *testing.T) {
 // A dispatcher that sleeps until the slot of an hourly rate is woken by a new one.
 func TestNewRateHoldsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("b", 1)
+	b := rig.Bucket("b", 1)
 	b.Rate.Per = time.Hour
 	w := rig.NewWorld(t, b)
 	stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
@@ -153,7 +153,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 // The look ahead and the lateness of permits follow the rate that is in force.
 func TestDrainObeysTheRateInForce(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	if _, err := w.Client.Op.Control("anna").Set(t.Context(), "b", rig.MustPatch(t, "rate", "1/h")); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 func TestPurgeGoesOn(t *testing.T) {
 	t.Parallel()
 	const jobs = 3*store.PurgeBatch + 10
-	w := rig.NewWorld(t, rig.TestBucket("b", 1))
+	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	batch := make([]shaper.Job, jobs)
 	fill := func() {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestPoolDetails(t *testing.T) {
 	t.Parallel()
 	hour := admission.Rate{Count: 300, Per: time.Hour, Unit: admission.UnitRequests}
 	pool := shaper.Pool{Name: "p", Rate: rig.PerSecond(1000), MaxInFlight: 2, Quotas: []admission.Rate{hour, rig.PerSecond(900)}, Revision: 3}
-	w := rig.NewPoolWorld(t, rig.Pooled("b", 1000, 5, pool), rig.Pooled("a", 10, 1, pool), rig.TestBucket("alone", 10))
+	w := rig.NewPoolWorld(t, rig.Pooled("b", 1000, 5, pool), rig.Pooled("a", 10, 1, pool), rig.Bucket("alone", 10))
 	look := func(client *rig.Actors, names ...string) operator.PoolDetails {
 		t.Helper()
 		all, err := client.Op.PoolDetails(t.Context(), names...)
@@ -274,7 +274,7 @@ func TestPoolDetails(t *testing.T) {
 		t.Errorf("it has %+v", p)
 	}
 	// Who has none of this configured sees what Redis knows.
-	stranger := w.ClientOf(rig.TestBucket("alone", 10))
+	stranger := w.ClientOf(rig.Bucket("alone", 10))
 	if all, err := stranger.Op.PoolDetails(t.Context()); err != nil || all != nil {
 		t.Errorf("of no pool: %+v, %v", all, err)
 	}
@@ -297,7 +297,7 @@ func TestPoolDetails(t *testing.T) {
 // An idle dispatcher writes what a reload changed at once.
 func TestDispatcherReconfigures(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("idle", 10))
+	w := rig.NewWorld(t, rig.Bucket("idle", 10))
 	ctx, stop := context.WithCancel(t.Context())
 	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket},
 		Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
@@ -326,12 +326,12 @@ func TestDispatcherReconfigures(t *testing.T) {
 	until("10000")
 	b := w.Bucket
 	b.Capacity = 77
-	other := rig.TestBucket("idle", 10)
+	other := rig.Bucket("idle", 10)
 	other.Worker = "nobody"
 	if err := d.Reconfigure([]shaper.Bucket{other}); err == nil {
 		t.Error("a worker that is not registered was taken")
 	}
-	if err := d.Reconfigure([]shaper.Bucket{b, rig.TestBucket("unknown", 1)}); err != nil {
+	if err := d.Reconfigure([]shaper.Bucket{b, rig.Bucket("unknown", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	until("77")

@@ -139,7 +139,7 @@ func TestPoolOfFlows(t *testing.T) {
 func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(100)}
-	own := rig.TestBucket("b", 100)
+	own := rig.Bucket("b", 100)
 	own.DedupeWindow = 0
 	w := rig.NewPoolWorld(t, own)
 	if err := w.Client.Op.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {

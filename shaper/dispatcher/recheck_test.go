@@ -89,7 +89,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := rig.TestBucket("b", 1000)
+				b := rig.Bucket("b", 1000)
 				b.Burst = 100
 				c.before(&b)
 				store := miniredis.NewMiniRedis()

@@ -133,7 +133,7 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				store := miniredis.NewMiniRedis()
 				store.ClockTTL(true)
 				t.Cleanup(store.Close)
-				b := rig.TestBucket("b", 2000)
+				b := rig.Bucket("b", 2000)
 				b.MaxPayload, b.MaxInFlight = 1<<20, 512
 				client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
 				if err != nil {

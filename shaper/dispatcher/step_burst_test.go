@@ -67,7 +67,7 @@ func TestStepForwardsFillsNoBurst(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(name, ", ", dispatchers, " dispatchers"), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := rig.TestBucket("b", 1000)
+					b := rig.Bucket("b", 1000)
 					change(&b)
 					departures := throughSteps(t, b, dispatchers, jobs)
 					t.Logf("%d departures in %s", len(departures), departures[len(departures)-1].Sub(departures[0]))

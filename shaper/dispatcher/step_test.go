@@ -20,7 +20,7 @@ type stepped struct {
 
 func newStepped(t *testing.T, worker shaper.Worker) *stepped {
 	t.Helper()
-	return newSteppedBucket(t, worker, rig.TestBucket("b", 100))
+	return newSteppedBucket(t, worker, rig.Bucket("b", 100))
 }
 
 func newSteppedBucket(t *testing.T, worker shaper.Worker, b shaper.Bucket) *stepped {

@@ -23,7 +23,7 @@ import (
 // The log warns before a bucket is full of dead letters, and once each time.
 func TestDeadLettersAreWarnedOf(t *testing.T) {
 	t.Parallel()
-	s := newSteppedBucket(t, rig.NewWaiting(), rig.TestBucket("b", 10))
+	s := newSteppedBucket(t, rig.NewWaiting(), rig.Bucket("b", 10))
 	d := s.drain()
 	var text bytes.Buffer
 	d.log = slog.New(slog.NewTextHandler(&text, nil))
@@ -65,7 +65,7 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 					MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 				})
 				t.Cleanup(func() { _ = conn.Close() })
-				b := rig.TestBucket("b", 1000)
+				b := rig.Bucket("b", 1000)
 				change(&b)
 				client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
 				if err != nil {

@@ -69,7 +69,7 @@ func start(w *rig.World, worker shaper.Worker, change func(*Config)) (cancel con
 // attempts to the channel and its log to the buffer.
 func flowingWorld(t *testing.T) (w *rig.World, attempts chan *shaper.Attempt, logged *bytes.Buffer, stop func() error) {
 	t.Helper()
-	b := rig.TestBucket("b", 1000)
+	b := rig.Bucket("b", 1000)
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	b.Flow = &flow

@@ -14,7 +14,7 @@ import (
 // Flows and groups are counted, and never named: there may be any number of them.
 func TestCollectorOfFlowsAndGroups(t *testing.T) {
 	t.Parallel()
-	w := rig.NewPoolWorld(t, rig.Grouped("groups", 1), rig.Flowing("flows", shaper.FlowKeyJob), rig.TestBucket("plain", 1))
+	w := rig.NewPoolWorld(t, rig.Grouped("groups", 1), rig.Flowing("flows", shaper.FlowKeyJob), rig.Bucket("plain", 1))
 	for i := range 5 {
 		name := fmt.Sprint("tenant", i)
 		w.Enqueue("groups", 1, func(job *shaper.Job) { job.ID, job.Group, job.Flow = name, name, "f" })

@@ -13,7 +13,7 @@ import (
 
 func TestChangesThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	control := w.Client.Op.Control("anna")
 	for _, c := range []struct{ setting, value, want string }{
 		{"rate", "0/s", "pause it"}, {"rate", "-5/s", "want 1 or more"}, {"rate", "NaN/s", "not a whole number"}, {"rate", "1000001/s", "more than 1000000"},
@@ -47,8 +47,8 @@ func TestChangesThatDoNotFit(t *testing.T) {
 // cannot.
 func TestControlOfOtherBuckets(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
-	former, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{rig.TestBucket("old", 1)}})
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
+	former, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{rig.Bucket("old", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

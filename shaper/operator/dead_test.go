@@ -17,9 +17,9 @@ import (
 // were cannot.
 func TestOrphansAreReadable(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 100))
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	conn := w.Server.Client()
-	for name, b := range map[string]shaper.Bucket{"plain": rig.TestBucket("old", 1), "with flows": rig.Flowing("oldflows", shaper.FlowKeyJob)} {
+	for name, b := range map[string]shaper.Bucket{"plain": rig.Bucket("old", 1), "with flows": rig.Flowing("oldflows", shaper.FlowKeyJob)} {
 		former, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestOrphansAreReadable(t *testing.T) {
 // A page of large dead letters comes in parts.
 func TestDeadLettersAreReadInParts(t *testing.T) {
 	t.Parallel()
-	s := rig.NewBench(t, rig.TestBucket("b", 100))
+	s := rig.NewBench(t, rig.Bucket("b", 100))
 	var largest parts
 	s.Redis.AddHook(&largest)
 	const jobs = 30

@@ -161,7 +161,7 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 	if err := control.PauseFlow(ctx, "nosuch", "f", ""); !errors.Is(err, shaper.ErrUnknownBucket) {
 		t.Errorf("paused a flow of no bucket: %v", err)
 	}
-	plain := rig.NewBench(t, rig.TestBucket("b", 100))
+	plain := rig.NewBench(t, rig.Bucket("b", 100))
 	for _, err := range []error{
 		plain.Client.Op.Control("anna").PauseFlow(ctx, "b", "f", ""),
 		func() error {

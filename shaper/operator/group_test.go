@@ -123,7 +123,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 	if n := s.Redis.Exists(ctx, store.BucketKeys("b").GroupSettings(), store.BucketKeys("b").FlowSettings()).Val(); n != 0 {
 		t.Error("something was changed")
 	}
-	for _, plain := range []*rig.Bench{rig.NewBench(t, rig.TestBucket("b", 100)), rig.NewFlowing(t)} {
+	for _, plain := range []*rig.Bench{rig.NewBench(t, rig.Bucket("b", 100)), rig.NewFlowing(t)} {
 		control := plain.Client.Op.Control("anna")
 		for _, err := range []error{
 			control.PauseGroup(ctx, "b", "a", ""),

@@ -32,7 +32,7 @@ type Config struct {
 
 // Operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on
 // every bucket that Redis knows, also on one that the configuration does not have. It is safe for
-// concurrent use. When Redis is down or too slow, a method returns an error after OperatorConfig.Timeout
+// concurrent use. When Redis is down or too slow, a method returns an error after Config.Timeout
 // for each of its round trips, or at the deadline of ctx.
 type Operator struct {
 	store     *store.Store

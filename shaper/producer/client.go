@@ -66,7 +66,7 @@ type Client struct {
 }
 
 // Close waits until the calls of [Client.Enqueue] under way are answered, also those
-// whose callers gave up, which takes up to ClientConfig.Timeout. Every call after it
+// whose callers gave up, which takes up to Config.Timeout. Every call after it
 // is [shaper.ErrClosed]. It may be called several times, also beside
 // other calls. The Redis client stays open: it belongs to the caller.
 func (c *Client) Close() {
@@ -242,7 +242,7 @@ func (t *ticket) finish(err error) {
 // no job is doubled. [redisconn.Unavailable] tells whether that may help.
 //
 // Concurrent calls for a bucket share round trips; a call that is alone takes
-// one. When Redis is down it takes at most ClientConfig.Timeout.
+// one. When Redis is down it takes at most Config.Timeout.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	if len(jobs) == 0 {
 		return nil, nil
@@ -364,7 +364,7 @@ func (c *Client) Ping(ctx context.Context) error { return c.store.Ping(ctx) }
 // to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
 // but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
 // process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
-// ClientConfig.Timeout; a bucket that stays where it is needs two, and is configured then.
+// Config.Timeout; a bucket that stays where it is needs two, and is configured then.
 func (c *Client) JoinPools(ctx context.Context) error { return c.store.JoinPools(ctx) }
 
 // CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:

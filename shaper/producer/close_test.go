@@ -30,7 +30,7 @@ func TestEnqueueInBubbles(t *testing.T) {
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
 			t.Cleanup(func() { _ = conn.Close() })
-			c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.TestBucket("b", 10)}})
+			c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestCloseOfAClient(t *testing.T) {
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})}
 		t.Cleanup(func() { _ = conn.Close() })
-		c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.TestBucket("b", 10)}, Timeout: time.Minute})
+		c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

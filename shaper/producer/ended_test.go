@@ -18,7 +18,7 @@ import (
 func newEnding(t *testing.T) (*rig.Actors, *redis.Client) {
 	t.Helper()
 	conn := redistest.ClientOf(t, redistest.Miniredis(t))
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.TestBucket("b", 1)}})
+	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestResendOfAnEndedJobIsNoRefusal(t *testing.T) {
 			t.Error(state, err)
 		}
 	}})
-	client, err := rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.TestBucket("b", 1)}})
+	client, err := rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

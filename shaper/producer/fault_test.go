@@ -15,7 +15,7 @@ import (
 // duplicates, and is there once.
 func TestLostReplyOfEnqueueIsNoDuplicate(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 1))
+	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	w.Enqueue(1)
 	lost := w.Proxy.DropReply(lua.Enqueue.SHA())
 	receipts, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}, shaper.Job{Bucket: "b", ID: "mine", Payload: []byte("x"), Delay: time.Hour})
@@ -37,7 +37,7 @@ func TestLostReplyOfEnqueueIsNoDuplicate(t *testing.T) {
 // ids are the same jobs.
 func TestEnqueueWhileFrozen(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.TestBucket("b", 1))
+	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	w.Enqueue(1)
 	w.Proxy.Freeze()
 	began := time.Now()
@@ -60,7 +60,7 @@ func TestEnqueueWhileFrozen(t *testing.T) {
 // With as many dead letters as there may be, a bucket refuses jobs, says what to do and, as far as it is known, until when.
 func TestDeadFull(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("b", 10)
+	b := rig.Bucket("b", 10)
 	b.DeadCapacity, b.DeadBytes = 2, 0
 	s := rig.NewBench(t, b)
 	s.Enqueue("a", "b", "in")

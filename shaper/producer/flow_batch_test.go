@@ -50,7 +50,7 @@ func TestEnqueueBoundsTheFlowsOfAScript(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			b := rig.TestBucket("b", 10_000)
+			b := rig.Bucket("b", 10_000)
 			flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 			flow.Key, flow.MaxFlows, group.Key = shaper.FlowKeyJob, 10_000, shaper.FlowKeyJob
 			b.Flow, b.Shed = &flow, shaper.NoShedding

@@ -129,7 +129,7 @@ func TestHeadersOfFlows(t *testing.T) {
 func TestFlowsMustBeTheSameForAll(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	newer, older := rig.Flowing("b", shaper.FlowKeyJob), rig.TestBucket("b", 1)
+	newer, older := rig.Flowing("b", shaper.FlowKeyJob), rig.Bucket("b", 1)
 	newer.Revision = 2
 	var both []*rig.Actors
 	for _, b := range []shaper.Bucket{newer, older} {

@@ -50,7 +50,7 @@ func (b barrier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestGivenUpCallIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	const given, others = 16, 64
-	w := rig.NewWorld(t, rig.TestBucket("b", 1))
+	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	conn := rig.Connect(t, w.Server.Addr())
 	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{w.Bucket}, Timeout: time.Minute})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // Of changes at the same moment none is lost.
 func TestOverridesOfALimitAtOnce(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("overriddenatonce", 1000)
+	b := rig.Bucket("overriddenatonce", 1000)
 	limit := admission.Limit{Name: "l", Algorithm: admission.FixedWindow, Limit: rig.Rate("10/744h"), Tiers: map[string]admission.Rate{}}
 	const tiers = 8
 	for i := range tiers {
@@ -47,7 +47,7 @@ func TestOverridesOfALimitAtOnce(t *testing.T) {
 // keeps what was spent, and is the configured one again when it is reset.
 func TestOverrideLimit(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("overridden", 1000)
+	b := rig.Bucket("overridden", 1000)
 	b.Limits = []admission.Limit{{Name: "l", Algorithm: admission.FixedWindow, Per: []string{admission.PerCaller}, Limit: rig.Rate("10/744h")}}
 	both := rig.Clients(t, 2, b)
 	one, other := both[0], both[1]
@@ -100,7 +100,7 @@ func TestOverrideLimit(t *testing.T) {
 // A reload holds for all processes, those too that have not reloaded yet.
 func TestReconfigure(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("reloaded", 1000)
+	b := rig.Bucket("reloaded", 1000)
 	b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("5/744h")}}
 	both := rig.Clients(t, 2, b)
 	for _, c := range both {
@@ -108,7 +108,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	b.Revision++
 	b.Limits = append(slices.Clone(b.Limits), admission.Limit{Name: "tenant", Per: []string{"header:x-tenant"}, Limit: rig.Rate("2/744h")})
-	if err := both[0].Reconfigure([]shaper.Bucket{b, rig.TestBucket("unknown", 1)}); err != nil {
+	if err := both[0].Reconfigure([]shaper.Bucket{b, rig.Bucket("unknown", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	of := func(tenant string) shaper.Job {
@@ -137,7 +137,7 @@ func TestReconfigure(t *testing.T) {
 // decided as it would be alone.
 func TestMixedCallers(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("mixed", 1000)
+	b := rig.Bucket("mixed", 1000)
 	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerCaller}, Limit: rig.Rate("2/744h"),
 		Tiers: map[string]admission.Rate{"pro": rig.Rate("4/744h")}}}
 	c := rig.Clients(t, 1, b)[0]
@@ -173,7 +173,7 @@ func TestMixedCallers(t *testing.T) {
 
 func TestShedByPriority(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("shed", 10)
+	b := rig.Bucket("shed", 10)
 	b.Capacity, b.Shed = 10, shaper.Shed{Low: 50, Normal: 70, High: 90}
 	c := rig.Clients(t, 1, b)[0]
 	for _, step := range []struct {
@@ -194,7 +194,7 @@ func TestShedByPriority(t *testing.T) {
 // A refusal says when to come back, and that is true: also of a full bucket.
 func TestFullBucketSaysWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("full", 20)
+	b := rig.Bucket("full", 20)
 	b.Capacity, b.Shed = 4, shaper.NoShedding
 	w := rig.NewWorld(t, b)
 	if in, _ := rig.Admitted(t, w.Client, 4, shaper.Job{}); in != 4 {

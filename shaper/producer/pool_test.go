@@ -33,7 +33,7 @@ func TestPoolIsTheSameToAll(t *testing.T) {
 		}
 	}
 	// It stays where it is while it is in use, and its pool may change.
-	if err := w.Client.Reconfigure([]shaper.Bucket{rig.TestBucket("a", 10)}); err == nil || !strings.Contains(err.Error(), `bucket "a" cannot leave pool "p" while this process runs: restart this process`) {
+	if err := w.Client.Reconfigure([]shaper.Bucket{rig.Bucket("a", 10)}); err == nil || !strings.Contains(err.Error(), `bucket "a" cannot leave pool "p" while this process runs: restart this process`) {
 		t.Errorf("it left: %v", err)
 	}
 	faster := pool

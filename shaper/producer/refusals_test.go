@@ -27,7 +27,7 @@ func TestRetryAfterOfMixedCosts(t *testing.T) {
 	for _, algorithm := range admission.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			t.Parallel()
-			b := rig.TestBucket("mixed", 1000)
+			b := rig.Bucket("mixed", 1000)
 			b.Limits = []admission.Limit{
 				{Name: "l", Algorithm: algorithm, Per: []string{admission.PerCaller}, Limit: rig.Rate("20/24h")},
 				{Name: "all", Algorithm: admission.TokenBucket, Limit: rig.Rate("100/h"), Burst: 100_000},
@@ -74,7 +74,7 @@ func TestRetryAfterOfMixedCosts(t *testing.T) {
 func TestMaxKeysOfABucket(t *testing.T) {
 	t.Parallel()
 	const most, callers = 20, 200
-	b := rig.TestBucket("keys", 1)
+	b := rig.Bucket("keys", 1)
 	b.Capacity = 10_000
 	b.Limits = []admission.Limit{
 		{Name: "all", Limit: rig.Rate("100000/h"), MaxKeys: 1},
@@ -128,7 +128,7 @@ func TestMaxKeysOfABucket(t *testing.T) {
 // refuse him; a job that may be there already is asked about all the same.
 func TestKnownRefusals(t *testing.T) {
 	t.Parallel()
-	b := rig.TestBucket("hot", 1000)
+	b := rig.Bucket("hot", 1000)
 	b.Limits = []admission.Limit{
 		{Name: "l", Per: []string{admission.PerCaller}, Algorithm: admission.FixedWindow, Limit: rig.Rate("5/744h"), Tiers: map[string]admission.Rate{"pro": rig.Rate("9/744h")}},
 		{Name: "all", Limit: rig.Rate("1000/s")},
@@ -192,7 +192,7 @@ func TestKnownRefusals(t *testing.T) {
 func TestShadowLimitIsCounted(t *testing.T) {
 	t.Parallel()
 	fiveAMinute := admission.Rate{Count: 5, Per: time.Minute, Unit: admission.UnitRequests}
-	b := rig.TestBucket("b", 1)
+	b := rig.Bucket("b", 1)
 	b.Limits = []admission.Limit{
 		{Name: "trial", Algorithm: admission.FixedWindow, Limit: fiveAMinute, Mode: admission.Shadow},
 		{Name: "real", Algorithm: admission.FixedWindow, Limit: admission.Rate{Count: 10, Per: time.Minute, Unit: admission.UnitRequests}},

@@ -133,8 +133,8 @@ func (e *envelope) empty() bool {
 		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0
 }
 
-// stored is a job as Redis keeps it.
-type stored struct {
+// Stored is a job as Redis keeps it.
+type Stored struct {
 	Mark     string
 	sequence int64
 	enqueued int64 // Unix microseconds
@@ -145,15 +145,15 @@ type stored struct {
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
 
 // Open reads what seal and the enqueue script have made.
-func Open(body string) (stored, error) {
+func Open(body string) (Stored, error) {
 	base, rest, ok1 := strings.Cut(body, " ")
 	enqueued, rest, ok2 := strings.Cut(rest, " ")
 	mark, rest, ok3 := strings.Cut(rest, " ")
 	header, payload, ok4 := strings.Cut(rest, "\n")
 	if !ok1 || !ok2 || !ok3 || !ok4 || len(mark) <= MarkLength {
-		return stored{}, errBody
+		return Stored{}, errBody
 	}
-	s := stored{Mark: mark[:MarkLength]}
+	s := Stored{Mark: mark[:MarkLength]}
 	first, err1 := strconv.ParseInt(base, 10, 64)
 	number, _, _ := strings.Cut(mark[MarkLength:], "~")
 	index, err2 := strconv.ParseInt(number, 10, 64)
@@ -165,7 +165,7 @@ func Open(body string) (stored, error) {
 	}
 	s.Payload = []byte(payload)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return stored{}, fmt.Errorf("%w: %w", errBody, err)
+		return Stored{}, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return s, nil
 }

@@ -34,7 +34,7 @@ func ParseOwnDelivery(text string) (*shaper.OwnDelivery, error) {
 	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: own.Secrets}, nil
 }
 
-// Places of the settings in what control_flow.lua is given: numbers first, then lines.
+// FlowFields are the places of the settings in what control_flow.lua is given: numbers first, then lines.
 var FlowFields = map[shaper.FlowSetting]int{
 	shaper.FlowRate: 0, shaper.FlowBurst: 2, shaper.FlowCapacity: 3, shaper.FlowMaxInFlight: 4, shaper.FlowWeight: 5,
 	shaper.FlowURL: 6, shaper.FlowHeaders: 7, shaper.FlowSecrets: 8,

@@ -74,7 +74,7 @@ func (s *Bench) WantState(want shaper.State, ids ...string) {
 // NewFlowing is a bucket with flows; its jobs are placed by hand.
 func NewFlowing(t *testing.T) *Bench {
 	t.Helper()
-	b := TestBucket("b", 100)
+	b := Bucket("b", 100)
 	flow := shaper.DefaultFlowSettings()
 	flow.Key, flow.MaxInFlight, flow.Capacity, flow.MaxFlows = shaper.FlowKeyJob, 3, 4, 5
 	flow.Rate = admission.Rate{Count: 1, Per: 10 * time.Second, Unit: admission.UnitRequests}

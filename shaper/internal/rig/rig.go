@@ -64,18 +64,18 @@ func MustPatch(t *testing.T, pairs ...string) operator.BucketPatch {
 	return p
 }
 
-// waiting is a worker that says when it has begun and ends when it is told or cut off.
-type waiting struct {
+// Waiting is a worker that says when it has begun and ends when it is told or cut off.
+type Waiting struct {
 	Began chan *shaper.Attempt
 	End   chan shaper.Outcome
 	Cause chan error
 }
 
-func NewWaiting() *waiting {
-	return &waiting{Began: make(chan *shaper.Attempt, 100), End: make(chan shaper.Outcome, 100), Cause: make(chan error, 100)}
+func NewWaiting() *Waiting {
+	return &Waiting{Began: make(chan *shaper.Attempt, 100), End: make(chan shaper.Outcome, 100), Cause: make(chan error, 100)}
 }
 
-func (w *waiting) Deliver(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
+func (w *Waiting) Deliver(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
 	w.Began <- a
 	select {
 	case outcome := <-w.End:
@@ -117,7 +117,7 @@ func SettleHead(t *testing.T, conn *redis.Client, id, result string) {
 	}
 }
 
-func TestBucket(name string, rate int64) shaper.Bucket {
+func Bucket(name string, rate int64) shaper.Bucket {
 	b := shaper.DefaultBucket()
 	b.Name, b.Worker = name, "test"
 	b.Rate = admission.Rate{Count: rate, Per: time.Second, Unit: admission.UnitRequests}
@@ -136,7 +136,7 @@ func Connect(t *testing.T, addr string) redis.UniversalClient {
 
 // Flowing is a bucket whose flows are named by key.
 func Flowing(name, key string) shaper.Bucket {
-	b := TestBucket(name, 1)
+	b := Bucket(name, 1)
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = key
 	b.Flow = &flow
@@ -145,7 +145,7 @@ func Flowing(name, key string) shaper.Bucket {
 
 // Grouped is a bucket whose flows are in groups, both named by the job.
 func Grouped(name string, rate int64) shaper.Bucket {
-	b := TestBucket(name, rate)
+	b := Bucket(name, rate)
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
 	b.Flow, b.Group = &flow, &group
@@ -260,7 +260,7 @@ func PerSecond(n int64) admission.Rate {
 }
 
 func Pooled(name string, rate, weight int64, pool shaper.Pool) shaper.Bucket {
-	b := TestBucket(name, rate)
+	b := Bucket(name, rate)
 	b.Pool, b.Weight = &pool, weight
 	return b
 }

@@ -64,7 +64,7 @@ func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 
-// PoolConf, poolPace and poolBuckets are keys of a pool.
+// PoolConf is what scripts obey of a pool.
 func PoolConf(pool string) string    { return PoolPrefix(pool) + "conf" }
 func poolPace(pool string) string    { return PoolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return PoolPrefix(pool) + "buckets" }
@@ -146,7 +146,7 @@ func (k Keys) OfEmpty() []string {
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle()}, k.Purged(), k.Places(""))
 }
 
-// A bucket without flows has the flow "".
+// List has the jobs of a priority that wait. A bucket without flows has the flow "".
 func (k Keys) List(priority shaper.Priority, flow string) string {
 	return k.Prefix + "q:" + string(priority) + ":" + flow
 }
@@ -233,7 +233,7 @@ func (k Keys) ForReserveFlows(groups []string) []string {
 	return names
 }
 
-// A bucket without flows has the flow "".
+// ForClaim are the keys of that script. A bucket without flows has the flow "".
 func (k Keys) ForClaim(flows, groups []string) []string {
 	names := make([]string, 0, 20+6*len(flows)+2*len(groups))
 	names = append(names, k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Leases(), k.Claims(), k.Dead(), k.Count(), k.Departed(),

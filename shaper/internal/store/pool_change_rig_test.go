@@ -21,7 +21,7 @@ import (
 
 // changeable is a bucket of each kind, in no pool, that remembers no ids.
 func changeable() map[string]shaper.Bucket {
-	all := map[string]shaper.Bucket{"plain": rig.TestBucket("b", 1000), "flows": rig.Flowing("b", shaper.FlowKeyJob), "groups": rig.Grouped("b", 1000)}
+	all := map[string]shaper.Bucket{"plain": rig.Bucket("b", 1000), "flows": rig.Flowing("b", shaper.FlowKeyJob), "groups": rig.Grouped("b", 1000)}
 	for kind, b := range all {
 		b.DedupeWindow = 0
 		b.Quotas = []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}

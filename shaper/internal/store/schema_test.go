@@ -18,7 +18,7 @@ func TestDataOfTheVersionBefore(t *testing.T) {
 		k, ctx := store.BucketKeys("b"), t.Context()
 		conn.HSet(ctx, k.ConfBefore(), "schema", 1, "revision", 0, "rate_count", 9, "rate_per", 1_000_000, "own:rate_count", 100, "set:rate_count", "7 anna")
 		conn.HSet(ctx, k.Body(), "j", "0 1783228800123456 AAAAAAAAAAAcn001 \n{}")
-		client := clientWith(t, conn, rig.TestBucket("b", 100))
+		client := clientWith(t, conn, rig.Bucket("b", 100))
 		_, err := client.Enqueue(ctx, jobOf("x"))
 		if want := `bucket "b": its data has schema 1, and it holds 1 job: drain it with the version of before`; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("enqueue beside a job of the version before: %v, want %q", err, want)
