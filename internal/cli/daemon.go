@@ -150,14 +150,6 @@ func (d *daemon) close() error {
 	return nil
 }
 
-func names(cfg *config.Config) []string {
-	list := make([]string, len(cfg.Buckets))
-	for i, b := range cfg.Buckets {
-		list[i] = b.Name
-	}
-	return list
-}
-
 // logger makes the logger of a daemon and says what the configuration warns of.
 func (a *app) logger(cfg *config.Config) *slog.Logger {
 	log := telemetry.NewLogger(cfg.Log.Level, cfg.Log.Format, a.err)
