@@ -128,14 +128,14 @@ local clock = now + offset
 local in_flight = redis.call('ZCARD', leases)
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps }
 local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
-local out = handout.open(claim, offset, has_flows, last_chance)
+local out = handout.open(answer, claim, offset, has_flows, last_chance)
 
 -- The same claim again: the same answer, less what was taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
   answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and '2' or '1'))
   answer[NEXT] = now
-  return handout.reply(out, answer)
+  return handout.reply(out)
 end
 
 local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
@@ -171,7 +171,7 @@ if pacer.is_held(own) then
   if bounds.paused == 0 then answer[NEXT] = -1 end
   if stepped > 0 then write_pace() end
   if shared then fair_queue.close(shared, false) end
-  return handout.reply(out, answer)
+  return handout.reply(out)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
 if shared then want = fair_queue.allows(shared, want) end
@@ -202,11 +202,14 @@ if has_flows then
   for i, name in ipairs(names) do
     local base = FIRST_PLACE + (i - 1) * (flow.PLACES + 1)
     local f = drr.open(clock, since, name, tonumber(ARGV[FIRST_FLOW + 2 * i]), obeys[i], texts[i],
-      quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
-    local from = pacer.ready(f, 1, furthest)
-    f.queue = queue.open(base, from > latest and 0 or at_once_each, name, f.state.new and '.khnld' or f.state.filled)
+      windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
+    local from = 0
+    if f.settings.rate or f.quotas then
+      from = pacer.ready(f, 1, furthest)
+      drr.waits(f, from)
+    end
+    f.queue = queue.open(base, from > latest and 0 or at_once_each, name, f.state.filled)
     named[i], f.own = f, own_texts[i]
-    drr.waits(f, from)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
@@ -214,11 +217,12 @@ else
   named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once) }
   ready[1] = named[1]
 end
-local heap = in_groups and drr.of_groups(groups, ready) or ready
-drr.order(heap)
+local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
 local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
+local own_ready = first_ready
+local is_simple = not (shared or reader.expiring or reader.leftovers)
 
 local function take(f, id, job, stored, at, alone)
   if alone then
@@ -227,11 +231,12 @@ local function take(f, id, job, stored, at, alone)
   end
   handout.add(out, id, at, job, stored, f.name, f.own)
   pacer.depart(own, at, 1)
+  own_ready = pacer.ready(own, 1, furthest)
   if shared then fair_queue.departs(shared, at - offset) end
   if not f.name then return end
   drr.depart(f, at, furthest)
   if f.group then drr.depart(f.group, at, furthest) end
-  drr.next(heap, pacer.is_held(f))
+  drr.next(row, f, pacer.is_held(f))
 end
 
 local function expire(f, id, job, stored)
@@ -247,18 +252,34 @@ end
 
 -- The job waits in later, behind those that were set aside before it.
 local function set_aside(f, id, stored)
-  local aside = f.queue.aside
-  aside[#aside + 1], aside[#aside + 2] = text(latest - offset + ASIDE + aside_count), id
+  queue.set_aside(f.queue, text(latest - offset + ASIDE + aside_count), id)
   aside_count = aside_count + 1
   if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
+-- The usual job: it heads the only list of its flow, nobody has claimed it before, and jobs of the bucket do not expire. step
+-- decides all others, and would decide so of this one.
+local function take_simple(f, at)
+  local q = f.queue
+  local list = q.lists[1]
+  if not list or q.lists[2] or q.has_later then return false end
+  local n = list.at
+  local job = list.bodies[n]
+  if not job or list.metas[n] or at > latest or out.count >= want or reader.bytes > MAX_READ then return false end
+  local bytes = out.bytes + #job + #(f.own or '')
+  if bytes > most_bytes then return false end
+  out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
+  take(f, list.ids[n], job, false, at, false)
+  return true
+end
+
 -- Decides one job, or one flow that has none. Returns true to go on.
 local function step()
-  local f, turn = drr.top(heap)
+  local f, turn = drr.top(row)
   if not f then return false end
+  own_next = math.max(own_ready, earliest, turn)
+  if is_simple and take_simple(f, own_next) then return true end
   local q = f.queue
-  own_next = math.max(pacer.ready(own, 1, furthest), earliest, turn)
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + expired > 0
   local due_id, due_time
@@ -271,11 +292,11 @@ local function step()
   local list
   if not due_id or due_time > at - offset then list = queue.peek(reader, q) end
   if not list and not due_id then
-    drr.next(heap, true)
+    drr.next(row, f, true)
     return true
   elseif not list and due_time > at - offset then
     drr.waits(f, due_time + offset)
-    drr.next(heap, false)
+    drr.next(row, f, false)
     return true
   end
 
@@ -309,7 +330,7 @@ local function step()
   end
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
-  if not list and not (waits and blocked) then q.gone[#q.gone + 1] = id end
+  if not list and not (waits and blocked) then queue.take_off(q, id) end
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
@@ -331,29 +352,31 @@ local function put(list, name, at)
   if not at then
     list.taken_off[#list.taken_off + 1] = name
   else
-    list.placed[#list.placed + 1], list.placed[#list.placed + 2] = text(at == recheck and at + 1 or at), name
+    local placed = list.placed
+    local n = #placed
+    placed[n + 1], placed[n + 2] = text(at == recheck and at + 1 or at), name
   end
 end
 local function keep(f, kind, changed, gone)
-  if flow.is_idle(f.state, f.settings, clock) then
+  local state = f.state
+  if state.unfinished <= 0 and flow.is_idle(state, f.settings, clock) then
     if f.had_text then gone[#gone + 1] = f.name end
   elseif f.changed then
-    changed[#changed + 1], changed[#changed + 2] = f.name, flow.write(f.state)
-    idle.note(idle_soon, kind, f)
+    local n = #changed
+    changed[n + 1], changed[n + 2] = f.name, flow.write(state)
+    if f.settings.rate then idle.note(idle_soon, kind, f) end
   end
 end
 for _, f in ipairs(has_flows and named or {}) do
-  local q = f.queue
-  local at
-  if queue.left(q) then
-    at = f.at
-  else
-    f.state.turn = 0
+  local q, state = f.queue, f.state
+  local at, left = f.at, queue.left(q)
+  if not left then
+    state.turn = 0
     at = queue.due_next(q)
     if at then at = math.max(at + offset, pacer.ready(f, 1, furthest)) end
   end
-  local filled = queue.filled(q, f.state.filled)
-  if filled ~= f.state.filled then f.state.filled, f.changed = filled, true end
+  local filled = queue.filled(q, state.filled, left)
+  if filled ~= state.filled then state.filled, f.changed = filled, true end
   put(f.group or calendar, f.name, not pacer.is_held(f) and at)
   keep(f, 'f', states, idle_flows)
 end
@@ -370,7 +393,7 @@ answer[EXPIRED], answer[FREE_SLOT] = expired, next_slot - offset
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
 for _, f in ipairs(named) do
   queue.write(f.queue)
-  if f.name then quota.write(f.quotas) end
+  if f.quotas then quota.write(f.quotas) end
 end
 handout.write(out, leases, meta, claims, dispatcher, now, lease)
 dlq.add(dead, body, meta, count, now, deaths)
@@ -417,4 +440,4 @@ if shared then
   if more and not unfinished then answer[NEXT] = fair_queue.next(shared, at) end
   fair_queue.close(shared, more, at)
 end
-return handout.reply(out, answer)
+return handout.reply(out)

@@ -77,10 +77,10 @@ local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, se
 local unscheduled, handled = 0, {}
 
 -- What becomes of each flow, in the order in which they come.
-local parts, touched = {}, {}
+local parts, touched, NONE = {}, {}, {}
 local function part_of(n)
-  local part = { n = tonumber(n), before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
-    retries = {}, returned = {} }
+  local part = { n = n + 0, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
+    retries = NONE, returned = NONE }
   parts[n], touched[#touched + 1] = part, part
   return part
 end
@@ -91,12 +91,14 @@ local function keep(part, id, mark, result, delay, numbers)
   if result == RETRY then
     local due = now + delay
     state = codec.RETRYING
+    if part.retries == NONE then part.retries = {} end
     part.retries[#part.retries + 1], part.retries[#part.retries + 2] = string.format('%.0f', due), id
     part.earliest = math.min(part.earliest or due, due)
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
   else
+    if part.returned == NONE then part.returned = {} end
     part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
   end
   local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
@@ -104,7 +106,7 @@ local function keep(part, id, mark, result, delay, numbers)
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
 end
 
-local i = 0
+local i, settled = 0, 0
 at = first_group
 while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -127,7 +129,8 @@ while at <= #ARGV do
     else
       reply[i + 1] = 1
       handled[id] = true
-      unleased[#unleased + 1] = id
+      settled = settled + 1
+      unleased[settled] = id
       local part = parts[of] or part_of(of)
       part.ended = part.ended + 1
       if result == DONE or result == DEAD_NOW then
@@ -147,7 +150,12 @@ while at <= #ARGV do
   end
   at = at + HEAD + n * WIDTH
 end
-if #unleased == 0 then return reply end
+if settled == 0 then return reply end
+
+-- Notes which flows are on a calendar.
+local function look_up(due, names, of)
+  for n, score in ipairs(redis.call('ZMSCORE', due, unpack(names))) do of[n].on_calendar = score end
+end
 
 -- What waited before.
 local wake, loaded, calendar, groups = was_full, nil, nil, nil
@@ -163,9 +171,15 @@ if has_flows ~= '0' then
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
   if has_flows == '2' then
     groups = group.load(conf, KEYS, FIRST_PLACE + flow_count * flow.PLACES, loaded)
-    for _, f in ipairs(loaded) do f.on_calendar = redis.call('ZSCORE', f.group.due, f.name) end
+    for _, g in ipairs(groups) do g.named, g.flows = {}, {} end
+    for _, f in ipairs(loaded) do
+      local g = f.group
+      local n = #g.flows + 1
+      g.named[n], g.flows[n] = f.name, f
+    end
+    for _, g in ipairs(groups) do look_up(g.due, g.named, g.flows) end
   else
-    for n, score in ipairs(redis.call('ZMSCORE', due_flows, unpack(names))) do loaded[n].on_calendar = score end
+    look_up(due_flows, names, loaded)
   end
 else
   local part = touched[1]
@@ -189,7 +203,7 @@ in_chunks('HSET', meta, metas)
 dlq.add(dead, body, meta, count, now, deaths)
 local idle, states = {}, {}
 for _, part in ipairs(touched) do
-  in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries)
+  if part.retries ~= NONE then in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries) end
   for r = #part.returned, 1, -1 do
     local job = part.returned[r]
     redis.call('LPUSH', KEYS[part.before + job.list], job.id)

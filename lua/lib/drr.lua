@@ -1,9 +1,9 @@
--- drr.lua: whose turn it is in a claim, by deficit round robin (Shreedhar and Varghese 1995): a binary heap of flows,
--- the one that goes first at its top. A flow goes at `at`; of two that go at once, the one that was placed first.
+-- drr.lua: whose turn it is in a claim, by deficit round robin (Shreedhar and Varghese 1995): a row of flows.
+-- A flow goes at `at`; of two that go at once, the one that was placed first.
 -- A flow has as many departures a turn as its weight says, and goes behind the others then.
 --
--- Where flows are in groups there are two levels: a heap of entries, one for each group, with
--- the heap of its flows. An entry goes at the turn of its group, when the first of its flows may: not at
+-- Where flows are in groups there are two levels: a row of entries, one for each group, with
+-- the row of its flows. An entry goes at the turn of its group, when the first of its flows may: not at
 -- the turn of the flow, or a group that may send twice in its turn would wait for that in between.
 --
 -- Flows and groups are pacers (see pacer.lua) that also have name, from (when their own bounds let them depart next), at
@@ -18,55 +18,93 @@ local drr = { placed = 0 }
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
 
-local function sift_down(heap, i)
-  local n, sifted = #heap, heap[i]
-  while 2 * i <= n do
-    local child = 2 * i
+-- Flows that come in order wait in the row itself, from row.first on. Flows that do not, and those that have had a turn, wait in
+-- row.again, a binary heap. After its turn a flow goes behind the others: such a flow costs a heap one step.
+local function push(heap, f)
+  local i = #heap + 1
+  while i > 1 do
+    local parent = (i - i % 2) / 2
+    if not before(f, heap[parent]) then break end
+    heap[i] = heap[parent]
+    i = parent
+  end
+  heap[i] = f
+end
+
+local function pop(heap)
+  local n = #heap
+  local sifted, i, child = heap[n], 1, 2
+  heap[n] = nil
+  n = n - 1
+  if n == 0 then return end
+  while child <= n do
     if child < n and before(heap[child + 1], heap[child]) then child = child + 1 end
     if not before(heap[child], sifted) then break end
     heap[i] = heap[child]
-    i = child
+    i, child = child, 2 * child
   end
   heap[i] = sifted
 end
 
--- Makes a heap of a list of flows, which are placed in its order.
-function drr.order(heap)
-  for i, f in ipairs(heap) do f.place = i end
-  drr.placed = math.max(drr.placed, #heap)
-  for i = math.floor(#heap / 2), 1, -1 do sift_down(heap, i) end
+-- Makes a row of a list of flows, which are placed in its order.
+function drr.order(list)
+  local row, latest = { first = 1, again = {} }, 0
+  local n = 0
+  for i, f in ipairs(list) do
+    f.place = i
+    if f.at >= latest then
+      n = n + 1
+      row[n], latest = f, f.at
+    else
+      push(row.again, f)
+    end
+  end
+  drr.placed = math.max(drr.placed, #list)
+  return row
 end
 
--- The top goes at another time now.
-local function moved(heap)
+-- The one that goes first, and nil if there is none. Until drr.next is called it stays so, whatever becomes of its time.
+local function top(row)
+  local a, b = row[row.first], row.again[1]
+  row.in_heap = not a or b ~= nil and before(b, a)
+  return row.in_heap and b or a
+end
+
+-- Takes off what top has told.
+local function off(row)
+  if row.in_heap then pop(row.again) else row.first = row.first + 1 end
+end
+
+-- Puts back what was taken off, to go at another time.
+local function back(row, f)
   drr.placed = drr.placed + 1
-  heap[1].place = drr.placed
-  sift_down(heap, 1)
-end
-
--- Takes the top off.
-local function off(heap)
-  heap[1] = heap[#heap]
-  heap[#heap] = nil
-  if #heap > 0 then sift_down(heap, 1) end
+  f.place = drr.placed
+  push(row.again, f)
 end
 
 -- The flow whose turn it is, and when it goes; nil if there is none.
-function drr.top(heap)
-  local first = heap[1]
+function drr.top(row)
+  local first = top(row)
   if not first then return nil end
-  return first.flows and first.flows[1] or first, first.at
+  return first.flows and top(first.flows) or first, first.at
 end
 
--- The flow at the top goes at another time now, or is off if nothing of it may go.
-function drr.next(heap, is_off)
-  local first = heap[1]
-  if first.flows then
-    if is_off then off(first.flows) else moved(first.flows) end
-    is_off = #first.flows == 0 or pacer.is_held(first.group)
-    if not is_off then first.at = math.max(first.group.at, first.flows[1].from) end
+-- The flow that drr.top has told, which is f, goes at another time now, or is off if nothing of it may go.
+function drr.next(row, f, is_off)
+  local g = f.group
+  off(row)
+  if not g then
+    if not is_off then back(row, f) end
+    return
   end
-  if is_off then off(heap) else moved(heap) end
+  local entry = g.entry
+  off(entry.flows)
+  if not is_off then back(entry.flows, f) end
+  local first = top(entry.flows)
+  if first and not pacer.is_held(g) then
+    entry.at = math.max(g.at, first.from)
+    back(row, entry)
+  end
 end
 
 -- A flow or a group by its settings and the text of its state; turn is what it has on the calendar. clock is the engine's;
@@ -74,9 +112,12 @@ end
 -- group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   local state = flow.read(text)
-  if not settings.rate and not keeps_last then state.slot, state.last = 0, 0 end
-  local f = { keeps_last = keeps_last, name = name, at = turn, settings = settings, state = state,
-    had_text = text, quotas = quotas }
+  local f = { keeps_last = keeps_last, name = name, at = turn, from = 0, settings = settings, state = state, had_text = text,
+    quotas = quotas, changed = false }
+  if not settings.rate and not keeps_last then
+    if state.slot > 0 then state.slot, state.frac, state.rate, state.last = 0, 0, '-', 0 end
+    return f
+  end
   -- One that is missing has been idle, unless all is missing and begins anew: then all of its burst counts as used.
   if state.new and settings.rate then
     state.slot = math.max(clock - settings.whole - 1, math.min(since + settings.back, clock + settings.back))
@@ -93,9 +134,11 @@ function drr.waits(f, from) f.from, f.at = from, math.max(f.at, from) end
 function drr.depart(f, at, latest)
   local state = f.state
   pacer.depart(f, at, 1)
-  state.turn = state.turn + 1
-  if state.turn >= f.settings.weight then state.turn, f.at = 0, at end
-  drr.waits(f, pacer.ready(f, 1, latest))
+  local turn, s = state.turn + 1, f.settings
+  if turn >= s.weight then turn, f.at = 0, at end
+  state.turn = turn
+  f.from = 0
+  if s.rate or f.quotas then drr.waits(f, pacer.ready(f, 1, latest)) end
 end
 
 -- A job of it is gone without a slot.
@@ -126,23 +169,23 @@ function drr.groups(clock, since, conf, names, keys, flows)
   return groups
 end
 
--- The heap of the entries of groups, of those flows that may send.
+-- An entry for each group, with the row of its flows that may send.
 function drr.of_groups(groups, ready)
-  local heap, entries = {}, {}
-  for _, g in ipairs(groups) do entries[g] = { group = g, flows = {} } end
+  local entries = {}
+  for _, g in ipairs(groups) do g.entry = { flows = {} } end
   for _, f in ipairs(ready) do
-    local flows = entries[f.group].flows
+    local flows = f.group.entry.flows
     flows[#flows + 1] = f
   end
   for _, g in ipairs(groups) do
-    local entry = entries[g]
+    local entry = g.entry
     if #entry.flows > 0 and not pacer.is_held(g) then
-      drr.order(entry.flows)
-      entry.at = math.max(g.at, entry.flows[1].from)
-      heap[#heap + 1] = entry
+      entry.flows = drr.order(entry.flows)
+      entry.at = math.max(g.at, top(entry.flows).from)
+      entries[#entries + 1] = entry
     end
   end
-  return heap
+  return entries
 end
 
 -- Notes in list, which has placed and taken_off, when on the calendar one goes next; nil not at all.

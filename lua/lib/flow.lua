@@ -37,28 +37,32 @@ local flow = {
 
 -- The state of a flow from its text, or that of one that is new: nothing is known of its places.
 function flow.read(text)
-  local slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
-    string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
-  if not slot then
-    return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
-      filled = '.khnld', new = true }
+  local slot, frac, rate, last = 0, 0, '-', 0
+  local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%S+)$')
+  if not turn then
+    slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
+      string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
+    if not slot then
+      return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
+        filled = '.khnld', new = true }
+    end
+    slot, frac = slot + 0, frac + 0
+    last = slot
+    if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
   end
-  slot = tonumber(slot)
-  local last = slot
-  if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
-  return { slot = slot, frac = tonumber(frac), rate = rate, last = last, turn = tonumber(turn), unfinished = tonumber(unfinished),
-    scheduled = tonumber(scheduled), in_flight = tonumber(in_flight), filled = filled, new = false }
+  return { slot = slot, frac = frac, rate = rate, last = last, turn = turn + 0, unfinished = unfinished + 0,
+    scheduled = scheduled + 0, in_flight = in_flight + 0, filled = filled }
 end
 
 local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local function text_of(n) return small[n] or string.format('%.0f', math.max(n, 0)) end
+local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
 
 -- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
 function flow.write(state)
-  local rate = '0 0 -'
-  if state.slot > 0 then rate = pacer.text(state) end
-  return rate .. ' ' .. text_of(state.turn) .. ' ' .. text_of(state.unfinished) .. ' ' .. text_of(state.scheduled) .. ' '
-    .. text_of(state.in_flight) .. ' ' .. state.filled
+  local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
+  return (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
+    .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
 end
 
 -- Notes that something may lie in a place of the flow, by its letter.

@@ -9,19 +9,23 @@
 
 local handout = { CHUNK = 500 }
 
--- offset is that of the engine's clock: slots are given by that clock, and told by the server's. last_chance: crashes that
--- put a job on its last chance.
-function handout.open(claim, offset, has_flows, last_chance)
-  return { claim = claim, offset = offset, has_flows = has_flows, last_chance = last_chance, count = 0, bytes = 0, items = {},
-    again = {}, metas = {}, ids = {}, record = {}, first = 0, latest = 0, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
+-- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
+-- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
+function handout.open(head, claim, offset, has_flows, last_chance)
+  return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
+    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, first = 0,
+    latest = 0, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
 local function tell(out, id, slot, job, name, own)
-  local items = out.items
-  local n = #items
+  local answer, n = out.answer, out.size
   out.count = out.count + 1
-  items[n + 1], items[n + 2], items[n + 3] = id, slot, job
-  if out.has_flows then items[n + 4], items[n + 5] = name, own and string.match(own, '\n(.*)$') or '' end
+  answer[n + 1], answer[n + 2], answer[n + 3] = id, slot, job
+  if out.has_flows then
+    answer[n + 4], answer[n + 5] = name, own and string.match(own, '\n(.*)$') or ''
+    n = n + 2
+  end
+  out.size = n + 3
 end
 
 local function tell_again(out, epoch, number, attempts)
@@ -32,35 +36,30 @@ end
 
 -- Notes the meta of a job that is not handed out.
 function handout.note(out, id, stored)
-  local metas = out.metas
-  metas[#metas + 1], metas[#metas + 2] = id, stored
+  local metas, n = out.metas, out.metas_size
+  metas[n + 1], metas[n + 2] = id, stored
+  out.metas_size = n + 2
 end
 
 -- Hands out a job with its slot; stored is its meta, or false.
 function handout.add(out, id, at, job, stored, name, own)
-  local slot, metas, record = at - out.offset, out.metas, out.record
-  local n = #metas
+  local slot = at - out.offset
   tell(out, id, slot, job, name, own)
-  metas[n + 1] = id
-  out.ids[out.count] = id
+  local count = out.count
+  out.ids[count] = id
   if slot > out.latest then out.latest = slot end
-  if out.count == 1 then out.first = slot end
-  local entry
-  if out.count == 1 then
-    entry = id .. string.format(' %.0f', slot)
-  else
-    local later_by = slot - out.first -- Lua makes integers below 10^14 text without loss
-    entry = id .. ' ' .. later_by
-  end
+  local later_by = slot - out.first -- Lua makes integers below 10^14 text without loss
+  if count == 1 then out.first, later_by = slot, string.format('%.0f', slot) end
+  local entry = id .. ' ' .. later_by
   if not stored then
-    metas[n + 2] = out.fresh
-    record[out.count] = entry
+    handout.note(out, id, out.fresh)
+    out.record[count] = entry
     return
   end
   local epoch, attempts, lost, crashes, _, last = codec.numbers(stored)
   epoch = epoch + 1
-  metas[n + 2] = codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.claim, last)
-  record[out.count] = entry .. string.format(' %.0f', epoch)
+  handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.claim, last))
+  out.record[count] = entry .. string.format(' %.0f', epoch)
   tell_again(out, epoch, attempts + lost + 1, attempts)
 end
 
@@ -112,15 +111,12 @@ function handout.write(out, leases, meta, claims, dispatcher, now, lease)
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
--- The answer: its head, then the jobs.
-function handout.reply(out, head)
-  local items, again = out.items, out.again
-  local n = #head + 1
-  head[n] = out.count
-  for i = 1, #items do head[n + i] = items[i] end
-  n = n + #items
-  for i = 1, #again do head[n + i] = again[i] end
-  return head
+-- The answer: its head, the number of jobs, the jobs, and what is told of those that were claimed before.
+function handout.reply(out)
+  local answer, again, n = out.answer, out.again, out.size
+  answer[out.head] = out.count
+  for i = 1, #again do answer[n + i] = again[i] end
+  return answer
 end
 
 return handout

@@ -81,8 +81,9 @@ end
 
 -- When so many departures may go next, by the rate and the quotas.
 function pacer.ready(p, amount, latest)
-  local at = pacer.by_rate(p.state, p.settings, amount)
-  if p.quotas then at = math.max(at, quota.ready(p.quotas, latest)) end
+  local quotas, s = p.quotas, p.settings
+  local at = s.rate and pacer.by_rate(p.state, s, amount) or 0
+  if quotas then at = math.max(at, quota.ready(quotas, latest)) end
   return at
 end
 
@@ -95,7 +96,7 @@ end
 -- So many departures go at that time.
 function pacer.depart(p, at, amount)
   local state, s = p.state, p.settings
-  state.in_flight, state.new, p.changed = state.in_flight + 1, false, true
+  state.in_flight, state.new, p.changed = state.in_flight + 1, nil, true
   if s.rate then
     local tat, frac = state.slot + amount * s.whole, state.frac + amount * s.part
     if frac >= s.rate_count then

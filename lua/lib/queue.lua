@@ -27,6 +27,8 @@ function queue.reader(body, meta, last_chance, aging, in_groups, most_bytes, lar
     expiring = expiring, leftovers = leftovers, bytes = 0, handled = {}, looked_at = 0 }
 end
 
+local NONE = {} -- of the many queues that have none
+
 local function open_list(key, class, at_once)
   -- One more than is handed out: so it is known whether that was all.
   local ids = redis.call('LRANGE', key, 0, at_once)
@@ -45,7 +47,7 @@ function queue.open(base, at_once, name, filled)
     local rest = redis.call('EXISTS', KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], later) > 0
     filled = rest and '.khnld' or '.n'
   end
-  local has_later = string.find(filled, 'd', 1, true) ~= nil
+  local has_later = filled ~= '.n' and string.find(filled, 'd', 1, true) ~= nil
   if at_once == 0 then
     if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4]) > 0 then
       lists[1] = { ids = { '' }, bodies = {}, metas = {}, read = 0, at = 1, at_once = 1, popped = 0, ended = true }
@@ -62,8 +64,8 @@ function queue.open(base, at_once, name, filled)
       end
     end
   end
-  return { lists = lists, later = later, due = {}, due_at = 1, due_before = 0, due_more = has_later, at_once = at_once,
-    name = name, gone = {}, aside = {}, has_later = has_later }
+  return { lists = lists, later = later, due = NONE, due_at = 1, due_before = 0, due_more = has_later, at_once = at_once,
+    name = name, gone = NONE, aside = NONE, has_later = has_later }
 end
 
 -- The next id of later that is due until then and its time, or nil.
@@ -91,6 +93,7 @@ end
 -- a job elsewhere by now: of another flow, or of one that came with a delay and is in later. A body that nobody can read goes
 -- out. Of a job on its last chance no body was read.
 local function waits_here(reader, q, id, job, stored)
+  if job and not stored and not reader.leftovers then return true end
   if stored and string.sub(stored, 1, 1) ~= codec.QUEUED then return false end
   if not job and not (stored and codec.on_last_chance(stored, reader.last_chance)) then return false end
   if not reader.leftovers then return true end
@@ -123,34 +126,35 @@ local function read(reader, ids, lists, counts)
     end
   end
   local bodies = #wanted > 0 and redis.call('HMGET', reader.body, unpack(wanted)) or {}
-  local i, b = 0, 0
+  local i, b, bytes = 0, 0, 0
   for n, list in ipairs(lists) do
-    local to = list.read
-    for at = to + 1, to + counts[n] do
+    local upto, list_metas, list_bodies = list.read + counts[n], list.metas, list.bodies
+    for at = list.read + 1, upto do
       i = i + 1
-      list.metas[at] = metas[i]
-      if alone and alone[i] then
-        list.bodies[at] = false
-      else
+      local job = false
+      if not (alone and alone[i]) then
         b = b + 1
-        local job = bodies[b]
-        list.bodies[at] = job
-        if job then reader.bytes = reader.bytes + #job end
+        job = bodies[b]
+        if job then bytes = bytes + #job end
       end
+      list_metas[at], list_bodies[at] = metas[i], job
     end
-    list.read = to + counts[n]
+    list.read = upto
   end
+  reader.bytes = reader.bytes + bytes
 end
 
 -- Reads the first jobs of many flows at once, which is cheaper than one by one.
 function queue.read_heads(reader, flows)
-  local ids, lists, counts = {}, {}, {}
+  local ids, lists, counts, i, l = {}, {}, {}, 0, 0
   for _, f in ipairs(flows) do
     for _, list in ipairs(f.queue.lists) do
-      local n = math.min(#list.ids, list.at_once, reader.at_once - #ids)
+      local n = math.min(#list.ids, list.at_once, reader.at_once - i)
       if n > 0 then
-        lists[#lists + 1], counts[#counts + 1] = list, n
-        for at = 1, n do ids[#ids + 1] = list.ids[at] end
+        l = l + 1
+        lists[l], counts[l] = list, n
+        for at = 1, n do ids[i + at] = list.ids[at] end
+        i = i + n
         list.at_once = math.min(2 * list.at_once, queue.CHUNK)
       end
     end
@@ -211,6 +215,18 @@ function queue.pass(q, list)
   end
 end
 
+-- Notes an id of later that is to be taken off.
+function queue.take_off(q, id)
+  if q.gone == NONE then q.gone = {} end
+  q.gone[#q.gone + 1] = id
+end
+
+-- Notes an id that is to be put into later, for that time.
+function queue.set_aside(q, at, id)
+  if q.aside == NONE then q.aside = {} end
+  q.aside[#q.aside + 1], q.aside[#q.aside + 2] = at, id
+end
+
 -- Whether lists hold more than was passed.
 function queue.left(q)
   for _, list in ipairs(q.lists) do
@@ -219,9 +235,9 @@ function queue.left(q)
   return false
 end
 
--- Which places may hold something when the run is over, as flow.lua writes it.
-function queue.filled(q, before)
-  if before == '.n' and not q.aside[1] then return queue.left(q) and '.n' or '.' end
+-- Which places may hold something when the run is over, as flow.lua writes it; left: what queue.left says.
+function queue.filled(q, before, left)
+  if before == '.n' and q.aside == NONE then return left and '.n' or '.' end
   local filled = '.'
   for _, list in ipairs(q.lists) do
     -- Of a list that was not read it is not known which it is.
@@ -237,6 +253,7 @@ function queue.write(q)
   for _, list in ipairs(q.lists) do
     if list.popped > 0 then redis.call('LPOP', list.key, list.popped) end
   end
+  if q.gone == NONE and q.aside == NONE then return end
   for i = 1, #q.gone, queue.CHUNK do
     redis.call('ZREM', q.later, unpack(q.gone, i, math.min(i + queue.CHUNK - 1, #q.gone)))
   end
