@@ -181,25 +181,32 @@ function places.write_groups(bucket, turns)
   return earliest
 end
 
+-- How many wait in the list of a priority, those of the batch included. A flow knows which of its lists are empty.
+local function length_of(part, priority)
+  local length = part.lengths[priority]
+  if not length then
+    local state = part.state
+    length = 0
+    if not state or string.find(state.filled, flow.LETTERS[priority], 1, true) then
+      length = redis.call('LLEN', KEYS[part.at + priority])
+    end
+    part.lengths[priority] = length
+  end
+  return length
+end
+
 -- How many wait in the lists that are more important. Mostly none.
 function places.above(part, priority)
-  local first, last, n = part.at + 1, part.at + priority - 1, 0
-  if priority == 1 or redis.call('EXISTS', unpack(KEYS, first, last)) == 0 then return 0 end
-  for at = first, last do n = n + redis.call('LLEN', KEYS[at]) end
+  if priority == 1 or not part.state and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + priority - 1)) == 0 then return 0 end
+  local n = 0
+  for i = 1, priority - 1 do n = n + length_of(part, i) end
   return n
 end
 
 -- How many wait that are as important or more, those of the batch included.
 function places.ahead(part, priority)
-  local lengths, n = part.lengths, 0
-  for i = 1, priority do
-    local length = lengths[i]
-    if not length then
-      length = redis.call('LLEN', KEYS[part.at + i])
-      lengths[i] = length
-    end
-    n = n + length
-  end
+  local n = 0
+  for i = 1, priority do n = n + length_of(part, i) end
   return n
 end
 
