@@ -27,21 +27,21 @@
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
 -- ARGV[4]  number of limits, L
 -- ARGV[5]  number of jobs
--- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same flow, priority and limit keys, all ids different; 2 if their ids
+-- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids
 --          were also made for this batch, which was not sent before; else 0
 -- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua), max,
 --          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
---          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low), the number of their flow and for
---          each limit that of its key among KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index
---          envelope", no space after the mark; the mark is 11 characters of fingerprint, then c or g: id from the caller
---          or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs from 1; ~N
---          after it: it expires N microseconds after its enqueue); and if they are not alike: priority, flow, a key
---          number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
+--          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key
+--          among KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
+--          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
+--          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue); if
+--          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the
+--          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
 --          flows, and the caller thinks that it has none, or the other way round;
---          {0, now, 1, position of the first job, its eta in microseconds (0 paused), count, per: the others
+--          {0, now, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others
 --          leave per/count microseconds apart; and for each limit: remaining (-1 not asked), reset}: all are alike
 --          and queued, in order; else
 --          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
@@ -106,11 +106,8 @@ end
 local first_job = FIRST_ARG + flow_count + key_count * ARGS_OF_LIMIT + limit_count
 for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
 local common = first_job
-if alike then first_job = first_job + 2 + limit_count end
-local width = alike and 2 or 6 + limit_count
-
--- The place before priority, flow and key numbers of the job whose arguments follow `at`.
-local function traits(at) return alike and common or at + 2 end
+if alike then first_job = first_job + 1 + limit_count end
+local width = alike and (flow_count > 1 and 3 or 2) or 6 + limit_count
 
 local ids = {}
 for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
@@ -165,17 +162,17 @@ local function write_limits()
   limit_keys.finish(known_keys)
 end
 
--- Everything is decided when this is called; it only writes. Returns how many jobs waited in the
--- last list that it pushed to.
+-- Everything is decided when this is called; it only writes. Notes in each part how many jobs waited in the last list that it
+-- pushed to.
 local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
-  local wake, waited, turns, texts, earliest = false, 0, {}, {}, nil
+  local wake, turns, texts, earliest = false, {}, {}, nil
   for _, part in ipairs(parts) do
     if next(part.pushed) or part.first_due then
       local waits, wakes, turn = places.write(bucket, part)
-      waited, wake = waits, wake or wakes
+      part.waited, wake = waits, wake or wakes
       if turn and part.group then
         places.turn_in_group(bucket, part, turn)
       elseif turn then
@@ -199,19 +196,27 @@ local function write()
   end
   write_limits()
   if wake then redis.call('PUBLISH', channel, bucket_name) end
-  return waited
 end
 
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
   if not alike or dead_full or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
-  if has_flows and places.refusal(bucket, parts[1], job_count) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
+  if flow_count == 1 then
+    parts[1].coming = ids
+  else
+    for _, part in ipairs(parts) do part.coming = {} end
+    for j = 1, job_count do
+      local coming = parts[ARGV[first_job + j * 3] + 0].coming
+      coming[#coming + 1] = ids[j]
+    end
+  end
+  if has_flows and not places.all_fit(bucket, parts) then return false end
   for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 2 + i])
+    local number = tonumber(ARGV[common + 1 + i])
     if number > 0 then
       local state = limit_state(number)
       if state.shared or rules[number].rule.check(state, job_count) ~= 0 then return false end
@@ -221,9 +226,10 @@ local function all_in()
 end
 
 if all_in() then
-  local reply, part, priority = { 0, now, 1, 0, 0, 0, 0 }, parts[1], tonumber(ARGV[common + 1])
+  local reply, priority = { 0, now, 1 }, tonumber(ARGV[common + 1])
+  local limits_at = 3 + 4 * flow_count
   for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 2 + i])
+    local number = tonumber(ARGV[common + 1 + i])
     local remaining, reset = -1, 0
     if number > 0 then
       local rule = rules[number].rule
@@ -231,21 +237,26 @@ if all_in() then
       used[states[number]] = rule
       remaining, reset = rule.answer(states[number])
     end
-    reply[6 + 2 * i], reply[7 + 2 * i] = remaining, reset
+    reply[limits_at + 2 * i - 1], reply[limits_at + 2 * i] = remaining, reset
   end
   local prefix, at = string.format('%.0f %.0f ', seq, now), first_job
   for j = 1, job_count do
     bodies[2 * j - 1] = ids[j]
     bodies[2 * j] = prefix .. ARGV[at + 2]
     note_body(bodies[2 * j], ARGV[at + 2])
-    at = at + 2
+    at = at + width
   end
   seq = seq + job_count
-  part.pushed[priority] = ids
-  if has_flows then places.count(bucket, part, job_count, 0) end
-  local ahead = places.above(part, priority) + write()
-  reply[4], reply[5] = ahead, math.floor(places.eta(bucket, part, ahead))
-  reply[6], reply[7] = places.step(bucket, part)
+  for _, part in ipairs(parts) do
+    part.pushed[priority] = part.coming
+    if has_flows then places.count(bucket, part, #part.coming, 0) end
+  end
+  write()
+  for n, part in ipairs(parts) do
+    local ahead, to = places.above(part, priority) + part.waited, 4 * n
+    reply[to], reply[to + 1] = ahead, math.floor(places.eta(bucket, part, ahead))
+    reply[to + 2], reply[to + 3] = places.step(bucket, part)
+  end
   return reply
 end
 
@@ -304,7 +315,8 @@ local function ask(at, cost, room)
   return worst, longest
 end
 
-local limited, admitted = {}, 0 -- jobs that limits refused: place in the reply, of their traits, cost, how many were in
+-- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
+local limited, admitted = {}, 0
 -- How long until there are fewer than `bound` jobs, if all that leave are done.
 local function wait_for_room(bound)
   if paused then return 0 end
@@ -370,11 +382,12 @@ end
 for j = 1, job_count do
   local at = first_job + (j - 1) * width
   local id, fingerprint = ids[j], string.sub(ARGV[at + 2], 1, 11)
-  local trait = traits(at)
-  local priority, part = tonumber(ARGV[trait + 1]), parts[tonumber(ARGV[trait + 2])]
+  local trait, of, numbers_at = common, flow_count > 1 and at + 3, common + 1
+  if not alike then trait, of, numbers_at = at + 2, at + 4, at + 4 end
+  local priority, part = tonumber(ARGV[trait + 1]), parts[of and ARGV[of] + 0 or 1]
   local bound = bounds[priority]
   local due, cost = '', 1
-  if not alike then due, cost = ARGV[trait + limit_count + 3], tonumber(ARGV[trait + limit_count + 4]) end
+  if not alike then due, cost = ARGV[numbers_at + limit_count + 1], tonumber(ARGV[numbers_at + limit_count + 2]) end
 
   local existing, was_there = known[j] or fresh[id], false
   if existing then
@@ -408,12 +421,12 @@ for j = 1, job_count do
       full = bucket.unfinished < capacity and 9 or 7
     end
     full = dead_full or full
-    local worst, longest = ask(trait + 2, cost, not full)
+    local worst, longest = ask(numbers_at, cost, not full)
     if worst == 2 then
       answer(6, 0, 0, 0)
     elseif worst == 1 then
       answer(5, 0, 0, longest)
-      limited[#limited + 1] = { n, trait, cost, admitted }
+      limited[#limited + 1] = { n, numbers_at, cost, admitted }
     elseif full then
       refuse(full, part, bound)
     else
@@ -427,7 +440,7 @@ end
 for _, one in ipairs(limited) do
   if one[4] < admitted then
     n = one[1]
-    answer(5, 0, 0, select(2, ask(one[2] + 2, one[3], false)))
+    answer(5, 0, 0, select(2, ask(one[2], one[3], false)))
   end
 end
 

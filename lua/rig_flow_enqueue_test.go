@@ -51,13 +51,13 @@ func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
 }
 
 // alike are the arguments of the script for jobs that are alike: what comes before the jobs.
-func (r *rig) alike(limits []limit, jobs, priority int, flow string) (keys []string, args []any) {
-	names, args := r.enqueueHead(limits, jobs, 1, flow)
-	args = append(args, priority, 1)
+func (r *rig) alike(limits []limit, jobs, priority int, flows ...string) (keys []string, args []any) {
+	names, args := r.enqueueHead(limits, jobs, 1, flows...)
+	args = append(args, priority)
 	for i := range limits {
 		args = append(args, i+1)
 	}
-	return r.enqueueKeys(names, flow), args
+	return r.enqueueKeys(names, flows...), args
 }
 
 // enqueueHead are the arguments that come first, and the names of the limits' keys.

@@ -138,6 +138,24 @@ function places.refusal(bucket, part, at_once)
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
 end
 
+-- Whether all jobs that are coming to flows (part.coming) get in.
+function places.all_fit(bucket, parts)
+  local there, groups_there = bucket.there, bucket.groups_there
+  for _, g in ipairs(bucket.groups or {}) do
+    g.coming = 0
+    if not g.known then groups_there = groups_there + 1 end
+  end
+  for _, part in ipairs(parts) do
+    if places.refusal(bucket, part, #part.coming) then return false end
+    if not part.known then there = there + 1 end
+    if part.group then part.group.coming = part.group.coming + #part.coming end
+  end
+  for _, g in ipairs(bucket.groups or {}) do
+    if g.obeys.capacity > 0 and g.state.unfinished + g.coming > g.obeys.capacity then return false end
+  end
+  return there <= bucket.max_flows and (groups_there or 0) <= bucket.max_flows
+end
+
 -- Counts jobs that get into a flow, if the bucket has flows.
 function places.count(bucket, part, at_once, for_later)
   if not part.known then bucket.there = bucket.there + 1 end

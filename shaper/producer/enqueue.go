@@ -116,6 +116,7 @@ type question struct {
 	tickets []*ticket // in the order of the answers
 	who     []string  // for each: under what keys it counts
 	traits  []traits  // for each
+	flows   int       // how many there are
 	keys    []string
 	args    []any
 }
@@ -167,6 +168,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
+	q.flows = len(flows.names)
 	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
 		q.keys = append(q.keys, b.Keys.Places(flow)...)
@@ -178,13 +180,17 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		q.args = append(q.args, store.BoolArg(set.limits[i].Mode == admission.Shadow))
 	}
 	if alike != unlike {
-		q.args = q.traits[0].appendTo(q.args)
+		q.args = q.traits[0].appendKeys(append(q.args, q.traits[0].priority))
 	}
 	for i, t := range q.tickets {
 		codec.SetIndex(t.sealed, i+1)
 		q.args = append(q.args, &t.job.ID, &t.sealed) // pointers: they need no objects of their own
-		if alike == unlike {
-			q.args = append(q.traits[i].appendTo(q.args), dueArg(&t.job), max(t.job.Cost, 1))
+		switch {
+		case alike == unlike:
+			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
+			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1))
+		case q.flows > 1:
+			q.args = append(q.args, q.traits[i].flow)
 		}
 	}
 	return q
@@ -196,16 +202,16 @@ type traits struct {
 	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask
 }
 
-func (t *traits) appendTo(args []any) []any {
-	args = append(args, t.priority, t.flow)
+func (t *traits) appendKeys(args []any) []any {
 	for _, key := range t.keys {
 		args = append(args, key)
 	}
 	return args
 }
 
-func (t *traits) equal(other *traits) bool {
-	return t.priority == other.priority && t.flow == other.flow && slices.Equal(t.keys, other.keys)
+// alike reports whether a job has all but the flow in common with another one.
+func (t *traits) alike(other *traits) bool {
+	return t.priority == other.priority && slices.Equal(t.keys, other.keys)
 }
 
 // flowNumberer numbers the flows of a batch, from 1 on.
@@ -296,7 +302,7 @@ const (
 )
 
 // likeness tells whether no job of the batch needs a decision of its own:
-// none is delayed or costs more than 1, all have the same priority, flow and keys,
+// none is delayed or costs more than 1, all have the same priority and keys,
 // and no id stands twice.
 func likeness(batch []*ticket, all []traits) int {
 	alike := alikeAndNew
@@ -304,7 +310,7 @@ func likeness(batch []*ticket, all []traits) int {
 	for i, t := range batch {
 		job := &t.job
 		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
-			!all[i].equal(&all[0]) {
+			!all[i].alike(&all[0]) {
 			return unlike
 		}
 		if t.generated {

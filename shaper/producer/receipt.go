@@ -60,7 +60,11 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 		}
 		return r.Err()
 	}
-	first, eta, count, per := r.Int(), r.Int(), r.Int(), r.Int()
+	flows := make([]departures, q.flows)
+	for i := range flows {
+		flows[i] = departures{position: r.Int(), eta: r.Int(), interval: float64(r.Int())}
+		flows[i].interval = float64(r.Int()) / flows[i].interval
+	}
 	decisions := make([]admission.Decision, 0, len(limits))
 	for _, limit := range limits {
 		if remaining, reset := r.Int(), r.Int(); remaining >= 0 {
@@ -70,17 +74,25 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 	if r.Err() != nil {
 		return r.Err()
 	}
-	interval := float64(per) / float64(count)
 	b.refusals.forget(q.who[0]) // they are alike
 	for i, t := range batch {
+		of := &flows[q.traits[i].flow-1]
 		*t.receipt = shaper.Receipt{
-			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: first + int64(i), Decisions: decisions,
+			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: of.position, Decisions: decisions,
 		}
-		if eta > 0 {
-			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, first+int64(i), eta+int64(float64(i)*interval)))
+		if of.eta > 0 {
+			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, of.position, of.eta+int64(of.later)))
 		}
+		of.position, of.later = of.position+1, of.later+of.interval
 	}
 	return nil
+}
+
+// departures says when the next job of a flow leaves, of those that are alike.
+type departures struct {
+	position        int64
+	eta             int64   // of the first job, 0 where it is not known
+	interval, later float64 // microseconds between two jobs, and from the first job to this one
 }
 
 // poolInterval is how far apart departures from the pool of a bucket are, in microseconds, as far
