@@ -28,7 +28,8 @@ type Queue[T comparable] struct {
 	Weigh     func(T) int // nil: no item weighs anything
 	Owner     func(T) any // items of one owner keep their order: they are never in two batches under way
 
-	// Kind, if not nil, is the kind of an item. A batch has items of MaxKinds kinds at most.
+	// Kind, if not nil, is the kind of an item. A batch has items of MaxKinds kinds at most. Items of these kinds come
+	// along from behind items of other kinds: the items of an owner keep their order within a kind only.
 	Kind     func(T) [2]string
 	MaxKinds int
 
@@ -138,40 +139,79 @@ func (q *Queue[T]) next() (batch []T, splits bool) {
 		if n > 0 && weight > q.MaxWeight {
 			break
 		}
-		if q.Kind != nil && kinds.with(q.Kind(q.pending[n])) > q.MaxKinds {
+		if q.Kind != nil && !kinds.with(q.Kind(q.pending[n]), q.MaxKinds) {
 			break
 		}
 		n++
 	}
+	full := n == q.Max || n == len(q.pending) || weight > q.MaxWeight
 	batch, q.pending = q.pending[:n:n], q.pending[n:]
+	if !full {
+		batch = q.more(batch, &kinds, weight)
+	}
 	q.batches++
-	q.underWay += n
+	q.underWay += len(batch)
 	if len(q.pending) == 0 {
 		q.pending = nil
 	} else if q.Owner != nil {
-		q.split = q.Owner(batch[n-1]) == q.Owner(q.pending[0])
+		q.split = len(batch) > n || q.Owner(batch[n-1]) == q.Owner(q.pending[0])
 	}
 	return batch, q.split
 }
 
-// kindSet counts kinds. Of one, the usual case, it needs no memory.
+// more adds the items of kinds that the batch has, from behind those of other kinds. Items of one kind keep their order.
+func (q *Queue[T]) more(batch []T, kinds *kindSet, weight int) []T {
+	var rest []T
+	for i, item := range q.pending {
+		if len(batch) == q.Max {
+			rest = append(rest, q.pending[i:]...)
+			break
+		}
+		if !kinds.has(q.Kind(item)) {
+			rest = append(rest, item)
+			continue
+		}
+		if q.Weigh != nil {
+			weight += q.Weigh(item)
+		}
+		if weight > q.MaxWeight {
+			rest = append(rest, q.pending[i:]...)
+			break
+		}
+		batch = append(batch, item)
+	}
+	q.pending = rest
+	return batch
+}
+
+// kindSet is a set of kinds. Of one, the usual case, it needs no memory.
 type kindSet struct {
 	first [2]string
 	all   map[[2]string]struct{} // once there are two
 	some  bool
 }
 
-// with adds a kind and returns how many there are.
-func (s *kindSet) with(kind [2]string) int {
-	if !s.some {
+// with adds a kind. It reports false if there are so many others already.
+func (s *kindSet) with(kind [2]string, most int) bool {
+	switch {
+	case !s.some:
 		s.first, s.some = kind, true
-	}
-	if s.all == nil {
-		if kind == s.first {
-			return 1
+	case s.has(kind):
+	case max(len(s.all), 1) >= most:
+		return false
+	default:
+		if s.all == nil {
+			s.all = map[[2]string]struct{}{s.first: {}}
 		}
-		s.all = map[[2]string]struct{}{s.first: {}}
+		s.all[kind] = struct{}{}
 	}
-	s.all[kind] = struct{}{}
-	return len(s.all)
+	return true
+}
+
+func (s *kindSet) has(kind [2]string) bool {
+	if s.all == nil {
+		return s.some && kind == s.first
+	}
+	_, ok := s.all[kind]
+	return ok
 }

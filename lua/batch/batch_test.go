@@ -84,6 +84,20 @@ func TestQueueBoundsKinds(t *testing.T) {
 	})
 }
 
+// Items of the kinds that a batch has come along from behind items of other kinds, in their order, as long as they fit.
+func TestQueueGathersKinds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Max, g.MaxWeight, g.MaxKinds = 5, 120, 2
+		g.Kind = func(n int) [2]string { return [2]string{"", strconv.Itoa(n / 10)} }
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2, 11, 21, 3, 31, 12, 22, 4, 5, 61, 62, 63)
+		g.want(t, "[[1] [2 11 3 12 4] [21 31 22] [5 61] [62] [63]]")
+	})
+}
+
 func TestQueueDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,6 +111,24 @@ func TestQueueDrain(t *testing.T) {
 		g.want(t, "[[1]]")
 		g.Add(4)
 		g.want(t, "[[1] [4]]")
+	})
+}
+
+// Where items of an owner are left behind, as others of known kinds come along, no second send is under way.
+func TestQueueGathersKindsOfOwners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Max, g.MaxWeight, g.MaxKinds = 10, 1000, 1
+		g.Kind = func(n int) [2]string { return [2]string{"", strconv.Itoa(n / 10)} }
+		g.Owner = func(n int) any { return n % 10 }
+		g.Add(1)
+		synctest.Wait()
+		g.Add(12, 22, 13, 23)
+		g.want(t, "[[1] [12 13] [22 23]]")
+		if !slices.Equal(g.at, []time.Duration{0, 0, time.Second}) {
+			t.Errorf("sent at %v", g.at)
+		}
 	})
 }
 
