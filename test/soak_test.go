@@ -93,7 +93,7 @@ type soak struct {
 	buckets []shaper.Bucket
 
 	operator *operator.Operator // straight to Redis, so that what it did is known
-	control  *operator.Control
+	control  operator.Author
 	doors    []*soakDoor
 
 	mu        sync.Mutex
@@ -136,7 +136,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.pacers = pacersOf(s.buckets)
 	s.watched, s.stall = monitor(t, s.server), watchStalls()
 	s.operator = s.newOperator("redis://"+s.server.Addr(), time.Minute)
-	s.control = s.operator.Control("soak")
+	s.control = s.operator.As("soak")
 	for range soakDoors {
 		proxy := s.proxy()
 		s.doors = append(s.doors, &soakDoor{proxy, s.client("redis://"+proxy.Addr(), 0)})

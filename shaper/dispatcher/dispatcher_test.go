@@ -177,11 +177,11 @@ func TestWorkerOutcomes(t *testing.T) {
 	if j := w.Job("fails"); j.Last.Status != 500 || j.Last.Body != "sorry" {
 		t.Errorf("last response %+v", j.Last)
 	}
-	dead, err := w.Client.Op.DeadLetters(t.Context(), "b", 0, 10)
+	dead, err := w.Client.Op.Bucket("b").Dead().List(t.Context(), 0, 10)
 	if err != nil || len(dead) != 4 {
 		t.Errorf("dead letters %+v, %v", dead, err)
 	}
-	if moved, err := w.Client.Op.RedriveAll(t.Context(), "b", 10); err != nil || moved.Moved != 4 {
+	if moved, err := w.Client.Op.As("anna").Bucket("b").Dead().RedriveAll(t.Context(), 10); err != nil || moved.Moved != 4 {
 		t.Errorf("redrive %+v, %v", moved, err)
 	}
 }

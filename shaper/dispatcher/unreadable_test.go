@@ -53,11 +53,11 @@ func TestUnreadableBody(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		dead, err := c.Op.DeadLetters(t.Context(), b.Name, 0, 10)
+		dead, err := c.Op.Bucket(b.Name).Dead().List(t.Context(), 0, 10)
 		if err != nil || len(dead) != 1 || dead[0].ID != "odd" || dead[0].Last.Detail == "" {
 			t.Fatalf("dead letters: %+v %v", dead, err)
 		}
-		if n, err := c.Op.DropAllDead(t.Context(), b.Name); n != 1 || err != nil {
+		if n, err := c.Op.As("anna").Bucket(b.Name).Dead().DropAll(t.Context()); n != 1 || err != nil {
 			t.Errorf("dropped %d: %v", n, err)
 		}
 	})

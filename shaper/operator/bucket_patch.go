@@ -53,7 +53,7 @@ func (p BucketPatch) IsZero() bool { return p.rate == nil && len(p.numbers) == 0
 
 // Put adds a setting to the patch, its value as in the configuration: "20/s"
 // for a rate, "5000" for a number. Whether the bucket is valid with it is for
-// [Control.Set] to say. The error begins with the setting.
+// [BucketControl.Set] to say. The error begins with the setting.
 func (p *BucketPatch) Put(setting shaper.Setting, value string) error {
 	if setting == shaper.SettingRate {
 		rate, err := admission.ParseRate(value)
