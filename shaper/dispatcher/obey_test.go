@@ -157,7 +157,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 	if _, err := w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "1/h")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err := w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestDispatcherReconfigures(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("idle", 10))
 	ctx, stop := context.WithCancel(t.Context())
 	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket},
-		Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+		Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,11 +326,6 @@ func TestDispatcherReconfigures(t *testing.T) {
 	until("10000")
 	b := w.Bucket
 	b.Capacity = 77
-	other := rig.Bucket("idle", 10)
-	other.Worker = "nobody"
-	if err := d.Reconfigure([]shaper.Bucket{other}); err == nil {
-		t.Error("a worker that is not registered was taken")
-	}
 	if err := d.Reconfigure([]shaper.Bucket{b, rig.Bucket("unknown", 1)}); err != nil {
 		t.Fatal(err)
 	}

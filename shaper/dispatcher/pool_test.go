@@ -208,12 +208,10 @@ func TestPoolInACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived := make(chan string, 100)
-	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: map[string]shaper.Worker{
-		"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-			arrived <- a.Bucket
-			return shaper.Done(200)
-		}),
-	}})
+	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		arrived <- a.Bucket
+		return shaper.Done(200)
+	}))})
 	if err != nil {
 		t.Fatal(err)
 	}

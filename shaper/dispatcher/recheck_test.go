@@ -111,7 +111,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 					return shaper.Done(200)
 				})
 				d, err := New(Config{
-					Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+					Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
 				})
 				if err != nil {
 					t.Fatal(err)

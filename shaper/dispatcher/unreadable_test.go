@@ -21,11 +21,9 @@ func TestUnreadableBody(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker, b.Rate = "odd", "test", admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}
+		b.Name, b.Rate = "odd", admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}
 		delivered := make(chan string, 1)
-		d, err := New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{
-			"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }),
-		}})
+		d, err := New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestWatch(t *testing.T) {
 	w := rig.NewPoolWorld(t, rig.Pooled("a", 10, 1, pool), rig.Pooled("b", 20, 1, pool))
 	var log bytes.Buffer
 	d, err := New(Config{
-		Redis: rig.Connect(t, w.Server.Addr()), Buckets: w.Buckets, Workers: map[string]shaper.Worker{"test": rig.NewWaiting()},
+		Redis: rig.Connect(t, w.Server.Addr()), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, rig.NewWaiting()),
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func unknownSetting(name string) error {
 // its default.
 func readSettings(name string, fields map[string]string) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Rate = name, "any", store.RateFrom(fields)
+	b.Name, b.Rate = name, store.RateFrom(fields)
 	for setting, to := range numbersOf(&b) {
 		if n, err := strconv.ParseInt(fields[store.SettingFields[setting][0]], 10, 64); err == nil {
 			*to = n
