@@ -78,7 +78,6 @@ type Bucket struct {
 
 	Shed   Shed              // how full the bucket may be for jobs of each priority
 	Limits []admission.Limit // asked at the door, all or nothing
-	Worker string            // the kind of worker that delivers
 
 	DedupeWindow time.Duration // how long the id of a settled job is remembered
 	DedupeMax    int64         // how many of them at most
@@ -113,7 +112,7 @@ const (
 // MaxDeadBytes bounds DeadBytes.
 const MaxDeadBytes = 1 << 40
 
-// DefaultBucket returns the defaults. Name, Rate and Worker have none.
+// DefaultBucket returns the defaults. Name and Rate have none.
 func DefaultBucket() Bucket {
 	return Bucket{
 		Burst:             1,
@@ -165,9 +164,6 @@ func (b Bucket) Validate() error {
 		fail("rate", "%v", err)
 	} else if b.Rate.Unit != admission.UnitRequests {
 		fail("rate", "%q: only requests are paced in this version, not %s", b.Rate, b.Rate.Unit)
-	}
-	if b.Worker == "" {
-		fail("worker", "is missing: say which kind delivers, such as \"webhook\"")
 	}
 	inRange("burst", b.Burst, 1, MaxBurst)
 	inRange("capacity", b.Capacity, 1, MaxCapacity)

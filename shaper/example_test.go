@@ -30,7 +30,7 @@ func Example() {
 	defer redis.Close()
 
 	bucket := shaper.DefaultBucket()
-	bucket.Name, bucket.Worker, bucket.Capacity = "letters", "printer", 2
+	bucket.Name, bucket.Capacity = "letters", 2
 	bucket.Rate, _ = admission.ParseRate("20/s")
 
 	client, err := producer.New(producer.Config{Redis: redis, Buckets: []shaper.Bucket{bucket}})
@@ -66,7 +66,7 @@ func Example() {
 		return shaper.Done(0)
 	})
 	dispatcher, err := dispatcher.New(dispatcher.Config{
-		Redis: redis, Buckets: []shaper.Bucket{bucket}, Workers: map[string]shaper.Worker{"printer": printer}, Concurrency: 1,
+		Redis: redis, Buckets: []shaper.Bucket{bucket}, Workers: map[string]shaper.Worker{"letters": printer}, Concurrency: 1,
 	})
 	if err != nil {
 		fmt.Println(err)

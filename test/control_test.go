@@ -144,7 +144,7 @@ func mostOf(times []time.Time, window time.Duration) (most int) {
 // it.
 func pacedBucket(rate int) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.DedupeWindow, b.Shed = bucketName, "test", 2_000_000, 100_000, 0, shaper.NoShedding
+	b.Name, b.Capacity, b.MaxInFlight, b.DedupeWindow, b.Shed = bucketName, 2_000_000, 100_000, 0, shaper.NoShedding
 	b.Rate = admission.Rate{Count: int64(rate), Per: time.Second, Unit: admission.UnitRequests}
 	return b
 }

@@ -53,7 +53,7 @@ func TestSenderForHalfAnHour(t *testing.T) {
 		flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 		flow.Key, flow.Rate = shaper.FlowKeyJob, rateOf(t, "6/s")
 		group.Key, group.Rate = shaper.FlowKeyJob, rateOf(t, "1000/m")
-		b.Name, b.Worker, b.Rate, b.Capacity = bucketName, "test", rateOf(t, "3000/m"), 2*bigBacklog
+		b.Name, b.Rate, b.Capacity = bucketName, rateOf(t, "3000/m"), 2*bigBacklog
 		b.Flow, b.Group = &flow, &group
 		b.DedupeWindow = 0 // what is remembered of settled jobs makes the embedded store slow
 		buckets := []shaper.Bucket{b}
@@ -64,7 +64,7 @@ func TestSenderForHalfAnHour(t *testing.T) {
 		var a arrivalLog
 		dispatcher, err := dispatcher.New(dispatcher.Config{
 			Redis: client, Buckets: buckets,
-			Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {
+			Workers: map[string]shaper.Worker{bucketName: shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {
 				a.respond(nil, nil, attempt.ID, attempt.Number)
 				return shaper.Done(http.StatusOK)
 			})},

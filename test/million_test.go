@@ -33,7 +33,7 @@ func TestAMillionWaits(t *testing.T) {
 		logSlow(t, server)
 		filled := time.Now()
 		b := pacedBucket(rate)
-		b.Worker, b.MaxInFlight, b.DedupeWindow = "webhook", 4000, shaper.DefaultBucket().DedupeWindow // as the configuration says
+		b.MaxInFlight, b.DedupeWindow = 4000, shaper.DefaultBucket().DedupeWindow // as the configuration says
 		fillBucket(t, server.Client(), b, jobs, s.history)
 		t.Logf("%d jobs came in %s", jobs, time.Since(filled).Round(time.Millisecond))
 		more := s.pour()

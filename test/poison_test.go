@@ -33,7 +33,7 @@ func poisonBuckets() []shaper.Bucket {
 	buckets := make([]shaper.Bucket, 2)
 	for i, name := range []string{"victims", "bystanders"} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker = name, "victim"
+		b.Name = name
 		b.Rate = admission.Rate{Count: 100, Per: time.Second, Unit: admission.UnitRequests}
 		buckets[i] = b
 	}
@@ -60,7 +60,7 @@ func victim(url string) error {
 		return shaper.Done(200)
 	})
 	d, err := dispatcher.New(dispatcher.Config{
-		Redis: client, Buckets: poisonBuckets(), Workers: map[string]shaper.Worker{"victim": worker}, Lease: time.Second,
+		Redis: client, Buckets: poisonBuckets(), Workers: workersOf(poisonBuckets(), worker), Lease: time.Second,
 	})
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func (w *groupWorld) slowly(t *testing.T, dispatchers, workers int, length time.
 		client := redis.UniversalClient(w.far(t))
 		running.Go(func() {
 			d, err := dispatcher.New(dispatcher.Config{
-				Redis: client, Buckets: []shaper.Bucket{w.bucket}, Workers: map[string]shaper.Worker{w.bucket.Worker: worker}, Concurrency: workers,
+				Redis: client, Buckets: []shaper.Bucket{w.bucket}, Workers: map[string]shaper.Worker{w.bucket.Name: worker}, Concurrency: workers,
 			})
 			if err == nil {
 				err = d.Run(ctx)

@@ -138,7 +138,7 @@ func (s *soak) judgeArrivals(granted map[string][]grant) {
 func (s *soak) judgeJobs() {
 	ends, cancelled, spent, open := map[string]int{}, 0, int64(0), 0
 	for _, job := range s.book.all() {
-		info, err := s.operator.Job(s.t.Context(), job.Bucket, job.ID)
+		info, err := s.operator.Bucket(job.Bucket).Job(job.ID).Info(s.t.Context())
 		if err != nil && !errors.Is(err, shaper.ErrNotFound) {
 			s.t.Fatal(err)
 		}
@@ -256,7 +256,7 @@ var mayRemain = regexp.MustCompile(`^tundish:(buckets|pools|\{[^}]*\}:(b:[^:]*:(
 // wantNoKeys drops the dead letters and holds that no key is left that should not be.
 func (s *soak) wantNoKeys() {
 	for _, b := range s.buckets {
-		if _, err := s.operator.DropAllDead(s.t.Context(), b.Name); err != nil {
+		if _, err := s.operator.As("soak").Bucket(b.Name).Dead().DropAll(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 	}

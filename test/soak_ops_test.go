@@ -135,53 +135,53 @@ func (s *soak) operate(r *rand.Rand) {
 		err = s.cancel(ctx, r)
 	case n < 29:
 		what = "purge"
-		_, err = control.Purge(ctx, bucket, operator.PurgeOptions{KeepLater: r.IntN(2) == 0})
+		_, err = control.Bucket(bucket).Purge(ctx, operator.PurgeOptions{KeepLater: r.IntN(2) == 0})
 	case n < 33:
 		what = "purge flow"
-		_, err = control.PurgeFlow(ctx, flowsBucket, flow, operator.PurgeOptions{})
+		_, err = control.Bucket(flowsBucket).Flow(flow).Purge(ctx, operator.PurgeOptions{})
 	case n < 36:
 		what = "purge group"
-		_, err = control.PurgeGroup(ctx, groupsBucket, group, operator.PurgeOptions{})
+		_, err = control.Bucket(groupsBucket).Group(group).Purge(ctx, operator.PurgeOptions{})
 	case n < 48:
 		what = "redrive"
-		_, err = s.operator.RedriveAll(ctx, bucket, 1+r.IntN(20))
+		_, err = s.operator.As("soak").Bucket(bucket).Dead().RedriveAll(ctx, 1+r.IntN(20))
 	case n < 52:
 		what = "drop dead"
 		err = s.dropDead(ctx, bucket)
 	case n < 60:
 		what = "set bucket"
 		err = s.setRate(bucket, pick(r, 30, 60, 100), func(patch operator.BucketPatch) error {
-			_, err := control.Set(ctx, bucket, patch)
+			_, err := control.Bucket(bucket).Set(ctx, patch)
 			return err
 		})
 	case n < 72:
 		what = "set burst"
 		err = setBursts(r, 10, func(patch operator.BucketPatch) error {
-			_, err := control.Set(ctx, bucket, patch)
+			_, err := control.Bucket(bucket).Set(ctx, patch)
 			return err
 		})
 	case n < 78:
 		what = "set burst of pool"
 		err = setBursts(r, 12, func(patch operator.BucketPatch) error {
-			_, err := control.SetPool(ctx, soakPool, patch)
+			_, err := control.Pool(soakPool).Set(ctx, patch)
 			return err
 		})
 	case n < 83:
 		what = "set pool"
 		err = s.setRate(soakPool, pick(r, 40, 80, 120), func(patch operator.BucketPatch) error {
-			_, err := control.SetPool(ctx, soakPool, patch)
+			_, err := control.Pool(soakPool).Set(ctx, patch)
 			return err
 		})
 	case n < 90:
 		what = "set flow"
 		err = s.setFlow(flowsBucket+"/"+flow, r, func(patch operator.FlowPatch) error {
-			_, err := control.SetFlow(ctx, flowsBucket, flow, patch)
+			_, err := control.Bucket(flowsBucket).Flow(flow).Set(ctx, patch)
 			return err
 		})
 	default:
 		what = "look"
 		if job, ok := s.book.some(r); ok {
-			if _, err = s.operator.Job(ctx, job.Bucket, job.ID); errors.Is(err, shaper.ErrNotFound) {
+			if _, err = s.operator.Bucket(job.Bucket).Job(job.ID).Info(ctx); errors.Is(err, shaper.ErrNotFound) {
 				err = nil // it may have been refused
 			}
 		}
@@ -198,7 +198,7 @@ func (s *soak) cancel(ctx context.Context, r *rand.Rand) error {
 	if !ok {
 		return nil
 	}
-	state, err := s.operator.Cancel(ctx, job.Bucket, job.ID)
+	state, err := s.operator.As("soak").Bucket(job.Bucket).Job(job.ID).Cancel(ctx)
 	if errors.Is(err, shaper.ErrNotFound) {
 		return nil
 	}
@@ -210,11 +210,11 @@ func (s *soak) cancel(ctx context.Context, r *rand.Rand) error {
 
 // dropDead drops the oldest dead letter.
 func (s *soak) dropDead(ctx context.Context, bucket string) error {
-	letters, err := s.operator.DeadLetters(ctx, bucket, 0, 1)
+	letters, err := s.operator.Bucket(bucket).Dead().List(ctx, 0, 1)
 	if err != nil || len(letters) == 0 {
 		return err
 	}
-	state, err := s.operator.DropDead(ctx, bucket, letters[0].ID)
+	state, err := s.operator.As("soak").Bucket(bucket).Dead().Drop(ctx, letters[0].ID)
 	if state == shaper.StateDropped {
 		s.book.wasDropped(letters[0].ID)
 	}
@@ -274,16 +274,16 @@ func (s *soak) pauseSome(r *rand.Rand) {
 	switch bucket, flow, group := pick(r, plainBucket, flowsBucket, groupsBucket), someFlow(r), someGroup(r); r.IntN(3) {
 	case 0:
 		path = bucket
-		pause = func() error { return s.control.Pause(ctx, bucket, "") }
-		resume = func() error { _, err := s.control.Resume(ctx, bucket); return err }
+		pause = func() error { return s.control.Bucket(bucket).Pause(ctx, "") }
+		resume = func() error { _, err := s.control.Bucket(bucket).Resume(ctx); return err }
 	case 1:
 		path = flowsBucket + "/" + flow
-		pause = func() error { return s.control.PauseFlow(ctx, flowsBucket, flow, "") }
-		resume = func() error { _, err := s.control.ResumeFlow(ctx, flowsBucket, flow); return err }
+		pause = func() error { return s.control.Bucket(flowsBucket).Flow(flow).Pause(ctx, "") }
+		resume = func() error { _, err := s.control.Bucket(flowsBucket).Flow(flow).Resume(ctx); return err }
 	case 2:
 		path = groupsBucket + "/" + group
-		pause = func() error { return s.control.PauseGroup(ctx, groupsBucket, group, "") }
-		resume = func() error { _, err := s.control.ResumeGroup(ctx, groupsBucket, group); return err }
+		pause = func() error { return s.control.Bucket(groupsBucket).Group(group).Pause(ctx, "") }
+		resume = func() error { _, err := s.control.Bucket(groupsBucket).Group(group).Resume(ctx); return err }
 	}
 	err := pause()
 	from := time.Now()

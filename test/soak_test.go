@@ -93,7 +93,7 @@ type soak struct {
 	buckets []shaper.Bucket
 
 	operator *operator.Operator // straight to Redis, so that what it did is known
-	control  *operator.Control
+	control  operator.Author
 	doors    []*soakDoor
 
 	mu        sync.Mutex
@@ -136,7 +136,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.pacers = pacersOf(s.buckets)
 	s.watched, s.stall = monitor(t, s.server), watchStalls()
 	s.operator = s.newOperator("redis://"+s.server.Addr(), time.Minute)
-	s.control = s.operator.Control("soak")
+	s.control = s.operator.As("soak")
 	for range soakDoors {
 		proxy := s.proxy()
 		s.doors = append(s.doors, &soakDoor{proxy, s.client("redis://"+proxy.Addr(), 0)})
@@ -162,7 +162,7 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 	buckets := make([]shaper.Bucket, 3)
 	for i, name := range []string{plainBucket, flowsBucket, groupsBucket} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker, b.Rate, b.Burst = name, "soak", rate("60/s"), 10
+		b.Name, b.Rate, b.Burst = name, rate("60/s"), 10
 		b.Capacity, b.ScheduledCapacity, b.MaxInFlight = 150, 50, 14
 		b.Quotas = []admission.Rate{rate("115/2s")}
 		b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: 50 * time.Millisecond, MaxBackoff: 400 * time.Millisecond}
@@ -186,6 +186,15 @@ func soakBuckets(t *testing.T) []shaper.Bucket {
 		buckets[i] = b
 	}
 	return buckets
+}
+
+// workersOf has one worker deliver for all the buckets.
+func workersOf(buckets []shaper.Bucket, worker shaper.Worker) map[string]shaper.Worker {
+	workers := make(map[string]shaper.Worker, len(buckets))
+	for i := range buckets {
+		workers[buckets[i].Name] = worker
+	}
+	return workers
 }
 
 func (s *soak) connect(url string, timeout time.Duration) redis.UniversalClient {
@@ -238,7 +247,7 @@ func (s *soak) start() *soakProcess {
 		s.t.Fatal(err)
 	}
 	d, err := dispatcher.New(dispatcher.Config{
-		Redis: conn, Buckets: s.buckets, Workers: map[string]shaper.Worker{"soak": shaper.WorkerFunc(s.deliver(p))},
+		Redis: conn, Buckets: s.buckets, Workers: workersOf(s.buckets, shaper.WorkerFunc(s.deliver(p))),
 		Concurrency: 40, Lease: soakLease, ShutdownTimeout: soakLease,
 	})
 	if err != nil {

@@ -137,7 +137,7 @@ func runDispatcher(ctx context.Context, client redis.UniversalClient, b shaper.B
 		return shaper.Done(200)
 	})
 	d, err := dispatcher.New(dispatcher.Config{
-		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Worker: worker},
+		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Name: worker},
 	})
 	if err != nil {
 		return err

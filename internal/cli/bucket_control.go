@@ -19,10 +19,10 @@ import (
 
 // onBucket makes the RunE of a command that changes the bucket NAME: it prints
 // what do says, or as JSON the bucket as it is then.
-func (a *app) onBucket(do func(ctx context.Context, c *operator.Control, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
+func (a *app) onBucket(do func(ctx context.Context, b operator.BucketControl, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			said, err := do(ctx, s.operator.Control(author()), args[0])
+			said, err := do(ctx, s.operator.As(author()).Bucket(args[0]), args[0])
 			if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", bad)
 			}
@@ -62,8 +62,8 @@ bucket twice is harmless.`,
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
-		return "paused: " + bucket, c.Pause(ctx, bucket, reason)
+	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
+		return "paused: " + bucket, b.Pause(ctx, reason)
 	})
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
@@ -79,8 +79,8 @@ burst. To resume what is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
-		was, err := c.Resume(ctx, bucket)
+	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
+		was, err := b.Resume(ctx)
 		if !was {
 			return "was not paused: " + bucket, err
 		}
@@ -130,8 +130,8 @@ on. A rate of 0 is refused: pause the bucket, so that all see why.
 		if err != nil {
 			return err
 		}
-		return a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
-			changes, err := c.Set(ctx, bucket, patch)
+		return a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
+			changes, err := b.Set(ctx, patch)
 			return changesText(changes), err
 		})(cmd, args)
 	}
@@ -183,8 +183,8 @@ again: of the settings that are named, or of all. They are ` + strings.Join(name
 		for _, name := range args[1:] {
 			settings = append(settings, shaper.Setting(name))
 		}
-		return a.onBucket(func(ctx context.Context, c *operator.Control, bucket string) (string, error) {
-			changes, err := c.Reset(ctx, bucket, settings...)
+		return a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
+			changes, err := b.Reset(ctx, settings...)
 			return changesText(changes), err
 		})(cmd, args)
 	}

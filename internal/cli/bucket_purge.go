@@ -58,7 +58,7 @@ func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, option
 			return err
 		}
 	}
-	purged, err := s.operator.Control(author()).Purge(ctx, bucket, options)
+	purged, err := s.operator.As(author()).Bucket(bucket).Purge(ctx, options)
 	if err != nil {
 		if purged.Left > 0 {
 			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))

@@ -29,7 +29,7 @@ func (a *app) bucketShowCommand() *cobra.Command {
 }
 
 func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
-	if _, err := s.operator.Settings(name); err != nil {
+	if _, err := s.operator.Bucket(name).Settings(); err != nil {
 		known, lookErr := s.operator.KnownBuckets(ctx)
 		if lookErr != nil {
 			return lookErr

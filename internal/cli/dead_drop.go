@@ -50,7 +50,7 @@ func (a *app) deadDrop(ctx context.Context, s *station, bucket string, ids []str
 	dropped, code := 0, exitDone
 	var left []string
 	for _, id := range ids {
-		state, err := s.operator.DropDead(ctx, bucket, id)
+		state, err := s.operator.As(author()).Bucket(bucket).Dead().Drop(ctx, id)
 		switch {
 		case errors.Is(err, shaper.ErrNotFound):
 			left, code = append(left, fmt.Sprintf("%q is unknown", id)), max(code, exitNotFound)
@@ -69,7 +69,7 @@ func (a *app) deadDrop(ctx context.Context, s *station, bucket string, ids []str
 }
 
 func (a *app) deadDropAll(ctx context.Context, s *station, bucket string, yes bool) error {
-	if _, err := s.operator.Settings(bucket); err != nil {
+	if _, err := s.operator.Bucket(bucket).Settings(); err != nil {
 		return err
 	}
 	if !yes {
@@ -86,7 +86,7 @@ func (a *app) deadDropAll(ctx context.Context, s *station, bucket string, yes bo
 			return fail(exitFailed, "nothing is dropped: that was not %q", bucket)
 		}
 	}
-	dropped, err := s.operator.DropAllDead(ctx, bucket)
+	dropped, err := s.operator.As(author()).Bucket(bucket).Dead().DropAll(ctx)
 	if err != nil && dropped > 0 {
 		a.note("%s dropped before it failed", count(dropped, "dead letter"))
 	}

@@ -35,7 +35,7 @@ func (a *app) deadListCommand() *cobra.Command {
 }
 
 func (a *app) deadList(ctx context.Context, s *station, bucket string, offset, limit int) error {
-	letters, err := s.operator.DeadLetters(ctx, bucket, offset, limit)
+	letters, err := s.operator.Bucket(bucket).Dead().List(ctx, offset, limit)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 
 func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (operator.Redriven, error) {
 	if len(ids) == 0 {
-		return s.operator.RedriveAll(ctx, bucket, limit)
+		return s.operator.As(author()).Bucket(bucket).Dead().RedriveAll(ctx, limit)
 	}
-	return s.operator.Redrive(ctx, bucket, ids...)
+	return s.operator.As(author()).Bucket(bucket).Dead().Redrive(ctx, ids...)
 }

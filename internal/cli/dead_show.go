@@ -16,7 +16,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 		Example: `  dispatcher dead show webhooks order-17`,
 		Args:    positional("BUCKET", "ID"),
 		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
-			info, err := s.operator.Job(ctx, bucket, id)
+			info, err := s.operator.Bucket(bucket).Job(id).Info(ctx)
 			if err != nil {
 				return err
 			}

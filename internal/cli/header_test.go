@@ -54,7 +54,7 @@ func TestFlowSecretsOffTheCommandLine(t *testing.T) {
 	out := runArgs(t.Context(), s.env, secret+"\n", "dispatcher", "flow", "set", "tenants", "acme", "--url", "https://a.example/",
 		"--header", "Authorization: env:TOKEN", "--secret", "-", "--secret", "file:"+secretFile(t, secret))
 	out.want(t, 0, "headers    Authorization", "secrets    2")
-	info, err := s.operator.Control("test").Flow(t.Context(), "tenants", "acme")
+	info, err := s.operator.As("test").Bucket("tenants").Flow("acme").Info(t.Context())
 	if err != nil || info.Own.Headers["Authorization"] != "Bearer hunter2" || len(info.Own.Secrets) != 2 || info.Own.Secrets[0] != secret {
 		t.Errorf("the flow has %+v, %v", info.Own, err)
 	}

@@ -33,7 +33,7 @@ type stateView struct {
 }
 
 func (a *app) jobCancel(ctx context.Context, s *station, bucket, id string) error {
-	state, err := s.operator.Cancel(ctx, bucket, id)
+	state, err := s.operator.As(author()).Bucket(bucket).Job(id).Cancel(ctx)
 	if err != nil {
 		return err
 	}

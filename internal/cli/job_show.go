@@ -18,7 +18,7 @@ state is known, until its dedupe window ends.`,
   dispatcher job show webhooks order-17 --json | jq .payload`,
 		Args: positional("BUCKET", "ID"),
 		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
-			info, err := s.operator.Job(ctx, bucket, id)
+			info, err := s.operator.Bucket(bucket).Job(id).Info(ctx)
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ shed = { low = 100, normal = 100, high = 100 }
 func bucket(t *testing.T, name string) shaper.Bucket {
 	t.Helper()
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity, b.Shed = name, "webhook", 5, shaper.NoShedding
+	b.Name, b.Capacity, b.Shed = name, 5, shaper.NoShedding
 	rate, err := admission.ParseRate("50/s")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 		return outcome
 	})
 	dispatcher, err := dispatcher.New(dispatcher.Config{
-		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{"webhook": worker},
+		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{s.own.Name: worker},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -77,13 +77,12 @@ func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", 
 // arg is the argument that names one.
 func (p *parts) arg() string { return strings.ToUpper(p.Name) }
 
-// control is what the operator changes parts with.
-func (p *parts) control(cmd *cobra.Command, s *station) *operator.Control {
-	control := s.operator.Control(author())
+// inGroup is the group of the flow, nil if the command line names none.
+func (p *parts) inGroup(cmd *cobra.Command) *string {
 	if cmd.Flags().Changed("group") {
-		return control.InGroup(p.group)
+		return &p.group
 	}
-	return control
+	return nil
 }
 
 // fault gives an error of a flow or a group its exit code.
@@ -155,7 +154,7 @@ func (p *parts) listCommand() *cobra.Command {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
 			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return p.list(ctx, p.control(cmd, s), args[0], limit)
+				return p.list(ctx, s, args[0], p.inGroup(cmd), limit)
 			})
 		},
 	}
@@ -163,10 +162,10 @@ func (p *parts) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts) list(ctx context.Context, control *operator.Control, bucket string, limit int) error {
+func (p *parts) list(ctx context.Context, s *station, bucket string, inGroup *string, limit int) error {
 	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
-		some, next, err := p.List(control, ctx, bucket, cursor, limit-len(views))
+		some, next, err := p.List(ctx, s.operator.Bucket(bucket), inGroup, cursor, limit-len(views))
 		if err != nil {
 			return p.fault(err)
 		}
@@ -228,7 +227,7 @@ func (p *parts) showCommand() *cobra.Command {
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(context.Context, *operator.Control, string, string) (string, error) { return "", nil })
+	cmd.RunE = p.on(func(context.Context, opsview.Part, string, string) (string, error) { return "", nil })
 	return cmd
 }
 

@@ -11,24 +11,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // on makes the RunE of a command on the flow or group that stands behind BUCKET: it prints
 // what do says; if that is nothing, or as JSON, the flow or group as it is then.
-func (p *parts) on(do func(ctx context.Context, c *operator.Control, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
+func (p *parts) on(do func(ctx context.Context, part opsview.Part, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			control, bucket, name := p.control(cmd, s), args[0], args[1]
-			said, err := do(ctx, control, bucket, name)
+			bucket, name := args[0], args[1]
+			part := p.One(s.operator.As(author()).Bucket(bucket), p.inGroup(cmd), name)
+			said, err := do(ctx, part, bucket, name)
 			if err != nil {
 				return p.fault(err)
 			}
 			if said != "" && !p.json {
 				return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 			}
-			view, err := p.Show(control, ctx, bucket, name)
+			view, err := part.Show(ctx)
 			if err != nil {
 				return p.fault(err)
 			}
@@ -43,8 +45,8 @@ func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
 }
 
 // mustBeKnown fails for one that the bucket does not have now: most often its name is mistyped.
-func (p *parts) mustBeKnown(ctx context.Context, c *operator.Control, bucket, name string) error {
-	view, err := p.Show(c, ctx, bucket, name)
+func (p *parts) mustBeKnown(ctx context.Context, part opsview.Part, bucket, name string) error {
+	view, err := part.Show(ctx)
 	if err != nil || view.Known {
 		return err
 	}
@@ -66,13 +68,13 @@ because its name may be mistyped.`),
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
+	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
 		if !create {
-			if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
+			if err := p.mustBeKnown(ctx, part, bucket, name); err != nil {
 				return "", err
 			}
 		}
-		return "paused: " + quoted(name), p.Pause(c, ctx, bucket, name, reason)
+		return "paused: " + quoted(name), part.Pause(ctx, reason)
 	})
 	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
@@ -87,8 +89,8 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
-		was, err := p.Resume(c, ctx, bucket, name)
+	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
+		was, err := part.Resume(ctx)
 		if !was {
 			return "was not paused: " + quoted(name), err
 		}
@@ -151,13 +153,13 @@ settings now takes --create, because its name may be mistyped.`),
 		if err != nil {
 			return err
 		}
-		return p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
+		return p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
 			if !create {
-				if err := p.mustBeKnown(ctx, c, bucket, name); err != nil {
+				if err := p.mustBeKnown(ctx, part, bucket, name); err != nil {
 					return "", err
 				}
 			}
-			_, err := p.Set(c, ctx, bucket, name, patch)
+			_, err := part.Set(ctx, patch)
 			return "", err
 		})(cmd, args)
 	}
@@ -226,12 +228,12 @@ stays. To reset what was not set is harmless.`),
 			}
 			_ = patch.Clear(setting) // one of the list
 		}
-		return p.on(func(ctx context.Context, c *operator.Control, bucket, name string) (string, error) {
+		return p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
 			if !patch.IsZero() {
-				_, err := p.Set(c, ctx, bucket, name, patch)
+				_, err := part.Set(ctx, patch)
 				return "reset: " + quoted(name), err
 			}
-			had, err := p.Reset(c, ctx, bucket, name)
+			had, err := part.Reset(ctx)
 			if !had {
 				return "had no settings of its own: " + quoted(name), err
 			}
@@ -266,7 +268,8 @@ there is no terminal, --yes says so instead.`
 				return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", p.Name)
 			}
 			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return p.purge(ctx, p.control(cmd, s), args[0], args[1], options, yes)
+				part := p.One(s.operator.As(author()).Bucket(args[0]), p.inGroup(cmd), args[1])
+				return p.purge(ctx, part, args[0], args[1], options, yes)
 			})
 		},
 	}
@@ -275,8 +278,8 @@ there is no terminal, --yes says so instead.`
 	return cmd
 }
 
-func (p *parts) purge(ctx context.Context, control *operator.Control, bucket, name string, options operator.PurgeOptions, yes bool) error {
-	view, err := p.Show(control, ctx, bucket, name)
+func (p *parts) purge(ctx context.Context, part opsview.Part, bucket, name string, options operator.PurgeOptions, yes bool) error {
+	view, err := part.Show(ctx)
 	if err != nil {
 		return p.fault(err)
 	}
@@ -291,7 +294,7 @@ func (p *parts) purge(ctx context.Context, control *operator.Control, bucket, na
 			return fail(exitFailed, "nothing is purged: that was not %q", name)
 		}
 	}
-	purged, err := p.Purge(control, ctx, bucket, name, options)
+	purged, err := part.Purge(ctx, options)
 	if err != nil {
 		if purged.Jobs > 0 || purged.Left > 0 {
 			p.note("%s purged before it failed; none of the others of its flow departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))

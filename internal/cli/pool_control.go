@@ -15,10 +15,10 @@ import (
 
 // onPool makes the RunE of a command that changes the pool NAME: it prints what do has
 // changed, or as JSON the pool as it is then.
-func (a *app) onPool(do func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
+func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			changes, err := do(ctx, s.operator.Control(author()), args[0])
+			changes, err := do(ctx, s.operator.As(author()).Pool(args[0]))
 			if _, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", err)
 			}
@@ -61,8 +61,8 @@ configurations say, until it is reset. A new rate holds from the next slot on.
 		if err != nil {
 			return err
 		}
-		return a.onPool(func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error) {
-			return c.SetPool(ctx, pool, patch)
+		return a.onPool(func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error) {
+			return p.Set(ctx, patch)
 		})(cmd, args)
 	}
 	a.jsonFlag(cmd)
@@ -90,8 +90,8 @@ To reset what was not changed is harmless.`,
 		for _, name := range args[1:] {
 			settings = append(settings, shaper.Setting(name))
 		}
-		return a.onPool(func(ctx context.Context, c *operator.Control, pool string) ([]shaper.Change, error) {
-			return c.ResetPool(ctx, pool, settings...)
+		return a.onPool(func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error) {
+			return p.Reset(ctx, settings...)
 		})(cmd, args)
 	}
 	a.jsonFlag(cmd)

@@ -145,24 +145,23 @@ const opsShutdownTimeout = 2 * time.Second
 
 // dispatcher makes what drains the buckets, with a worker for each.
 func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(), err error) {
-	workers := map[string]*webhook.Worker{}
+	workers := map[string]shaper.Worker{}
+	var open []*webhook.Worker
 	closeWorkers = func() {
-		for _, worker := range workers {
+		for _, worker := range open {
 			worker.Close()
 		}
 	}
 	for _, b := range d.config.Buckets {
-		if workers[b.Name], err = webhook.New(webhookConfig(d.config, b)); err != nil {
-			delete(workers, b.Name)
+		worker, err := webhook.New(webhookConfig(d.config, b)) // the only kind: the configuration has no other
+		if err != nil {
 			closeWorkers()
 			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-	}
-	deliver := func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
-		return workers[attempt.Bucket].Deliver(ctx, attempt)
+		workers[b.Name], open = worker, append(open, worker)
 	}
 	made, err = dispatcher.New(dispatcher.Config{
-		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: map[string]shaper.Worker{"webhook": shaper.WorkerFunc(deliver)},
+		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: workers,
 		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
 		Timeout:         callTimeout(d.config), Logger: d.log, Registerer: d.registry,

@@ -79,6 +79,7 @@ type Log struct {
 type Bucket struct {
 	shaper.Bucket
 
+	Worker  string // the kind that delivers: "webhook"
 	Webhook WebhookSettings
 }
 

@@ -177,7 +177,7 @@ func TestLoad(t *testing.T) {
 	}
 
 	hooks := shaper.DefaultBucket()
-	hooks.Name, hooks.Worker, hooks.Revision = "hooks", "webhook", 7
+	hooks.Name, hooks.Revision = "hooks", 7
 	hooks.Rate = admission.Rate{Count: 50, Per: time.Second, Unit: "requests"}
 	hooks.MaxPayload, hooks.DedupeWindow, hooks.Retry.MaxAttempts = 1<<20, 0, 3
 	hooks.Limits = []admission.Limit{a}
@@ -186,7 +186,7 @@ func TestLoad(t *testing.T) {
 		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
 		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, Revision: 7,
 	}
-	want := Bucket{Bucket: hooks, Webhook: WebhookSettings{
+	want := Bucket{Bucket: hooks, Worker: "webhook", Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	}}
@@ -195,7 +195,7 @@ func TestLoad(t *testing.T) {
 	}
 
 	second := shaper.DefaultBucket()
-	second.Name, second.Worker, second.Revision = "second", "webhook", 7
+	second.Name, second.Revision = "second", 7
 	second.Rate = admission.Rate{Count: 7, Per: time.Minute, Unit: "requests"}
 	second.PriorityAging = 0
 	second.Quotas = []admission.Rate{{Count: 2000, Per: 24 * time.Hour, Unit: "requests"}, {Count: 100, Per: 15 * time.Minute, Unit: "requests"}}
@@ -208,7 +208,7 @@ func TestLoad(t *testing.T) {
 		Key: "caller", DefaultURL: "https://example.com/", Rate: thousand, Burst: 3, Capacity: 500, MaxInFlight: 6,
 		Quotas: []admission.Rate{thousand},
 	}
-	want = Bucket{Bucket: second, Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
+	want = Bucket{Bucket: second, Worker: "webhook", Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
 	}

@@ -61,9 +61,7 @@ func (l *loader) buckets(s *settings) {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
-		if written.Worker != "" {
-			l.oneOf(p.key("worker"), written.Worker, workerWebhook)
-		}
+		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
 		l.webhook(p.key("webhook"), written.Webhook, s.Dispatcher)

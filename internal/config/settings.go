@@ -213,9 +213,9 @@ func (s poolSettings) pool(revision int64) shaper.Pool {
 
 // bucket returns the bucket with its pool and those of the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
-	b := Bucket{Webhook: s.Webhook, Bucket: shaper.Bucket{
+	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
-		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight, Worker: s.Worker,
+		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry),
 		Weight: s.Weight, Revision: revision,

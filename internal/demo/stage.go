@@ -61,7 +61,7 @@ type stage struct {
 func newBucket(opts Options) shaper.Bucket {
 	rate := admission.Rate{Count: int64(opts.Rate), Per: time.Second, Unit: admission.UnitRequests}
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Rate = bucketName, "webhook", rate
+	b.Name, b.Rate = bucketName, rate
 	b.Capacity = ceil(capacitySecs * float64(opts.Rate))
 	b.Shed = shaper.NoShedding // one priority: all of the bucket is for it
 	b.Limits = []admission.Limit{{
@@ -172,7 +172,7 @@ func (s *stage) addDispatcher(storeURL, receiverURL string) error {
 	s.onClose(worker.Close)
 	d, err := dispatcher.New(dispatcher.Config{
 		Redis: connection, Buckets: []shaper.Bucket{s.bucket},
-		Workers: map[string]shaper.Worker{"webhook": s.lateness.watch(worker)},
+		Workers: map[string]shaper.Worker{bucketName: s.lateness.watch(worker)},
 	})
 	if err != nil {
 		return err

@@ -313,7 +313,8 @@ func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]operator.PoolDeta
 	return []operator.PoolDetails{{Name: "vendor", Buckets: []operator.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
 }
 
-func (f *fakeBuckets) Control(by string) *operator.Control          { return f.op.Control(by) }
+func (f *fakeBuckets) As(author string) operator.Author             { return f.op.As(author) }
+func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.op.Bucket(name) }
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }

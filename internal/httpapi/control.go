@@ -23,28 +23,28 @@ const (
 func (o *ops) controlRoutes() []route {
 	admin := roles(RoleAdmin)
 	return []route{
-		{"PATCH", "/v1/buckets/{bucket}", setting(o.change, (*operator.Control).Set), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.change, (*operator.Control).Reset), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.change, (*operator.Control).Reset), admin},
+		{"PATCH", "/v1/buckets/{bucket}", setting(o.changeBucket), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.changeBucket), admin},
+		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.changeBucket), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
 	}
 }
 
-// control is what the caller changes buckets with.
-func (o *ops) control(r *http.Request) *operator.Control {
+// as is what the caller changes buckets and pools with.
+func (o *ops) as(r *http.Request) operator.Author {
 	if name := keyName(r); name != "" {
-		return o.buckets.Control("key " + name)
+		return o.buckets.As("key " + name)
 	}
-	return o.buckets.Control("a program on the dispatcher's machine") // the guard lets in nobody else
+	return o.buckets.As("a program on the dispatcher's machine") // the guard lets in nobody else
 }
 
 // change does what the operator wants, whether or not he waits for it, and
 // answers the bucket as it is then.
-func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket string) error) {
+func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, b operator.BucketControl) error) {
 	bucket := r.PathValue("bucket")
-	if err := do(context.WithoutCancel(r.Context()), o.control(r), bucket); err != nil {
+	if err := do(context.WithoutCancel(r.Context()), o.as(r).Bucket(bucket)); err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return
 	}
@@ -81,8 +81,8 @@ func (o *ops) pauseBucket(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	o.change(w, r, func(ctx context.Context, c *operator.Control, bucket string) error {
-		return c.Pause(ctx, bucket, reason)
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
+		return b.Pause(ctx, reason)
 	})
 }
 
@@ -103,39 +103,49 @@ func readReason(w http.ResponseWriter, r *http.Request) (reason string, f *fault
 
 // resumeBucket lets a bucket run again: POST /v1/buckets/{bucket}/resume.
 func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
-	o.change(w, r, func(ctx context.Context, c *operator.Control, bucket string) error {
-		_, err := c.Resume(ctx, bucket)
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
+		_, err := b.Resume(ctx)
 		return err
 	})
 }
 
-// changer does what an operator wants of what a request names, and answers it as it is then.
-type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, name string) error)
+// settable is a bucket or a pool.
+type settable interface {
+	Set(ctx context.Context, patch operator.BucketPatch) ([]shaper.Change, error)
+	Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error)
+}
+
+// changer does what an operator wants of the bucket or pool that a request names, and answers it as it is then.
+type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error)
+
+func (o *ops) changeBucket(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error { return do(ctx, b) })
+}
 
 // setting changes settings of a bucket or a pool until they are reset: PATCH of it.
-func setting(change changer, set func(*operator.Control, context.Context, string, operator.BucketPatch) ([]shaper.Change, error)) http.HandlerFunc {
+func setting(change changer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patch, f := readSettings(w, r)
 		if f != nil {
 			f.write(w, r)
 			return
 		}
-		change(w, r, func(ctx context.Context, c *operator.Control, name string) error {
-			_, err := set(c, ctx, name, patch)
+		change(w, r, func(ctx context.Context, s settable) error {
+			_, err := s.Set(ctx, patch)
 			return err
 		})
 	}
 }
 
 // resetting lets settings be as configured again: DELETE of …/pins and …/pins/{setting}.
-func resetting(change changer, reset func(*operator.Control, context.Context, string, ...shaper.Setting) ([]shaper.Change, error)) http.HandlerFunc {
+func resetting(change changer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var settings []shaper.Setting
 		if name := r.PathValue("setting"); name != "" {
 			settings = append(settings, shaper.Setting(name))
 		}
-		change(w, r, func(ctx context.Context, c *operator.Control, name string) error {
-			_, err := reset(c, ctx, name, settings...)
+		change(w, r, func(ctx context.Context, s settable) error {
+			_, err := s.Reset(ctx, settings...)
 			return err
 		})
 	}
@@ -158,9 +168,7 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	o.purge(w, r, purgeView{Bucket: bucket}, func(ctx context.Context, c *operator.Control) (operator.Purged, error) {
-		return c.Purge(ctx, bucket, options)
-	})
+	o.purge(w, r, purgeView{Bucket: bucket}, o.as(r).Bucket(bucket).Purge, options)
 }
 
 // readPurge reads the body of a purge, which has to confirm what is purged by its name.
@@ -185,10 +193,10 @@ func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (optio
 }
 
 // purge has something purged and answers what it came to.
-func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, *operator.Control) (operator.Purged, error)) {
+func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, operator.PurgeOptions) (operator.Purged, error), options operator.PurgeOptions) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
 	defer cancel()
-	purged, err := do(ctx, o.control(r))
+	purged, err := do(ctx, options)
 	view.Purged, view.Left = purged.Jobs, purged.Left
 	switch {
 	case err == nil:

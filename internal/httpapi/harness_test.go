@@ -42,7 +42,7 @@ func buckets(t *testing.T) []shaper.Bucket {
 	var all []shaper.Bucket
 	for _, name := range []string{"roomy", "limited", "small", "fixed"} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker, b.Rate, b.MaxPayload = name, "webhook", rateOf(t, "1/h"), 1000
+		b.Name, b.Rate, b.MaxPayload = name, rateOf(t, "1/h"), 1000
 		all = append(all, b)
 	}
 	all[1].Limits = []admission.Limit{

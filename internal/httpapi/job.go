@@ -90,6 +90,7 @@ func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			return err
 		case state == shaper.StateCancelled:
+			p.log.InfoContext(r.Context(), "job cancelled", "bucket", bucket, "job", id, "key", keyName(r), "request_id", requestID(r))
 			writeJSON(w, http.StatusOK, &jobView{ID: id, Bucket: bucket, State: state})
 		default:
 			problem := newFault(codeConflict, "job %q is %s: only a job that waits can be cancelled", id, state).problem(r)

@@ -24,7 +24,8 @@ type Buckets interface {
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
 	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
-	Control(by string) *operator.Control
+	As(author string) operator.Author
+	Bucket(name string) operator.Bucket
 }
 
 // OpsConfig is what the operator's API needs.

@@ -23,7 +23,7 @@ func TestOps(t *testing.T) {
 	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Metrics: registry}))
 
 	old := shaper.DefaultBucket()
-	old.Name, old.Worker, old.Rate = "old", "webhook", rateOf(t, "7/m")
+	old.Name, old.Rate = "old", rateOf(t, "7/m")
 	former, err := producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Sizes of a list of flows or groups.
@@ -50,13 +49,9 @@ func (p parts) groupOf(r *http.Request) *string {
 	return &group
 }
 
-// control is what the caller changes parts with.
-func (p parts) control(r *http.Request) *operator.Control {
-	control := p.ops.control(r)
-	if group := p.groupOf(r); group != nil {
-		return control.InGroup(*group)
-	}
-	return control
+// one is the flow or the group of this name, to look at and to change.
+func (p parts) one(r *http.Request, bucket, name string) opsview.Part {
+	return p.One(p.as(r).Bucket(bucket), p.groupOf(r), name)
 }
 
 // list answers flows or groups of a bucket, in no order, and where to go on:
@@ -71,7 +66,7 @@ func (p parts) list(w http.ResponseWriter, r *http.Request) {
 		}
 		limit = n
 	}
-	views, next, err := p.List(p.control(r), r.Context(), bucket, query.Get("cursor"), limit)
+	views, next, err := p.List(r.Context(), p.buckets.Bucket(bucket), p.groupOf(r), query.Get("cursor"), limit)
 	if err != nil {
 		p.controlFault(r, bucket, err).write(w, r)
 		return
@@ -106,7 +101,7 @@ func (p parts) on(w http.ResponseWriter, r *http.Request, do func(bucket, name s
 // show answers one: GET /v1/buckets/{bucket}/flow.
 func (p parts) show(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
-		view, err := p.Show(p.control(r), r.Context(), bucket, name)
+		view, err := p.one(r, bucket, name).Show(r.Context())
 		if err == nil {
 			writeJSON(w, http.StatusOK, view)
 		}
@@ -116,9 +111,9 @@ func (p parts) show(w http.ResponseWriter, r *http.Request) {
 
 // change does what the operator wants, whether or not he waits for it, and answers the flow
 // or group as it is then.
-func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket, name string) error) {
+func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
 	if p.on(w, r, func(bucket, name string) error {
-		return do(context.WithoutCancel(r.Context()), p.control(r), bucket, name)
+		return do(context.WithoutCancel(r.Context()), p.one(r, bucket, name))
 	}) {
 		p.show(w, r)
 	}
@@ -126,10 +121,10 @@ func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx contex
 
 // changeKnown is change of one that the bucket has now, or of any name with ?create=true: a
 // mistyped one is no request to pause or change what does not exist.
-func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, bucket, name string) error) {
-	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
+func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
+	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
 		if r.URL.Query().Get("create") != "true" {
-			view, err := p.Show(c, ctx, bucket, name)
+			view, err := part.Show(ctx)
 			if err != nil {
 				return err
 			}
@@ -137,7 +132,7 @@ func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx c
 				return errNotKnown
 			}
 		}
-		return do(ctx, c, bucket, name)
+		return do(ctx, part)
 	})
 }
 
@@ -160,15 +155,15 @@ func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.changeKnown(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
-		return p.Pause(c, ctx, bucket, name, reason)
+	p.changeKnown(w, r, func(ctx context.Context, part opsview.Part) error {
+		return part.Pause(ctx, reason)
 	})
 }
 
 // resume lets one run again: POST /v1/buckets/{bucket}/flow/resume.
 func (p parts) resume(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
-		_, err := p.Resume(c, ctx, bucket, name)
+	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
+		_, err := part.Resume(ctx)
 		return err
 	})
 }
@@ -185,9 +180,7 @@ func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 		if p.Name == "group" {
 			view.Flow, view.Group = nil, &name
 		}
-		p.ops.purge(w, r, view, func(ctx context.Context, _ *operator.Control) (operator.Purged, error) {
-			return p.Purge(p.control(r), ctx, bucket, name, options)
-		})
+		p.ops.purge(w, r, view, p.one(r, bucket, name).Purge, options)
 		return nil
 	})
 }
@@ -210,8 +203,8 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 	if replace { // a PUT creates what is not there
 		change = p.change
 	}
-	change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
-		_, err := p.Set(c, ctx, bucket, name, patch)
+	change(w, r, func(ctx context.Context, part opsview.Part) error {
+		_, err := part.Set(ctx, patch)
 		return err
 	})
 }
@@ -220,7 +213,7 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 // GET /v1/buckets/{bucket}/flow-settings.
 func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
-		view, err := p.Show(p.control(r), r.Context(), bucket, name)
+		view, err := p.one(r, bucket, name).Show(r.Context())
 		if err == nil {
 			writeJSON(w, http.StatusOK, view.Settings)
 		}
@@ -231,8 +224,8 @@ func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 // deleteSettings has one be as all of its bucket:
 // DELETE /v1/buckets/{bucket}/flow-settings.
 func (p parts) deleteSettings(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, c *operator.Control, bucket, name string) error {
-		_, err := p.Reset(c, ctx, bucket, name)
+	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
+		_, err := part.Reset(ctx)
 		return err
 	})
 }

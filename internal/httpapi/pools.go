@@ -18,9 +18,9 @@ func (o *ops) poolRoutes() []route {
 	return []route{
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
-		{"PATCH", "/v1/pools/{pool}", setting(o.changePool, (*operator.Control).SetPool), change},
-		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool, (*operator.Control).ResetPool), change},
-		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool, (*operator.Control).ResetPool), change},
+		{"PATCH", "/v1/pools/{pool}", setting(o.changePool), change},
+		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool), change},
+		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool), change},
 	}
 }
 
@@ -89,9 +89,9 @@ func unknownPool(name string) *fault {
 
 // changePool does what the operator wants, whether or not he waits for it, and answers the
 // pool as it is then.
-func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, c *operator.Control, pool string) error) {
+func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
 	pool := r.PathValue("pool")
-	err := do(context.WithoutCancel(r.Context()), o.control(r), pool)
+	err := do(context.WithoutCancel(r.Context()), o.as(r).Pool(pool))
 	bad, isBad := errors.AsType[*operator.InvalidChangeError](err)
 	switch {
 	case err == nil:

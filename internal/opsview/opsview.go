@@ -13,35 +13,60 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Kind is flows or groups: what can be done to one, by the [operator.Control] that is given.
-// That one may have to know in which group a flow is ([operator.Control.InGroup]).
+// Kind is flows or groups.
 type Kind struct {
 	Name     string               // "flow" or "group", also on the command line and in paths
 	Settings []shaper.FlowSetting // that one may have of its own
 
-	List   func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) (views []View, next string, err error)
-	Show   func(c *operator.Control, ctx context.Context, bucket, name string) (View, error)
-	Pause  func(c *operator.Control, ctx context.Context, bucket, name, reason string) error
-	Resume func(c *operator.Control, ctx context.Context, bucket, name string) (was bool, err error)
-	Set    func(c *operator.Control, ctx context.Context, bucket, name string, patch operator.FlowPatch) (shaper.OwnFlow, error)
-	Reset  func(c *operator.Control, ctx context.Context, bucket, name string) (had bool, err error)
-	Purge  func(c *operator.Control, ctx context.Context, bucket, name string, options operator.PurgeOptions) (operator.Purged, error)
+	// List lists those of a bucket, from a cursor on; flows of one group, if it is not nil.
+	List func(ctx context.Context, b operator.Bucket, group *string, cursor string, limit int) (views []View, next string, err error)
+
+	// One names one of a bucket, to look at and to change; a flow of a group, if it is not nil.
+	One func(b operator.BucketControl, group *string, name string) Part
+}
+
+// Part is a flow or a group to look at and to change: an [operator.FlowControl] or an [operator.GroupControl].
+type Part interface {
+	Show(ctx context.Context) (View, error)
+	Pause(ctx context.Context, reason string) error
+	Resume(ctx context.Context) (was bool, err error)
+	Set(ctx context.Context, patch operator.FlowPatch) (shaper.OwnFlow, error)
+	Reset(ctx context.Context) (had bool, err error)
+	Purge(ctx context.Context, options operator.PurgeOptions) (operator.Purged, error)
+}
+
+type flow struct{ operator.FlowControl }
+
+func (f flow) Show(ctx context.Context) (View, error) {
+	info, err := f.Info(ctx)
+	return viewOfFlow(&info), err
+}
+
+type group struct{ operator.GroupControl }
+
+func (g group) Show(ctx context.Context) (View, error) {
+	info, err := g.Info(ctx)
+	return viewOfGroup(&info), err
 }
 
 // Flows are the flows of a bucket.
 func Flows() Kind {
 	return Kind{
 		Name: "flow", Settings: shaper.FlowSettingNames(),
-		List: func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
-			infos, next, err := c.Flows(ctx, bucket, cursor, limit)
+		List: func(ctx context.Context, b operator.Bucket, group *string, cursor string, limit int) ([]View, string, error) {
+			list := b.Flows
+			if group != nil {
+				list = b.Group(*group).Flows
+			}
+			infos, next, err := list(ctx, cursor, limit)
 			return viewsOf(infos, viewOfFlow), next, err
 		},
-		Show: func(c *operator.Control, ctx context.Context, bucket, name string) (View, error) {
-			info, err := c.Flow(ctx, bucket, name)
-			return viewOfFlow(&info), err
+		One: func(b operator.BucketControl, group *string, name string) Part {
+			if group != nil {
+				return flow{b.Group(*group).Flow(name)}
+			}
+			return flow{b.Flow(name)}
 		},
-		Pause: (*operator.Control).PauseFlow, Resume: (*operator.Control).ResumeFlow,
-		Set: (*operator.Control).SetFlow, Reset: (*operator.Control).DeleteFlowSettings, Purge: (*operator.Control).PurgeFlow,
 	}
 }
 
@@ -49,16 +74,11 @@ func Flows() Kind {
 func Groups() Kind {
 	return Kind{
 		Name: "group", Settings: shaper.GroupSettingNames(),
-		List: func(c *operator.Control, ctx context.Context, bucket, cursor string, limit int) ([]View, string, error) {
-			infos, next, err := c.Groups(ctx, bucket, cursor, limit)
+		List: func(ctx context.Context, b operator.Bucket, _ *string, cursor string, limit int) ([]View, string, error) {
+			infos, next, err := b.Groups(ctx, cursor, limit)
 			return viewsOf(infos, viewOfGroup), next, err
 		},
-		Show: func(c *operator.Control, ctx context.Context, bucket, name string) (View, error) {
-			info, err := c.Group(ctx, bucket, name)
-			return viewOfGroup(&info), err
-		},
-		Pause: (*operator.Control).PauseGroup, Resume: (*operator.Control).ResumeGroup,
-		Set: (*operator.Control).SetGroup, Reset: (*operator.Control).DeleteGroupSettings, Purge: (*operator.Control).PurgeGroup,
+		One: func(b operator.BucketControl, _ *string, name string) Part { return group{b.Group(name)} },
 	}
 }
 

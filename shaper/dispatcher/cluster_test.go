@@ -49,10 +49,10 @@ func TestCluster(t *testing.T) {
 	arrived := make(chan string, 1)
 	d, err := New(Config{
 		Redis: conn, Buckets: buckets,
-		Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 			arrived <- a.Bucket
 			return shaper.Done(200)
-		})},
+		})),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestCluster(t *testing.T) {
 func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, masters []*redistest.Server) {
 	t.Helper()
 	d, err := New(Config{
-		Redis: client.Conn, Buckets: buckets, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })},
+		Redis: client.Conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ const (
 type Config struct {
 	Redis   redis.UniversalClient // made by redisconn.Connect
 	Buckets []shaper.Bucket
-	Workers map[string]shaper.Worker // by kind, as in Bucket.Worker
+	Workers map[string]shaper.Worker // by the name of the bucket whose jobs they deliver
 
 	Concurrency     int           // deliveries at a time in a bucket, in this process; 0 means 256
 	Lease           time.Duration // a job of a dispatcher that died is free again after it; 0 means 30 s
@@ -86,8 +86,8 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	for _, name := range s.Order {
-		if kind := s.Buckets[name].Settings.Load().Worker; cfg.Workers[kind] == nil {
-			return nil, fmt.Errorf("bucket %q: no worker of kind %q is registered", name, kind)
+		if cfg.Workers[name] == nil {
+			return nil, fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
 		}
 	}
 	return &Dispatcher{cfg: cfg, store: s, id: store.ShortID(rand.Uint64())}, nil //nolint:gosec // a name, not a secret
@@ -96,14 +96,8 @@ func New(cfg Config) (*Dispatcher, error) {
 // Reconfigure replaces the settings of buckets that the dispatcher drains; those
 // that it does not are left out. What the scripts obey is written at once, for
 // all processes, unless a higher revision is in force there. It changes nothing
-// and returns an error if a bucket is not valid or names a worker that is not
-// registered.
+// and returns an error if a bucket is not valid. The worker of a bucket stays.
 func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket) error {
-	for i := range buckets {
-		if kind := buckets[i].Worker; d.store.Buckets[buckets[i].Name] != nil && d.cfg.Workers[kind] == nil {
-			return fmt.Errorf("bucket %q: no worker of kind %q is registered", buckets[i].Name, kind)
-		}
-	}
 	if err := d.store.Reconfigure(buckets); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func TestStoppedLoopClaimsNothing(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	d, err := New(Config{
-		Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": rig.NewWaiting()},
+		Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, rig.NewWaiting()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +177,11 @@ func TestWorkerOutcomes(t *testing.T) {
 	if j := w.Job("fails"); j.Last.Status != 500 || j.Last.Body != "sorry" {
 		t.Errorf("last response %+v", j.Last)
 	}
-	dead, err := w.Client.Op.DeadLetters(t.Context(), "b", 0, 10)
+	dead, err := w.Client.Op.Bucket("b").Dead().List(t.Context(), 0, 10)
 	if err != nil || len(dead) != 4 {
 		t.Errorf("dead letters %+v, %v", dead, err)
 	}
-	if moved, err := w.Client.Op.RedriveAll(t.Context(), "b", 10); err != nil || moved.Moved != 4 {
+	if moved, err := w.Client.Op.As("anna").Bucket("b").Dead().RedriveAll(t.Context(), 10); err != nil || moved.Moved != 4 {
 		t.Errorf("redrive %+v, %v", moved, err)
 	}
 }
@@ -248,10 +248,11 @@ func TestCostOfAPatrol(t *testing.T) {
 	const buckets = 20
 	w := rig.NewWorld(t, rig.Bucket("b", 10))
 	client := w.Server.Client()
-	cfg := Config{Redis: client, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}}
+	cfg := Config{Redis: client}
 	for i := range buckets {
 		cfg.Buckets = append(cfg.Buckets, rig.Bucket(fmt.Sprint("b", i), 10))
 	}
+	cfg.Workers = rig.Workers(cfg.Buckets, shaper.WorkerFunc(w.Note))
 	d, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestNewDispatcherChecks(t *testing.T) {
 	valid := func() Config {
 		return Config{
 			Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 1)},
-			Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) })},
+			Workers: rig.Workers([]shaper.Bucket{rig.Bucket("b", 1)}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) })),
 		}
 	}
 	if _, err := New(valid()); err != nil {
@@ -314,7 +315,7 @@ func TestNewDispatcherChecks(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"concurrency":        func(c *Config) { c.Concurrency = -1 },
 		"lease":              func(c *Config) { c.Lease = time.Millisecond },
-		"no worker of kind":  func(c *Config) { c.Workers = nil },
+		"no worker is":       func(c *Config) { c.Workers = nil },
 		"no Redis client":    func(c *Config) { c.Redis = nil },
 		"is given twice":     func(c *Config) { c.Buckets = append(c.Buckets, c.Buckets[0]) },
 		"rate: is missing":   func(c *Config) { c.Buckets[0].Rate.Count, c.Buckets[0].Rate.Per = 0, 0 },

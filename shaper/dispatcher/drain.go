@@ -86,7 +86,7 @@ type drain struct {
 
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r := &drain{
-		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Settings.Load().Worker],
+		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Name],
 		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
 		outage: &d.outage, lone: &d.lone, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
 	}

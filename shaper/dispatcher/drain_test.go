@@ -35,7 +35,7 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 		stopped := make(chan error, 1)
 		for range 2 {
 			d, err := New(Config{
-				Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+				Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -29,7 +29,7 @@ func TestSlowestRate(t *testing.T) {
 		return shaper.Done(200)
 	})
 	d, err := New(Config{
-		Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+		Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFastestRates(t *testing.T) {
 				return shaper.Done(200)
 			})
 			d, err := New(Config{
-				Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}, Concurrency: 20_000,
+				Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Concurrency: 20_000,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -3,12 +3,13 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/store"
-	"github.com/tundish-io/tundish/shaper/operator"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Jobs share what was read, faults included, and no more than so much is kept.
@@ -48,13 +49,13 @@ func TestOwnDeliveriesAreKept(t *testing.T) {
 func TestOwnDeliveryReachesTheWorker(t *testing.T) {
 	t.Parallel()
 	w, attempts, logged, stop := flowingWorld(t)
-	control := w.Client.Op.Control("anna")
+	control := w.Client.Op.As("anna")
 	var patch operator.FlowPatch
 	err := errors.Join(patch.Put(shaper.FlowURL, "https://a.example/"), patch.PutHeaders(map[string]string{"X-A": "1"}), patch.PutSecrets([]string{"hunter2"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := control.SetFlow(t.Context(), "b", "acme", patch); err != nil {
+	if _, err := control.Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
 		t.Fatal(err)
 	}
 	want := &shaper.OwnDelivery{URL: "https://a.example/", Headers: map[string]string{"X-A": "1"}, Secrets: []string{"hunter2"}}
@@ -71,14 +72,14 @@ func TestOwnDeliveryReachesTheWorker(t *testing.T) {
 	if err := patch.Clear(shaper.FlowURL, shaper.FlowHeaders); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := control.SetFlow(t.Context(), "b", "acme", patch); err != nil {
+	if _, err := control.Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
 		t.Fatal(err)
 	}
 	w.SubmitTo("acme", "a3")
 	if a := <-attempts; !reflect.DeepEqual(a.Own, &shaper.OwnDelivery{Secrets: []string{"hunter2"}}) {
 		t.Errorf("%s: %+v", a.ID, *a.Own)
 	}
-	if _, err := control.DeleteFlowSettings(t.Context(), "b", "acme"); err != nil {
+	if _, err := control.Bucket("b").Flow("acme").Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.SubmitTo("acme", "a4")
@@ -115,7 +116,7 @@ func TestUnreadableFlowSettings(t *testing.T) {
 	if a := <-attempts; a.ID != "o1" {
 		t.Errorf("%s was delivered", a.ID)
 	}
-	if _, err := w.Client.Op.Control("anna").DeleteFlowSettings(t.Context(), "b", "acme"); err != nil {
+	if _, err := w.Client.Op.As("anna").Bucket("b").Flow("acme").Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.SubmitTo("acme", "a3")

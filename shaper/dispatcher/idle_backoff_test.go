@@ -3,10 +3,11 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
 // An idle drain waits longer each time, never longer than maxBackoff, and never less than a drain that serves.

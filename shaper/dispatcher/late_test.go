@@ -221,7 +221,7 @@ func drainFor(t *testing.T, b shaper.Bucket, worker shaper.Worker, length time.D
 		if hook != nil {
 			conn.AddHook(hook())
 		}
-		d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}})
+		d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker)})
 		if err != nil {
 			t.Fatal(err)
 		}

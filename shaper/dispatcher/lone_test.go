@@ -86,7 +86,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	doom(w, "b", "j")
 	w.Submit("j")
 	d, err := New(Config{
-		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)},
+		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)),
 	})
 	if err != nil {
 		t.Fatal(err)

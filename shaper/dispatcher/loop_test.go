@@ -57,7 +57,7 @@ func inBubble(t *testing.T, worker shaper.Worker, buckets []shaper.Bucket, test 
 		if l.client, err = rig.NewActors(producer.Config{Redis: l.redis, Buckets: buckets}); err != nil {
 			t.Fatal(err)
 		}
-		if l.d, err = New(Config{Redis: l.redis, Buckets: buckets, Workers: map[string]shaper.Worker{"test": worker}}); err != nil {
+		if l.d, err = New(Config{Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker)}); err != nil {
 			t.Fatal(err)
 		}
 		test(l)

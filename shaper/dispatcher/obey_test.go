@@ -39,7 +39,7 @@ func TestCollectorOfPools(t *testing.T) {
 	if err := slower.Put(shaper.SettingRate, "50/s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Client.Op.Control("anna").SetPool(t.Context(), "p", slower); err != nil {
+	if _, err := w.Client.Op.As("anna").Pool("p").Set(t.Context(), slower); err != nil {
 		t.Fatal(err)
 	}
 	got := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(t.Context(), w.Client.Op)), "tundish_pool_")
@@ -66,8 +66,8 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 200, 120
 	w := rig.NewWorld(t, rig.Bucket("b", rate))
-	control := w.Client.Op.Control("anna")
-	if err := control.Pause(t.Context(), "b", "tests"); err != nil {
+	control := w.Client.Op.As("anna")
+	if err := control.Bucket("b").Pause(t.Context(), "tests"); err != nil {
 		t.Fatal(err)
 	}
 	stopA := dispatch(w, shaper.WorkerFunc(w.Note), nil)
@@ -86,7 +86,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("%d left a paused bucket", n)
 	}
 	for range 2 {
-		if _, err := control.Resume(t.Context(), "b"); err != nil {
+		if _, err := control.Bucket("b").Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 	stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
 	w.Enqueue(30)
 	began := time.Now()
-	changes, err := w.Client.Op.Control("anna").Set(t.Context(), "b", rig.MustPatch(t, "rate", "50/s", "max_in_flight", "7"))
+	changes, err := w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "50/s", "max_in_flight", "7"))
 	if err != nil || fmt.Sprint(changes) != "[rate 1/h → 50/s max_in_flight 256 → 7]" {
 		t.Errorf("changes %v, %v", changes, err)
 	}
@@ -145,7 +145,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 			t.Errorf("revision %d: %+v", revision, info)
 		}
 	}
-	if changes, err := w.Client.Op.Control("bert").Reset(t.Context(), "b"); err != nil || fmt.Sprint(changes) != "[rate 50/s → 1/h max_in_flight 7 → 99]" {
+	if changes, err := w.Client.Op.As("bert").Bucket("b").Reset(t.Context()); err != nil || fmt.Sprint(changes) != "[rate 50/s → 1/h max_in_flight 7 → 99]" {
 		t.Errorf("changes %v, %v", changes, err)
 	}
 }
@@ -154,10 +154,10 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 func TestDrainObeysTheRateInForce(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
-	if _, err := w.Client.Op.Control("anna").Set(t.Context(), "b", rig.MustPatch(t, "rate", "1/h")); err != nil {
+	if _, err := w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "1/h")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +190,9 @@ func TestPurgeGoesOn(t *testing.T) {
 		}
 	}
 	fill()
-	control := w.Client.Op.Control("anna")
+	control := w.Client.Op.As("anna")
 	first := w.Proxy.DropReply(lua.Purge.SHA())
-	if purged, err := control.Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: jobs}) {
+	if purged, err := control.Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: jobs}) {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
 	<-first
@@ -209,7 +209,7 @@ func TestPurgeGoesOn(t *testing.T) {
 		}
 	}
 	cut()
-	if purged, err := control.Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{}) {
+	if purged, err := control.Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil || purged != (operator.Purged{}) {
 		t.Errorf("purged %+v, %v: the other one's was to be finished, and nothing was left", purged, err)
 	}
 	if info := w.Info(); info.Purging != 0 || info.Unfinished != 0 || info.Purged != 2*jobs {
@@ -220,7 +220,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err := w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestPurgeGoesOn(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := control.Purge(ctx, "b", operator.PurgeOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := control.Bucket("b").Purge(ctx, operator.PurgeOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a purge that nobody waits for: %v", err)
 	}
 }
@@ -300,7 +300,7 @@ func TestDispatcherReconfigures(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("idle", 10))
 	ctx, stop := context.WithCancel(t.Context())
 	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket},
-		Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)}})
+		Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,11 +326,6 @@ func TestDispatcherReconfigures(t *testing.T) {
 	until("10000")
 	b := w.Bucket
 	b.Capacity = 77
-	other := rig.Bucket("idle", 10)
-	other.Worker = "nobody"
-	if err := d.Reconfigure([]shaper.Bucket{other}); err == nil {
-		t.Error("a worker that is not registered was taken")
-	}
 	if err := d.Reconfigure([]shaper.Bucket{b, rig.Bucket("unknown", 1)}); err != nil {
 		t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	own := rig.Bucket("b", 100)
 	own.DedupeWindow = 0
 	w := rig.NewPoolWorld(t, own)
-	if err := w.Client.Op.Control("anna").Pause(t.Context(), "b", "tests"); err != nil {
+	if err := w.Client.Op.As("anna").Bucket("b").Pause(t.Context(), "tests"); err != nil {
 		t.Fatal(err)
 	}
 	w.Enqueue("b", 1, nil)
@@ -172,13 +172,13 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	}
 	// Those that do not have it configured find it by its tag.
 	stranger := w.ClientOf()
-	if was, err := stranger.Op.Control("bert").Resume(t.Context(), "b"); err != nil || !was {
+	if was, err := stranger.Op.As("bert").Bucket("b").Resume(t.Context()); err != nil || !was {
 		t.Errorf("resumed: %t, %v", was, err)
 	}
 	if infos, err := stranger.Op.BucketInfos(t.Context(), "b"); err != nil || infos[0].Unfinished != 1 || infos[0].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
 	}
-	if sum, err := stranger.Op.Control("bert").Purge(t.Context(), "b", operator.PurgeOptions{}); err != nil || sum.Jobs != 1 {
+	if sum, err := stranger.Op.As("bert").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil || sum.Jobs != 1 {
 		t.Errorf("purged %+v, %v", sum, err)
 	}
 	// It is empty, so it may leave.
@@ -208,12 +208,10 @@ func TestPoolInACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived := make(chan string, 100)
-	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: map[string]shaper.Worker{
-		"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-			arrived <- a.Bucket
-			return shaper.Done(200)
-		}),
-	}})
+	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		arrived <- a.Bucket
+		return shaper.Done(200)
+	}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,8 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 		g.Key, g.Rate, g.Quotas = shaper.FlowKeyJob, rate, quotas
 		b.Group = &g
 	}
-	reload := func(change func(b *shaper.Bucket)) func(*testing.T, *Dispatcher, *operator.Control, shaper.Bucket) {
-		return func(t *testing.T, d *Dispatcher, _ *operator.Control, b shaper.Bucket) {
+	reload := func(change func(b *shaper.Bucket)) func(*testing.T, *Dispatcher, operator.Author, shaper.Bucket) {
+		return func(t *testing.T, d *Dispatcher, _ operator.Author, b shaper.Bucket) {
 			change(&b)
 			if err := d.Reconfigure([]shaper.Bucket{b}); err != nil {
 				t.Error(err)
@@ -58,7 +58,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 	for name, c := range map[string]struct {
 		flows  int
 		before func(b *shaper.Bucket)
-		change func(*testing.T, *Dispatcher, *operator.Control, shaper.Bucket)
+		change func(*testing.T, *Dispatcher, operator.Author, shaper.Bucket)
 	}{
 		"bucket": {0, func(b *shaper.Bucket) { b.Rate, b.Burst = slow, 1 }, reload(func(b *shaper.Bucket) { b.Rate = fast })},
 		"bucket's quota": {0, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.RateOf(1, time.Minute)} },
@@ -71,18 +71,18 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 		"groups":        {n, func(b *shaper.Bucket) { groups(b, slow) }, reload(func(b *shaper.Bucket) { groups(b, fast) })},
 		"flows of groups": {n, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow },
 			reload(func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = fast })},
-		"one flow": {1, func(b *shaper.Bucket) { flows(b, slow) }, func(t *testing.T, _ *Dispatcher, c *operator.Control, _ shaper.Bucket) {
-			if _, err := c.SetFlow(t.Context(), "b", "f0", hundredPerSecond(t)); err != nil {
+		"one flow": {1, func(b *shaper.Bucket) { flows(b, slow) }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+			if _, err := c.Bucket("b").Flow("f0").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}
 		}},
-		"one group": {1, func(b *shaper.Bucket) { groups(b, slow) }, func(t *testing.T, _ *Dispatcher, c *operator.Control, _ shaper.Bucket) {
-			if _, err := c.SetGroup(t.Context(), "b", "f0", hundredPerSecond(t)); err != nil {
+		"one group": {1, func(b *shaper.Bucket) { groups(b, slow) }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+			if _, err := c.Bucket("b").Group("f0").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}
 		}},
-		"one flow of a group": {1, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow }, func(t *testing.T, _ *Dispatcher, c *operator.Control, _ shaper.Bucket) {
-			if _, err := c.InGroup("f0").SetFlow(t.Context(), "b", "x", hundredPerSecond(t)); err != nil {
+		"one flow of a group": {1, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+			if _, err := c.Bucket("b").Group("f0").Flow("x").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -111,7 +111,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 					return shaper.Done(200)
 				})
 				d, err := New(Config{
-					Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker},
+					Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -150,7 +150,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 					return len(departed), least
 				}
 				flows, before := least()
-				c.change(t, d, client.Op.Control("anna"), b)
+				c.change(t, d, client.Op.As("anna"), b)
 				<-time.After(1500 * time.Millisecond)
 				_, after := least()
 				t.Logf("%d flows: each sent %d jobs before the change, %d until 1.5 s after it", flows, before, after)

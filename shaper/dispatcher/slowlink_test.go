@@ -169,7 +169,7 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 						return newSlowConn(conn, link), nil
 					})
 					d, err := New(Config{
-						Redis: slow, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}, Lease: 3 * time.Second, Concurrency: 256,
+						Redis: slow, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Lease: 3 * time.Second, Concurrency: 256,
 					})
 					if err != nil {
 						t.Fatal(err)

@@ -118,7 +118,7 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.T
 	})
 	for range dispatchers {
 		d, err := New(Config{
-			Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"test": worker}, Concurrency: 4,
+			Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Concurrency: 4,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func newSteppedBucket(t *testing.T, worker shaper.Worker, b shaper.Bucket) *step
 func steppedOn(t *testing.T, s *rig.Bench, worker shaper.Worker) *stepped {
 	t.Helper()
 	d, err := New(Config{
-		Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Workers: map[string]shaper.Worker{"test": worker}, Lease: 3 * time.Second,
+		Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Workers: rig.Workers([]shaper.Bucket{s.Bucket}, worker), Lease: 3 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -71,9 +71,7 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{
-					"test": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("http_410", "gone") }),
-				}})
+				d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("http_410", "gone") }))})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,11 +21,9 @@ func TestUnreadableBody(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		b := shaper.DefaultBucket()
-		b.Name, b.Worker, b.Rate = "odd", "test", admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}
+		b.Name, b.Rate = "odd", admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}
 		delivered := make(chan string, 1)
-		d, err := New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{
-			"test": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }),
-		}})
+		d, err := New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,11 +51,11 @@ func TestUnreadableBody(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		dead, err := c.Op.DeadLetters(t.Context(), b.Name, 0, 10)
+		dead, err := c.Op.Bucket(b.Name).Dead().List(t.Context(), 0, 10)
 		if err != nil || len(dead) != 1 || dead[0].ID != "odd" || dead[0].Last.Detail == "" {
 			t.Fatalf("dead letters: %+v %v", dead, err)
 		}
-		if n, err := c.Op.DropAllDead(t.Context(), b.Name); n != 1 || err != nil {
+		if n, err := c.Op.As("anna").Bucket(b.Name).Dead().DropAll(t.Context()); n != 1 || err != nil {
 			t.Errorf("dropped %d: %v", n, err)
 		}
 	})

@@ -3,13 +3,14 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
-	"log/slog"
-	"strings"
-	"testing"
 )
 
 // What anybody changes of a bucket or a pool is told by who dispatches, once.
@@ -19,7 +20,7 @@ func TestWatch(t *testing.T) {
 	w := rig.NewPoolWorld(t, rig.Pooled("a", 10, 1, pool), rig.Pooled("b", 20, 1, pool))
 	var log bytes.Buffer
 	d, err := New(Config{
-		Redis: rig.Connect(t, w.Server.Addr()), Buckets: w.Buckets, Workers: map[string]shaper.Worker{"test": rig.NewWaiting()},
+		Redis: rig.Connect(t, w.Server.Addr()), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, rig.NewWaiting()),
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
@@ -67,19 +68,19 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	anna := w.Client.Op.Control("anna")
+	anna := w.Client.Op.As("anna")
 	is("before it is used", "")
 	do(nil, w.Client.JoinPools(t.Context()))
 	is("seen for the first time", "")
-	do(anna.Set(t.Context(), "a", patch("rate", "5/s", "capacity", "77")))
-	do(anna.SetPool(t.Context(), "p", patch("rate", "50/s", "max_in_flight", "9")))
+	do(anna.Bucket("a").Set(t.Context(), patch("rate", "5/s", "capacity", "77")))
+	do(anna.Pool("p").Set(t.Context(), patch("rate", "50/s", "max_in_flight", "9")))
 	is("set", `"what is in force was changed" bucket=a changes="rate 10/s → 5/s, capacity 10000 → 77" by=anna
 "what is in force was changed" pool=p changes="rate 100/s → 50/s, max_in_flight 0 → 9" by=anna`)
-	do(nil, anna.Pause(t.Context(), "b", "a test"))
+	do(nil, anna.Bucket("b").Pause(t.Context(), "a test"))
 	is("paused", `"a bucket was paused or resumed" bucket=b before=running after="paused since `)
-	do(anna.Resume(t.Context(), "b"))
+	do(anna.Bucket("b").Resume(t.Context()))
 	is("resumed", `"a bucket was paused or resumed" bucket=b before="paused since `)
-	do(anna.Reset(t.Context(), "a", shaper.SettingRate))
+	do(anna.Bucket("a").Reset(t.Context(), shaper.SettingRate))
 	is("reset", `"what is in force was changed" bucket=a changes="rate 5/s → 10/s" by="a reset"`)
 	faster := w.ClientOf(rig.Pooled("b", 30, 1, pool))
 	do(nil, faster.JoinPools(t.Context()))

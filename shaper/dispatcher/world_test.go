@@ -19,7 +19,7 @@ import (
 func takeLease(w *rig.World, id string) {
 	w.T.Helper()
 	d, err := New(Config{
-		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": shaper.WorkerFunc(w.Note)},
+		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)),
 	})
 	if err != nil {
 		w.T.Fatal(err)
@@ -50,10 +50,11 @@ func dispatch(w *rig.World, worker shaper.Worker, change func(*Config)) (stop fu
 func start(w *rig.World, worker shaper.Worker, change func(*Config)) (cancel context.CancelFunc, ended chan error) {
 	w.T.Helper()
 	cfg := Config{
-		Redis: rig.Connect(w.T, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: map[string]shaper.Worker{"test": worker},
+		Redis: rig.Connect(w.T, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, worker),
 	}
 	if change != nil {
 		change(&cfg)
+		cfg.Workers = rig.Workers(cfg.Buckets, worker)
 	}
 	d, err := New(cfg)
 	if err != nil {
@@ -102,7 +103,7 @@ func run(w *rig.PoolWorld, dispatchers int, worker shaper.Worker) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
 	var running sync.WaitGroup
 	for range dispatchers {
-		d, err := New(Config{Redis: rig.Connect(w.T, w.Server.Addr()), Buckets: w.Buckets, Workers: map[string]shaper.Worker{"test": worker}})
+		d, err := New(Config{Redis: rig.Connect(w.T, w.Server.Addr()), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker)})
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func unknownSetting(name string) error {
 // its default.
 func readSettings(name string, fields map[string]string) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Rate = name, "any", store.RateFrom(fields)
+	b.Name, b.Rate = name, store.RateFrom(fields)
 	for setting, to := range numbersOf(&b) {
 		if n, err := strconv.ParseInt(fields[store.SettingFields[setting][0]], 10, 64); err == nil {
 			*to = n
@@ -53,7 +53,7 @@ func (p BucketPatch) IsZero() bool { return p.rate == nil && len(p.numbers) == 0
 
 // Put adds a setting to the patch, its value as in the configuration: "20/s"
 // for a rate, "5000" for a number. Whether the bucket is valid with it is for
-// [Control.Set] to say. The error begins with the setting.
+// [BucketControl.Set] to say. The error begins with the setting.
 func (p *BucketPatch) Put(setting shaper.Setting, value string) error {
 	if setting == shaper.SettingRate {
 		rate, err := admission.ParseRate(value)

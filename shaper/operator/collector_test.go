@@ -2,13 +2,14 @@ package operator_test
 
 import (
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/rig"
-	"github.com/tundish-io/tundish/shaper/operator"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Flows and groups are counted, and never named: there may be any number of them.

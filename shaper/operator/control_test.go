@@ -3,18 +3,19 @@ package operator_test
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"testing"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
-	"strings"
-	"testing"
 )
 
 func TestChangesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
-	control := w.Client.Op.Control("anna")
+	control := w.Client.Op.As("anna")
 	for _, c := range []struct{ setting, value, want string }{
 		{"rate", "0/s", "pause it"}, {"rate", "-5/s", "want 1 or more"}, {"rate", "NaN/s", "not a whole number"}, {"rate", "1000001/s", "more than 1000000"},
 		{"rate", "", "want a number and a period"}, {"burst", "x", "not a whole number"}, {"name", "x", "is no setting"}, {"dedupe_window", "1h", "is no setting"},
@@ -27,15 +28,15 @@ func TestChangesThatDoNotFit(t *testing.T) {
 	for _, pairs := range [][]string{
 		{"rate", "5 tokens/s"}, {"burst", "0"}, {"capacity", "-1"}, {"max_in_flight", "0"}, {"shed.low", "95"}, {"rate", "1/744h", "burst", "1000000"}, nil,
 	} {
-		_, err := control.Set(t.Context(), "b", rig.MustPatch(t, pairs...))
+		_, err := control.Bucket("b").Set(t.Context(), rig.MustPatch(t, pairs...))
 		if _, ok := errors.AsType[*operator.InvalidChangeError](err); !ok {
 			t.Errorf("%v: %v", pairs, err)
 		}
 	}
-	if _, err := control.Reset(t.Context(), "b", "name"); err == nil || !strings.Contains(err.Error(), "is no setting") {
+	if _, err := control.Bucket("b").Reset(t.Context(), "name"); err == nil || !strings.Contains(err.Error(), "is no setting") {
 		t.Error(err)
 	}
-	if err := control.Pause(t.Context(), "b", strings.Repeat("x", operator.MaxReason+1)); err == nil || !strings.Contains(err.Error(), "at most 500 bytes") {
+	if err := control.Bucket("b").Pause(t.Context(), strings.Repeat("x", operator.MaxReason+1)); err == nil || !strings.Contains(err.Error(), "at most 500 bytes") {
 		t.Error(err)
 	}
 	if info := w.Info(); len(info.Pins) != 0 || info.Pause != nil {
@@ -55,20 +56,20 @@ func TestControlOfOtherBuckets(t *testing.T) {
 	if _, err := former.Enqueue(t.Context(), shaper.Job{Bucket: "old", Payload: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	control := w.Client.Op.Control(" anna\n" + strings.Repeat("é", 100))
-	if err := control.Pause(t.Context(), "b", ""); err != nil {
+	control := w.Client.Op.As(" anna\n" + strings.Repeat("é", 100))
+	if err := control.Bucket("b").Pause(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if by := w.Info().Pause.By; len(by) > 128 || len(by) < 120 || strings.ContainsAny(by, "\n\ufffd") {
 		t.Errorf("by %q", by)
 	}
 	for bucket, known := range map[string]bool{"old": true, "never": false, "No name": false} {
-		_, setErr := control.Set(t.Context(), bucket, rig.MustPatch(t, "capacity", "5"))
-		_, resetErr := control.Reset(t.Context(), bucket)
-		_, resumeErr := control.Resume(t.Context(), bucket)
-		purged, purgeErr := control.Purge(t.Context(), bucket, operator.PurgeOptions{})
+		_, setErr := control.Bucket(bucket).Set(t.Context(), rig.MustPatch(t, "capacity", "5"))
+		_, resetErr := control.Bucket(bucket).Reset(t.Context())
+		_, resumeErr := control.Bucket(bucket).Resume(t.Context())
+		purged, purgeErr := control.Bucket(bucket).Purge(t.Context(), operator.PurgeOptions{})
 		for what, err := range map[string]error{
-			"pause": control.Pause(t.Context(), bucket, ""), "set": setErr, "reset": resetErr, "resume": resumeErr, "purge": purgeErr,
+			"pause": control.Bucket(bucket).Pause(t.Context(), ""), "set": setErr, "reset": resetErr, "resume": resumeErr, "purge": purgeErr,
 		} {
 			if known && err != nil || !known && !errors.Is(err, shaper.ErrUnknownBucket) {
 				t.Errorf("%s %q: %v", what, bucket, err)
@@ -96,20 +97,20 @@ func TestControlAsksTheWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control := op.Control("anna")
+	control := op.As("anna")
 	var bad, good operator.FlowPatch
 	if err := errors.Join(bad.Put(shaper.FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
 		good.Clear(shaper.FlowURL, shaper.FlowSecrets), good.Put(shaper.FlowWeight, "2")); err != nil {
 		t.Fatal(err)
 	}
-	_, err = control.SetFlow(t.Context(), "b", "f", bad)
+	_, err = control.Bucket("b").Flow("f").Set(t.Context(), bad)
 	if invalid, ok := errors.AsType[*operator.InvalidChangeError](err); !ok || invalid.Err.Error() != "url: not in b\nsecrets: too few" {
 		t.Errorf("answered %v", err)
 	}
-	if info, err := control.Flow(t.Context(), "b", "f"); err != nil || !info.Own.IsZero() {
+	if info, err := control.Bucket("b").Flow("f").Info(t.Context()); err != nil || !info.Own.IsZero() {
 		t.Errorf("it was set: %v, %v", info.Own, err)
 	}
-	if own, err := control.SetFlow(t.Context(), "b", "f", good); err != nil || *own.Weight != 2 {
+	if own, err := control.Bucket("b").Flow("f").Set(t.Context(), good); err != nil || *own.Weight != 2 {
 		t.Errorf("%v, %v", own, err)
 	}
 	if len(asked) != 2 || asked[0].URL != "https://example.com/" || asked[0].Headers["X-A"] != "1" || asked[0].Secrets[0] != "whsec_x" ||
@@ -123,7 +124,7 @@ func TestControlOfAPool(t *testing.T) {
 	t.Parallel()
 	pool := shaper.Pool{Name: "p", Rate: rig.PerSecond(100), MaxInFlight: 5}
 	w := rig.NewPoolWorld(t, rig.Pooled("b", 10, 1, pool))
-	control := w.Client.Op.Control("anna")
+	control := w.Client.Op.As("anna")
 	patch := func(setting shaper.Setting, value string) (p operator.BucketPatch) {
 		if err := p.Put(setting, value); err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestControlOfAPool(t *testing.T) {
 	}{
 		{shaper.SettingRate, "20/s", "[rate 100/s → 20/s]"}, {shaper.SettingMaxInFlight, "0", "[max_in_flight 5 → 0]"}, {shaper.SettingBurst, "3", "[burst 1 → 3]"},
 	} {
-		if changes, err := control.SetPool(t.Context(), "p", patch(test.setting, test.value)); err != nil || fmt.Sprint(changes) != test.want {
+		if changes, err := control.Pool("p").Set(t.Context(), patch(test.setting, test.value)); err != nil || fmt.Sprint(changes) != test.want {
 			t.Errorf("%v, %v", changes, err)
 		}
 	}
@@ -156,22 +157,22 @@ func TestControlOfAPool(t *testing.T) {
 	}
 	for _, bad := range []operator.BucketPatch{{}, patch(shaper.SettingCapacity, "5"), patch(shaper.SettingBurst, "0"), patch(shaper.SettingBurst, "-1"), patch(shaper.SettingMaxInFlight, "-1")} {
 		var invalid *operator.InvalidChangeError
-		if changes, err := control.SetPool(t.Context(), "p", bad); !errors.As(err, &invalid) {
+		if changes, err := control.Pool("p").Set(t.Context(), bad); !errors.As(err, &invalid) {
 			t.Errorf("%+v: %v, %v", bad, changes, err)
 		}
 	}
 	for _, name := range []string{"other", "No name"} {
-		if _, err := control.SetPool(t.Context(), name, patch(shaper.SettingRate, "1/s")); !errors.Is(err, operator.ErrUnknownPool) {
+		if _, err := control.Pool(name).Set(t.Context(), patch(shaper.SettingRate, "1/s")); !errors.Is(err, operator.ErrUnknownPool) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := control.ResetPool(t.Context(), name); !errors.Is(err, operator.ErrUnknownPool) {
+		if _, err := control.Pool(name).Reset(t.Context()); !errors.Is(err, operator.ErrUnknownPool) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := control.ResetPool(t.Context(), "p", shaper.SettingShedLow); err == nil {
+	if _, err := control.Pool("p").Reset(t.Context(), shaper.SettingShedLow); err == nil {
 		t.Error("a pool sheds")
 	}
-	if changes, err := control.ResetPool(t.Context(), "p"); err != nil || fmt.Sprint(changes) != "[rate 20/s → 100/s burst 3 → 1 max_in_flight 0 → 5]" {
+	if changes, err := control.Pool("p").Reset(t.Context()); err != nil || fmt.Sprint(changes) != "[rate 20/s → 100/s burst 3 → 1 max_in_flight 0 → 5]" {
 		t.Errorf("%v, %v", changes, err)
 	}
 	if got := inForce(); got != "100/s 1 5" {

@@ -11,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -20,11 +21,32 @@ const deadPageBytes = 1 << 20
 // maxRedrive is how many dead letters one script moves.
 const maxRedrive = 200
 
-// DeadLetters returns dead letters, the newest first: limit of them, from
+// DeadLetters are those of a bucket, to look at.
+type DeadLetters struct {
+	op     *Operator
+	bucket string
+}
+
+// Dead names the dead letters of a bucket.
+func (b Bucket) Dead() DeadLetters { return DeadLetters{b.op, b.name} }
+
+// DeadControl are the dead letters of a bucket, to look at, to redrive and to drop.
+type DeadControl struct {
+	DeadLetters
+	by string
+}
+
+// Dead names the dead letters of a bucket, to change them.
+func (b BucketControl) Dead() DeadControl { return DeadControl{b.Bucket.Dead(), b.by} }
+
+func (d DeadControl) control() control { return control{d.op, d.by} }
+
+// List returns dead letters, the newest first: limit of them, from
 // offset on, also of a bucket that has left the configuration. Three round trips, one more of
 // such a one, and one for each mebibyte of bodies.
-func (o *Operator) DeadLetters(ctx context.Context, bucket string, offset, limit int) ([]shaper.JobInfo, error) {
-	b, err := o.store.Readable(ctx, bucket)
+func (d DeadLetters) List(ctx context.Context, offset, limit int) ([]shaper.JobInfo, error) {
+	o := d.op
+	b, err := o.store.Readable(ctx, d.bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +57,7 @@ func (o *Operator) DeadLetters(ctx context.Context, bucket string, offset, limit
 	defer cancel()
 	ids, err := o.store.Redis.ZRevRangeWithScores(within, b.Keys.Dead(), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("bucket %q: list dead letters: %w", bucket, err)
+		return nil, fmt.Errorf("bucket %q: list dead letters: %w", d.bucket, err)
 	}
 	return o.deadInfos(ctx, b, ids)
 }
@@ -122,7 +144,20 @@ type Redriven struct {
 // of attempts; they leave at the bucket's pace. It never passes the bucket's
 // bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
 // two where the bucket has flows.
-func (o *Operator) Redrive(ctx context.Context, bucket string, ids ...string) (Redriven, error) {
+func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
+	sum, err := d.op.redrive(ctx, d.bucket, ids)
+	d.noteRedriven(ctx, sum)
+	return sum, err
+}
+
+// noteRedriven logs and counts what was moved, also where an error came then.
+func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven) {
+	if sum.Moved > 0 {
+		d.control().note(ctx, d.bucket, metrics.ActionRedrive, "jobs", sum.Moved)
+	}
+}
+
+func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Redriven, error) {
 	var sum Redriven
 	b, err := o.store.Bucket(bucket)
 	if err != nil {
@@ -168,7 +203,13 @@ func (o *Operator) Redrive(ctx context.Context, bucket string, ids ...string) (R
 
 // RedriveAll redrives up to limit dead letters, the oldest first, until all
 // are moved or the bucket is full.
-func (o *Operator) RedriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
+func (d DeadControl) RedriveAll(ctx context.Context, limit int) (Redriven, error) {
+	sum, err := d.op.redriveAll(ctx, d.bucket, limit)
+	d.noteRedriven(ctx, sum)
+	return sum, err
+}
+
+func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
 	var sum Redriven
 	b, err := o.store.Bucket(bucket)
 	if err != nil {
@@ -180,7 +221,7 @@ func (o *Operator) RedriveAll(ctx context.Context, bucket string, limit int) (Re
 		if err != nil || len(ids) == 0 {
 			return sum, err
 		}
-		part, err := o.Redrive(ctx, bucket, ids...)
+		part, err := o.redrive(ctx, bucket, ids)
 		sum.Moved += part.Moved
 		sum.Unknown += part.Unknown
 		sum.FlowFull += part.FlowFull
@@ -203,9 +244,27 @@ func (o *Operator) oldestDead(ctx context.Context, b *store.Bucket, offset, n in
 	return ids, nil
 }
 
-// DropAllDead drops all dead letters that there are now and returns how many.
+// Drop drops a dead letter and returns the state the job is in now:
+// [shaper.StateDropped] if that worked, now or before. One round trip; two where the bucket has flows.
+func (d DeadControl) Drop(ctx context.Context, id string) (shaper.State, error) {
+	state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
+	if state == shaper.StateDropped {
+		d.control().note(ctx, d.bucket, metrics.ActionDrop, "job", id)
+	}
+	return state, err
+}
+
+// DropAll drops all dead letters that there are now and returns how many.
 // One round trip for each.
-func (o *Operator) DropAllDead(ctx context.Context, bucket string) (int, error) {
+func (d DeadControl) DropAll(ctx context.Context) (int, error) {
+	dropped, err := d.op.dropAll(ctx, d.bucket)
+	if dropped > 0 {
+		d.control().note(ctx, d.bucket, metrics.ActionDrop, "jobs", dropped)
+	}
+	return dropped, err
+}
+
+func (o *Operator) dropAll(ctx context.Context, bucket string) (int, error) {
 	b, err := o.store.Bucket(bucket)
 	if err != nil {
 		return 0, err
@@ -217,7 +276,7 @@ func (o *Operator) DropAllDead(ctx context.Context, bucket string) (int, error) 
 			return dropped, err
 		}
 		for _, id := range ids {
-			state, err := o.DropDead(ctx, bucket, id)
+			state, err := o.store.Cancel(ctx, bucket, id, shaper.StateDead)
 			if err != nil {
 				return dropped, err
 			}

@@ -38,13 +38,13 @@ func TestOrphansAreReadable(t *testing.T) {
 		if _, err := w.Client.Job(t.Context(), b.Name, "other"); !errors.Is(err, shaper.ErrNotFound) {
 			t.Errorf("%s: a job that is not there: %v", name, err)
 		}
-		if dead, err := w.Client.Op.DeadLetters(t.Context(), b.Name, 0, 10); err != nil || len(dead) != 0 {
+		if dead, err := w.Client.Op.Bucket(b.Name).Dead().List(t.Context(), 0, 10); err != nil || len(dead) != 0 {
 			t.Errorf("%s: dead letters %v, %v", name, dead, err)
 		}
 	}
 	for _, name := range []string{"never", "No name", ""} {
 		_, err := w.Client.Job(t.Context(), name, "j")
-		_, deadErr := w.Client.Op.DeadLetters(t.Context(), name, 0, 10)
+		_, deadErr := w.Client.Op.Bucket(name).Dead().List(t.Context(), 0, 10)
 		if !errors.Is(err, shaper.ErrUnknownBucket) || !errors.Is(deadErr, shaper.ErrUnknownBucket) {
 			t.Errorf("%q: %v, %v", name, err, deadErr)
 		}
@@ -71,7 +71,7 @@ func TestDeadLettersAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead, err := s.Client.Op.DeadLetters(t.Context(), "b", 0, jobs)
+	dead, err := s.Client.Op.Bucket("b").Dead().List(t.Context(), 0, jobs)
 	if err != nil || len(dead) != jobs || dead[0].ID != "j29" || dead[29].ID != "j0" || len(dead[7].Payload) != 200<<10 {
 		t.Fatalf("%d dead letters, %v", len(dead), err)
 	}

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"testing"
+	"time"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
-	"strings"
-	"testing"
-	"time"
 )
 
 func TestJobsOfFlows(t *testing.T) {
@@ -24,19 +25,19 @@ func TestJobsOfFlows(t *testing.T) {
 		s.Put(id, "a", shaper.StateDead)
 	}
 	s.Put("other", "b", shaper.StateDead)
-	if sum, err := s.Client.Op.RedriveAll(ctx, "b", 100); err != nil || sum != (operator.Redriven{Moved: 2, FlowFull: 2}) {
+	if sum, err := s.Client.Op.As("anna").Bucket("b").Dead().RedriveAll(ctx, 100); err != nil || sum != (operator.Redriven{Moved: 2, FlowFull: 2}) {
 		t.Errorf("redriven %+v, %v", sum, err)
 	}
 	if state, err := s.Client.Cancel(ctx, "b", "a2"); err != nil || state != shaper.StateCancelled {
 		t.Errorf("cancelled: %v, %v", state, err)
 	}
-	if state, err := s.Client.Op.DropDead(ctx, "b", "d3"); err != nil || state != shaper.StateDropped {
+	if state, err := s.Client.Op.As("anna").Bucket("b").Dead().Drop(ctx, "d3"); err != nil || state != shaper.StateDropped {
 		t.Errorf("dropped: %v, %v", state, err)
 	}
 	if _, err := s.Client.Cancel(ctx, "b", "nobody"); !errors.Is(err, shaper.ErrNotFound) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := s.Client.Op.Control("anna").PauseFlow(ctx, "b", "a", "a leak"); err != nil {
+	if err := s.Client.Op.As("anna").Bucket("b").Flow("a").Pause(ctx, "a leak"); err != nil {
 		t.Fatal(err)
 	}
 	s.Redis.HSet(ctx, store.BucketKeys("b").Conf(), "flow_quotas", "1 60000000;")
@@ -60,7 +61,7 @@ func TestJobsOfFlows(t *testing.T) {
 func TestControlOfFlows(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
-	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	ctx, control := t.Context(), s.Client.Op.As("anna")
 	s.Put("w", "a b", shaper.StateQueued)
 	patch := func(pairs ...string) operator.FlowPatch {
 		t.Helper()
@@ -89,34 +90,34 @@ func TestControlOfFlows(t *testing.T) {
 	if err := errors.Join(full.PutHeaders(map[string]string{"X-A": "1"}), full.PutSecrets([]string{"whsec_x"})); err != nil {
 		t.Fatal(err)
 	}
-	own, err := control.SetFlow(ctx, "b", "a b", full)
+	own, err := control.Bucket("b").Flow("a b").Set(ctx, full)
 	const all = `{"Rate":"20/s","Burst":2,"Capacity":0,"MaxInFlight":7,"Weight":3,` +
 		`"URL":"https://example.com/a","Headers":{"X-A":"1"},"Secrets":["whsec_x"]`
 	if got := text(own); err != nil || !strings.HasPrefix(got, all) {
 		t.Errorf("set: %s, %v", got, err)
 	}
-	if err := control.PauseFlow(ctx, "b", "a b", "two\nlines"); err != nil {
+	if err := control.Bucket("b").Flow("a b").Pause(ctx, "two\nlines"); err != nil {
 		t.Fatal(err)
 	}
 	var less operator.FlowPatch
 	if err := less.Clear(shaper.FlowRate, shaper.FlowCapacity, shaper.FlowHeaders); err != nil {
 		t.Fatal(err)
 	}
-	if own, err = control.SetFlow(ctx, "b", "a b", less); err != nil || own.Capacity != nil || own.Headers != nil || !own.Rate.IsZero() ||
+	if own, err = control.Bucket("b").Flow("a b").Set(ctx, less); err != nil || own.Capacity != nil || own.Headers != nil || !own.Rate.IsZero() ||
 		*own.Burst != 2 || own.Pause == nil || own.Pause.Reason != "two\nlines" || len(own.Secrets) != 1 {
 		t.Errorf("cleared: %s, %v", text(own), err)
 	}
-	info, err := control.Flow(ctx, "b", "a b")
+	info, err := control.Bucket("b").Flow("a b").Info(ctx)
 	if err != nil || info.Waiting != 1 || info.InFlight != 0 || *info.Own.Weight != 3 || !info.Own.Pause.Since.Equal(s.Now.Truncate(time.Microsecond)) {
 		t.Errorf("flow %+v, %v", info, err)
 	}
-	if had, err := control.DeleteFlowSettings(ctx, "b", "a b"); err != nil || !had {
+	if had, err := control.Bucket("b").Flow("a b").Reset(ctx); err != nil || !had {
 		t.Errorf("deleted: %t, %v", had, err)
 	}
-	if was, err := control.ResumeFlow(ctx, "b", "a b"); err != nil || !was || s.TurnOf("a b") != 0 {
+	if was, err := control.Bucket("b").Flow("a b").Resume(ctx); err != nil || !was || s.TurnOf("a b") != 0 {
 		t.Errorf("resumed: %t, %v; its turn is in %s", was, err, s.TurnOf("a b"))
 	}
-	if had, err := control.DeleteFlowSettings(ctx, "b", "a b"); err != nil || had {
+	if had, err := control.Bucket("b").Flow("a b").Reset(ctx); err != nil || had {
 		t.Errorf("deleted again: %t, %v", had, err)
 	}
 	if n := s.Redis.Exists(ctx, store.BucketKeys("b").FlowSettings()).Val(); n != 0 {
@@ -128,7 +129,7 @@ func TestControlOfFlows(t *testing.T) {
 func TestControlOfFlowsRefuses(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
-	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	ctx, control := t.Context(), s.Client.Op.As("anna")
 	for value, want := range map[string]string{
 		"rate 0/s": "rate: \"0/s\" would mean that the flow is paused: pause it", "rate -1/s": "rate: ", "rate 5 tokens/s": "rate: \"5 tokens/s\": only requests",
 		"burst 0": "burst: 0: want 1 to", "weight 0": "weight: 0: want 1 to 1000", "weight 1001": "weight: 1001: want 1 to 1000",
@@ -148,27 +149,27 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 	}
 	_, _ = slow.Put(shaper.FlowRate, "1/h"), slow.Put(shaper.FlowBurst, "10000")
 	for _, err := range []error{
-		func() error { _, err := control.SetFlow(ctx, "b", "f", slow); return err }(),
-		func() error { _, err := control.SetFlow(ctx, "b", "f", empty); return err }(),
-		control.PauseFlow(ctx, "b", strings.Repeat("x", shaper.MaxFlowBytes+1), ""),
-		control.PauseFlow(ctx, "b", "\xff", ""),
-		control.PauseFlow(ctx, "b", "f", strings.Repeat("x", operator.MaxReason+1)),
+		func() error { _, err := control.Bucket("b").Flow("f").Set(ctx, slow); return err }(),
+		func() error { _, err := control.Bucket("b").Flow("f").Set(ctx, empty); return err }(),
+		control.Bucket("b").Flow(strings.Repeat("x", shaper.MaxFlowBytes+1)).Pause(ctx, ""),
+		control.Bucket("b").Flow("\xff").Pause(ctx, ""),
+		control.Bucket("b").Flow("f").Pause(ctx, strings.Repeat("x", operator.MaxReason+1)),
 	} {
 		if _, ok := errors.AsType[*operator.InvalidChangeError](err); !ok {
 			t.Errorf("answered %v", err)
 		}
 	}
-	if err := control.PauseFlow(ctx, "nosuch", "f", ""); !errors.Is(err, shaper.ErrUnknownBucket) {
+	if err := control.Bucket("nosuch").Flow("f").Pause(ctx, ""); !errors.Is(err, shaper.ErrUnknownBucket) {
 		t.Errorf("paused a flow of no bucket: %v", err)
 	}
 	plain := rig.NewBench(t, rig.Bucket("b", 100))
 	for _, err := range []error{
-		plain.Client.Op.Control("anna").PauseFlow(ctx, "b", "f", ""),
+		plain.Client.Op.As("anna").Bucket("b").Flow("f").Pause(ctx, ""),
 		func() error {
-			_, err := plain.Client.Op.Control("anna").PurgeFlow(ctx, "b", "f", operator.PurgeOptions{})
+			_, err := plain.Client.Op.As("anna").Bucket("b").Flow("f").Purge(ctx, operator.PurgeOptions{})
 			return err
 		}(),
-		func() error { _, _, err := plain.Client.Op.Control("anna").Flows(ctx, "b", "", 10); return err }(),
+		func() error { _, _, err := plain.Client.Op.As("anna").Bucket("b").Flows(ctx, "", 10); return err }(),
 	} {
 		if !errors.Is(err, operator.ErrNoFlows) {
 			t.Errorf("without flows: %v", err)
@@ -180,13 +181,13 @@ func TestControlOfFlowsRefuses(t *testing.T) {
 func TestListAndPurgeFlows(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
-	ctx, control := t.Context(), s.Client.Op.Control("anna")
+	ctx, control := t.Context(), s.Client.Op.As("anna")
 	for i := range 20 {
 		s.Put(fmt.Sprint("w", i), fmt.Sprint("f", i%5), shaper.StateQueued)
 	}
 	s.Put("flying", "f0", shaper.StateInFlight)
 	for _, flow := range []string{"f1", "quiet"} {
-		if err := control.PauseFlow(ctx, "b", flow, ""); err != nil {
+		if err := control.Bucket("b").Flow(flow).Pause(ctx, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +195,7 @@ func TestListAndPurgeFlows(t *testing.T) {
 	for cursor, again := "", true; again; again = cursor != "" {
 		var infos []operator.FlowInfo
 		var err error
-		if infos, cursor, err = control.Flows(ctx, "b", cursor, 2); err != nil {
+		if infos, cursor, err = control.Bucket("b").Flows(ctx, cursor, 2); err != nil {
 			t.Fatal(err)
 		}
 		for _, info := range infos {
@@ -209,21 +210,21 @@ func TestListAndPurgeFlows(t *testing.T) {
 		t.Errorf("flows %+v", found)
 	}
 	for _, cursor := range []string{"x1", "j", "jx"} {
-		if _, _, err := control.Flows(ctx, "b", cursor, 2); err == nil {
+		if _, _, err := control.Bucket("b").Flows(ctx, cursor, 2); err == nil {
 			t.Errorf("cursor %q was taken", cursor)
 		}
 	}
-	if purged, err := control.PurgeFlow(ctx, "b", "f3", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 4}) {
+	if purged, err := control.Bucket("b").Flow("f3").Purge(ctx, operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 4}) {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
 	s.WantState(shaper.StateCancelled, "w3", "w18")
 	s.WantState(shaper.StateQueued, "w4", "w0")
-	if purged, err := control.Purge(ctx, "b", operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 16}) {
+	if purged, err := control.Bucket("b").Purge(ctx, operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 16}) {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
 	s.WantState(shaper.StateCancelled, "w0", "w1", "w2", "w4")
 	s.WantState(shaper.StateInFlight, "flying")
-	if info, err := control.Flow(ctx, "b", "f0"); err != nil || info.Waiting != 0 || info.InFlight != 1 {
+	if info, err := control.Bucket("b").Flow("f0").Info(ctx); err != nil || info.Waiting != 0 || info.InFlight != 1 {
 		t.Errorf("flow %+v, %v", info, err)
 	}
 }

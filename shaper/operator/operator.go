@@ -25,7 +25,7 @@ type Config struct {
 
 	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
 	// an operator gives a flow for its deliveries: each fault a [*shaper.FieldError], joined, that
-	// repeats no credential. [Control.SetFlow] asks it. A worker has to ask again, as
+	// repeats no credential. [FlowControl.Set] asks it. A worker has to ask again, as
 	// whoever sets them elsewhere may ask nobody.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
 }
@@ -51,33 +51,8 @@ func New(cfg Config) (*Operator, error) {
 // Buckets returns the names of all configured buckets, in the order of the configuration.
 func (o *Operator) Buckets() []string { return o.store.Order }
 
-// Settings returns the configured settings of a bucket, or [shaper.ErrUnknownBucket].
-func (o *Operator) Settings(bucket string) (shaper.Bucket, error) {
-	b, err := o.store.Bucket(bucket)
-	if err != nil {
-		return shaper.Bucket{}, err
-	}
-	return *b.Settings.Load(), nil
-}
-
 // Reconfigure replaces the settings of configured buckets, as [producer.Client.Reconfigure] does.
 func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
 
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
-
-// Job returns what is known of a job, as [producer.Client.Job] does.
-func (o *Operator) Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
-	return o.store.Job(ctx, bucket, id)
-}
-
-// DropDead drops a dead letter and returns the state the job is in now:
-// [shaper.StateDropped] if that worked, now or before. One round trip.
-func (o *Operator) DropDead(ctx context.Context, bucket, id string) (shaper.State, error) {
-	return o.store.Cancel(ctx, bucket, id, shaper.StateDead)
-}
-
-// Cancel cancels a job that waits, as [producer.Client.Cancel] does.
-func (o *Operator) Cancel(ctx context.Context, bucket, id string) (shaper.State, error) {
-	return o.store.Cancel(ctx, bucket, id, "")
-}

@@ -43,7 +43,8 @@ type Purged struct {
 // flow before the purge gets there is dropped too; a new flow may keep its jobs.
 // When it ends early, the sweeper finishes the flow that was under way, and those behind
 // it keep their jobs: purge again then.
-func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions) (Purged, error) {
+func (b BucketControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
+	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
 		return Purged{}, err
@@ -60,14 +61,15 @@ func (c *Control) Purge(ctx context.Context, bucket string, options PurgeOptions
 	return sum, err
 }
 
-// PurgeFlow drops all jobs of a flow that wait now, as [Control.Purge] does those of
+// Purge drops all jobs of a flow that wait now, as [BucketControl.Purge] does those of
 // a bucket.
-func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options PurgeOptions) (Purged, error) {
-	t, err := c.flowOf(ctx, bucket, flow)
+func (f FlowControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
+	t, err := f.target(ctx)
 	if err != nil {
 		return Purged{}, err
 	}
-	sum, err := c.purge(ctx, bucket, t.keys, t.name, options)
+	c := f.control()
+	sum, err := c.purge(ctx, f.bucket, t.keys, t.name, options)
 	if err == nil {
 		c.noteTarget(ctx, t, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
 	}
@@ -76,7 +78,7 @@ func (c *Control) PurgeFlow(ctx context.Context, bucket, flow string, options Pu
 
 // purgeFlows purges every flow of a bucket that has something that waits, and whose name
 // in Redis matches.
-func (c *Control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
+func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	for cursor := uint64(0); ; {
 		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor)
@@ -96,7 +98,7 @@ func (c *Control) purgeFlows(ctx context.Context, bucket string, k store.Keys, m
 }
 
 // scanFlows returns some of a bucket's flows that have something that waits.
-func (c *Control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64) (names []string, next uint64, err error) {
+func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64) (names []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
 	defer cancel()
 	states, next, err := c.store.Redis.HScan(ctx, k.Flows(), cursor, match, flowScan).Result()
@@ -112,7 +114,7 @@ func (c *Control) scanFlows(ctx context.Context, bucket string, k store.Keys, ma
 }
 
 // purge purges one flow; without flows, the bucket.
-func (c *Control) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
+func (c control) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	keysOf := func(store.Keys) []string { return k.ForPurge(flow) }
 	id := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret

@@ -1,10 +1,11 @@
 package operator_test
 
 import (
-	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/operator"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // What JSON would alter is refused of a flow, too.

@@ -39,7 +39,7 @@ func TestIDThatEndedUndelivered(t *testing.T) {
 	rig.SettleHead(t, conn, "done", "1")
 	rig.SettleHead(t, conn, "dead", "3")
 	rig.SettleHead(t, conn, "dropped", "3")
-	if state, err := client.Op.DropDead(t.Context(), "b", "dropped"); err != nil || state != shaper.StateDropped {
+	if state, err := client.Op.As("anna").Bucket("b").Dead().Drop(t.Context(), "dropped"); err != nil || state != shaper.StateDropped {
 		t.Fatal(state, err)
 	}
 	if state, err := client.Cancel(t.Context(), "b", "cancelled"); err != nil || state != shaper.StateCancelled {

@@ -106,7 +106,7 @@ func TestDeadFull(t *testing.T) {
 		t.Errorf("%+v, %v", receipts, err)
 	}
 	rig.SettleHead(t, s.Redis, "in", "3")
-	if redriven, err := s.Client.Op.Redrive(t.Context(), "b", "a", "b"); err != nil || redriven.Moved != 2 {
+	if redriven, err := s.Client.Op.As("anna").Bucket("b").Dead().Redrive(t.Context(), "a", "b"); err != nil || redriven.Moved != 2 {
 		t.Errorf("%+v, %v", redriven, err)
 	}
 	if err := s.Client.Reconfigure([]shaper.Bucket{b}); err != nil {

@@ -218,7 +218,7 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	if err := s.Client.Reconfigure([]shaper.Bucket{other}); err == nil || !strings.Contains(err.Error(), "groups") {
 		t.Errorf("a reload that takes the groups away: %v", err)
 	}
-	if err := c.Op.Control("anna").PauseFlow(t.Context(), "b", "x", ""); err == nil {
+	if err := c.Op.As("anna").Bucket("b").Flow("x").Pause(t.Context(), ""); err == nil {
 		t.Error("a flow was paused as one of no group")
 	}
 	// What Redis knows of a bucket that is not configured here.
@@ -226,10 +226,10 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := empty.Op.Control("anna").Group(t.Context(), "b", "a"); err != nil || info.Waiting != 1 {
+	if info, err := empty.Op.As("anna").Bucket("b").Group("a").Info(t.Context()); err != nil || info.Waiting != 1 {
 		t.Errorf("group %+v, %v", info, err)
 	}
-	if err := empty.Op.Control("anna").InGroup("a").PauseFlow(t.Context(), "b", "x", ""); err != nil {
+	if err := empty.Op.As("anna").Bucket("b").Group("a").Flow("x").Pause(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -98,7 +98,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 	if r, err := w.Client.Enqueue(t.Context(), later...); err != nil || r[0].State != shaper.StateScheduled || r[0].ETA.Sub(alike[0].ETA) < 59*time.Minute {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := w.Client.Op.Control("anna").Pause(t.Context(), "quick", ""); err != nil {
+	if err := w.Client.Op.As("anna").Bucket("quick").Pause(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range append(enqueue(jobs("quick", "d", 2)), enqueue(append(jobs("quick", "e", 1), unlike[1]))[0]) {
@@ -135,7 +135,7 @@ func TestRetryAfterMindsThePool(t *testing.T) {
 	if r := enqueue(shaper.PriorityLow); r == nil || r.RetryAfter != 400*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
-	if err := w.Client.Op.Control("anna").Pause(t.Context(), "full", ""); err != nil {
+	if err := w.Client.Op.As("anna").Bucket("full").Pause(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if r := enqueue(shaper.PriorityCritical); r == nil || r.RetryAfter != 0 {

@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string) error {
 
 func bucket(rate string) (shaper.Bucket, error) {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity = "bench", "bench", shaper.MaxCapacity
+	b.Name, b.Capacity = "bench", shaper.MaxCapacity
 	r, err := admission.ParseRate(rate)
 	b.Rate = r
 	b.Limits = []admission.Limit{{

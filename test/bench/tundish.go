@@ -31,8 +31,12 @@ func newClient(store redis.UniversalClient, buckets ...shaper.Bucket) (*client, 
 
 // newRun returns the Run of a dispatcher. A concurrency of 0 is the default.
 func newRun(store redis.UniversalClient, concurrency int, worker shaper.Worker, buckets ...shaper.Bucket) (func(context.Context) error, error) {
+	workers := make(map[string]shaper.Worker, len(buckets))
+	for i := range buckets {
+		workers[buckets[i].Name] = worker
+	}
 	d, err := dispatcher.New(dispatcher.Config{
-		Redis: store, Buckets: buckets, Concurrency: concurrency, Workers: map[string]shaper.Worker{"bench": worker},
+		Redis: store, Buckets: buckets, Concurrency: concurrency, Workers: workers,
 	})
 	if err != nil {
 		return nil, err
@@ -43,7 +47,7 @@ func newRun(store redis.UniversalClient, concurrency int, worker shaper.Worker, 
 // bucketOf returns a bucket that takes any number of jobs.
 func bucketOf(name string, rate int64) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker, b.Capacity, b.MaxInFlight, b.Shed = name, "bench", shaper.MaxCapacity, 100_000, shaper.NoShedding
+	b.Name, b.Capacity, b.MaxInFlight, b.Shed = name, shaper.MaxCapacity, 100_000, shaper.NoShedding
 	b.Rate = admission.Rate{Count: rate, Per: time.Second, Unit: admission.UnitRequests}
 	return b
 }

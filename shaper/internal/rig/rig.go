@@ -89,7 +89,7 @@ func (w *Waiting) Deliver(ctx context.Context, a *shaper.Attempt) shaper.Outcome
 func BucketAt(t *testing.T, name, rate string) shaper.Bucket {
 	t.Helper()
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker = name, "test"
+	b.Name = name
 	r, err := admission.ParseRate(rate)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func SettleHead(t *testing.T, conn *redis.Client, id, result string) {
 
 func Bucket(name string, rate int64) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Worker = name, "test"
+	b.Name = name
 	b.Rate = admission.Rate{Count: rate, Per: time.Second, Unit: admission.UnitRequests}
 	return b
 }
@@ -311,4 +311,13 @@ func PoolNamed(name string) *shaper.Pool {
 func In(pool *shaper.Pool, b shaper.Bucket) shaper.Bucket {
 	b.Pool = pool
 	return b
+}
+
+// Workers has one worker deliver for all the buckets.
+func Workers(buckets []shaper.Bucket, worker shaper.Worker) map[string]shaper.Worker {
+	workers := make(map[string]shaper.Worker, len(buckets))
+	for i := range buckets {
+		workers[buckets[i].Name] = worker
+	}
+	return workers
 }

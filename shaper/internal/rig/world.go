@@ -134,7 +134,7 @@ func (w *World) AwaitDead(n int) {
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for {
-		dead, err := w.Client.Op.DeadLetters(w.T.Context(), "b", 0, n)
+		dead, err := w.Client.Op.Bucket("b").Dead().List(w.T.Context(), 0, n)
 		if err != nil {
 			w.T.Fatal(err)
 		}

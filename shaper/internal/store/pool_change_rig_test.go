@@ -82,23 +82,25 @@ func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.A
 	}
 	mustEnqueue(t, client, "first")
 	mustCancel(t, client, "first")
-	control := client.Op.Control("anna")
-	must(control.Pause(t.Context(), "b", "tests"))
+	control := client.Op.As("anna").Bucket("b")
+	must(control.Pause(t.Context(), "tests"))
 	var patch operator.BucketPatch
 	must(patch.Put(shaper.SettingCapacity, "4321"))
-	_, err := control.Set(t.Context(), "b", patch)
+	_, err := control.Set(t.Context(), patch)
 	must(err)
 	var own operator.FlowPatch
 	must(own.Put(shaper.FlowWeight, "3"))
 	if b.Group != nil {
-		_, err = control.SetGroup(t.Context(), "b", "group", own)
-		must(err)
-		control = control.InGroup("group")
-	}
-	if b.Flow != nil {
-		_, err = control.SetFlow(t.Context(), "b", "flow", own)
+		_, err = control.Group("group").Set(t.Context(), own)
 		must(err)
 	}
+	switch {
+	case b.Group != nil:
+		_, err = control.Group("group").Flow("flow").Set(t.Context(), own)
+	case b.Flow != nil:
+		_, err = control.Flow("flow").Set(t.Context(), own)
+	}
+	must(err)
 	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
 	k := store.TaggedKeys(store.TagOf(&b), "b")
 	must(conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())

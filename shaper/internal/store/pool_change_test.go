@@ -198,7 +198,7 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`)
 		}
 		// An operator with that configuration does not bring the bucket back either, and is obeyed where it lives.
-		if err := clientWith(t, conn, b).Op.Control("bert").Pause(t.Context(), "b", ""); err != nil {
+		if err := clientWith(t, conn, b).Op.As("bert").Bucket("b").Pause(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		if infos, err := second.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
@@ -313,7 +313,7 @@ func TestLateProcessChangesNothing(t *testing.T) {
 				if err := patch.Put(shaper.SettingCapacity, "999"); err != nil {
 					t.Error(err)
 				}
-				if _, err := client.Op.Control("carl").Set(t.Context(), "b", patch); err != nil {
+				if _, err := client.Op.As("carl").Bucket("b").Set(t.Context(), patch); err != nil {
 					t.Error(err)
 				}
 				mustEnqueue(t, client, "j")

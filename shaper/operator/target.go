@@ -66,16 +66,16 @@ func (t *target) scriptKeys(store.Keys) []string {
 	return t.keys.ForControlFlow(t.name)
 }
 
-// flowOf finds a flow, of the group that the Control means.
-func (c *Control) flowOf(ctx context.Context, bucket, flow string) (target, error) {
+// flowOf finds a flow; group is nil where none is named.
+func (o *Operator) flowOf(ctx context.Context, bucket string, group *string, flow string) (target, error) {
 	if err := validFlow(bucket, "flow", flow); err != nil {
 		return target{}, err
 	}
-	k, err := c.keysOf(ctx, bucket)
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return target{}, err
 	}
-	return flowTarget(bucket, k, c.group, flow)
+	return flowTarget(bucket, k, group, flow)
 }
 
 // flowTarget is a flow of a bucket with these keys; group is nil where none is named.
@@ -102,11 +102,11 @@ func flowTarget(bucket string, k store.Keys, group *string, flow string) (target
 }
 
 // groupOf finds a group.
-func (c *Control) groupOf(ctx context.Context, bucket, group string) (target, error) {
+func (o *Operator) groupOf(ctx context.Context, bucket, group string) (target, error) {
 	if err := validFlow(bucket, "group", group); err != nil {
 		return target{}, err
 	}
-	k, err := c.keysOf(ctx, bucket)
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return target{}, err
 	}
@@ -123,7 +123,7 @@ func validFlow(bucket, what, name string) error {
 	return nil
 }
 
-func (c *Control) pauseTarget(ctx context.Context, t target, reason string) error {
+func (c control) pauseTarget(ctx context.Context, t target, reason string) error {
 	if !utf8.ValidString(reason) || len(reason) > MaxReason {
 		return &InvalidChangeError{t.bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
 	}
@@ -134,7 +134,7 @@ func (c *Control) pauseTarget(ctx context.Context, t target, reason string) erro
 	return err
 }
 
-func (c *Control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
+func (c control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
 	before, _, err := c.changeTarget(ctx, t, metrics.ActionResume)
 	if err == nil {
 		c.noteTarget(ctx, t, metrics.ActionResume, "before", pauseBefore(&before), "after", "running")
@@ -149,7 +149,7 @@ func pauseBefore(own *shaper.OwnFlow) string {
 	return store.PauseText(own.Pause.Since.UnixMicro())
 }
 
-func (c *Control) setTarget(ctx context.Context, t target, patch *FlowPatch) (shaper.OwnFlow, error) {
+func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (shaper.OwnFlow, error) {
 	if err := c.fits(ctx, t, patch); err != nil {
 		return shaper.OwnFlow{}, err
 	}
@@ -170,7 +170,7 @@ func (c *Control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sh
 	return after, err
 }
 
-func (c *Control) resetTarget(ctx context.Context, t target) (had bool, err error) {
+func (c control) resetTarget(ctx context.Context, t target) (had bool, err error) {
 	before, _, err := c.changeTarget(ctx, t, metrics.ActionReset)
 	if err == nil {
 		c.noteTarget(ctx, t, metrics.ActionReset)
@@ -178,12 +178,12 @@ func (c *Control) resetTarget(ctx context.Context, t target) (had bool, err erro
 	return !before.IsZero(), err
 }
 
-func (c *Control) noteTarget(ctx context.Context, t target, action string, args ...any) {
+func (c control) noteTarget(ctx context.Context, t target, action string, args ...any) {
 	c.note(ctx, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
 // changeTarget runs control_flow.lua and returns the settings before and after.
-func (c *Control) changeTarget(ctx context.Context, t target, action string, args ...any) (before, after shaper.OwnFlow, err error) {
+func (c control) changeTarget(ctx context.Context, t target, action string, args ...any) (before, after shaper.OwnFlow, err error) {
 	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, t.bucket, t.name, action, t.what}, args...)...)
 	if err != nil {
 		return before, after, err
@@ -204,15 +204,15 @@ func (c *Control) changeTarget(ctx context.Context, t target, action string, arg
 
 // fits reports whether the settings that a flow or a group has with a patch go together: a
 // burst has to come back in a time that scripts can reckon with.
-func (c *Control) fits(ctx context.Context, t target, patch *FlowPatch) error {
+func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if !patch.given[shaper.FlowRate] && !patch.given[shaper.FlowBurst] {
 		return nil
 	}
-	infos, err := c.lookAt(ctx, t, []string{t.name})
+	infos, err := o.lookAt(ctx, t, []string{t.name})
 	if err != nil {
 		return err
 	}
-	rate, burst, err := c.ofAll(ctx, t)
+	rate, burst, err := o.ofAll(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -230,14 +230,14 @@ func (c *Control) fits(ctx context.Context, t target, patch *FlowPatch) error {
 }
 
 // ofAll are the rate and the burst of all flows of a bucket, or of all groups, that are in force.
-func (c *Control) ofAll(ctx context.Context, t target) (rate admission.Rate, burst int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, burst int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
 	what := "flow"
 	if t.what == targetGroup {
 		what = "group"
 	}
-	values, err := c.store.Redis.HMGet(ctx, t.keys.Conf(), what+"_rate_count", what+"_rate_per", what+"_burst").Result()
+	values, err := o.store.Redis.HMGet(ctx, t.keys.Conf(), what+"_rate_count", what+"_rate_per", what+"_burst").Result()
 	if err != nil {
 		return rate, 0, fmt.Errorf("bucket %q: read the settings of its %ss: %w", t.bucket, what, err)
 	}
@@ -259,13 +259,13 @@ type seen struct {
 }
 
 // lookAt reads what is known of targets of the same kind, in one round trip.
-func (c *Control) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
+func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
-	pipe := c.store.Redis.Pipeline()
+	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	offset := pipe.HMGet(ctx, t.keys.Pace(), "offset")
 	turns := make([]*redis.FloatCmd, len(names))
@@ -302,7 +302,7 @@ const (
 )
 
 // list returns names of targets of the same kind that match, some of them, from a cursor on.
-func (c *Control) list(ctx context.Context, t target, match, cursor string, limit int) (names []string, next string, err error) {
+func (o *Operator) list(ctx context.Context, t target, match, cursor string, limit int) (names []string, next string, err error) {
 	part, at := partStates, uint64(0)
 	if cursor != "" {
 		text := ""
@@ -317,9 +317,9 @@ func (c *Control) list(ctx context.Context, t target, match, cursor string, limi
 	if part == partSettings {
 		key = t.settings()
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
-	pairs, at, err := c.store.Redis.HScan(ctx, key, at, match, int64(min(max(limit, 1), 1000))).Result()
+	pairs, at, err := o.store.Redis.HScan(ctx, key, at, match, int64(min(max(limit, 1), 1000))).Result()
 	if err != nil {
 		return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
 	}
@@ -327,7 +327,7 @@ func (c *Control) list(ctx context.Context, t target, match, cursor string, limi
 		names = append(names, pairs[i])
 	}
 	if part == partSettings {
-		if names, err = c.without(ctx, t.states(), names); err != nil {
+		if names, err = o.without(ctx, t.states(), names); err != nil {
 			return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
 		}
 	}
@@ -341,11 +341,11 @@ func (c *Control) list(ctx context.Context, t target, match, cursor string, limi
 }
 
 // without returns the names that are no fields of a hash.
-func (c *Control) without(ctx context.Context, key string, names []string) ([]string, error) {
+func (o *Operator) without(ctx context.Context, key string, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	there, err := c.store.Redis.HMGet(ctx, key, names...).Result()
+	there, err := o.store.Redis.HMGet(ctx, key, names...).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -33,11 +33,41 @@ func notOfPools(setting shaper.Setting) error {
 	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
 }
 
-// SetPool changes settings of a pool over what configurations say, until
-// [Control.ResetPool], as [Control.Set] does those of a bucket: those of [shaper.PoolSettings].
+// Pool is a pool to look at.
+type Pool struct {
+	op   *Operator
+	name string
+}
+
+// Pool names a pool. It asks nobody whether there is one.
+func (o *Operator) Pool(name string) Pool { return Pool{o, name} }
+
+// Info returns the numbers of the pool. Of one that Redis does not know there is nothing but its buckets here.
+func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
+	all, err := p.op.PoolDetails(ctx, p.name)
+	if err != nil {
+		return PoolDetails{}, err
+	}
+	return all[0], nil
+}
+
+// PoolControl is a pool to look at and to change.
+type PoolControl struct {
+	Pool
+	by string
+}
+
+// Pool names a pool to change.
+func (a Author) Pool(name string) PoolControl { return PoolControl{a.op.Pool(name), a.by} }
+
+func (p PoolControl) control() control { return control{p.op, p.by} }
+
+// Set changes settings of a pool over what configurations say, until
+// [PoolControl.Reset], as [BucketControl.Set] does those of a bucket: those of [shaper.PoolSettings].
 // A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError],
 // whose Bucket is the pool. Two round trips.
-func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) ([]shaper.Change, error) {
+func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
+	c, pool := p.control(), p.name
 	if patch.IsZero() {
 		return nil, invalidPoolChange(pool, errors.New("nothing is changed: name a setting and its value"))
 	}
@@ -51,9 +81,9 @@ func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) (
 		return nil, err
 	}
 	b = patch.applied(b)
-	p := shaper.Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
+	changed := shaper.Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
 	var errs []error
-	if err := p.Validate(); err != nil {
+	if err := changed.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if b.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
@@ -65,9 +95,10 @@ func (c *Control) SetPool(ctx context.Context, pool string, patch BucketPatch) (
 	return c.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
 }
 
-// ResetPool lets settings of a pool be as configured again; without any, all of them. One
+// Reset lets settings of a pool be as configured again; without any, all of them. One
 // round trip.
-func (c *Control) ResetPool(ctx context.Context, pool string, settings ...shaper.Setting) ([]shaper.Change, error) {
+func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
+	c, pool := p.control(), p.name
 	if len(settings) == 0 {
 		settings = shaper.PoolSettings()
 	}
@@ -84,7 +115,7 @@ func (c *Control) ResetPool(ctx context.Context, pool string, settings ...shaper
 }
 
 // poolInForce is a bucket with the rate, the burst and the bound that a pool has now.
-func (c *Control) poolInForce(ctx context.Context, pool string) (shaper.Bucket, error) {
+func (c control) poolInForce(ctx context.Context, pool string) (shaper.Bucket, error) {
 	if err := c.findPool(ctx, pool); err != nil {
 		return shaper.Bucket{}, err
 	}
@@ -101,7 +132,7 @@ func (c *Control) poolInForce(ctx context.Context, pool string) (shaper.Bucket, 
 }
 
 // findPool sees to it that a pool is known to Redis if a bucket that is configured here is in it.
-func (c *Control) findPool(ctx context.Context, pool string) error {
+func (c control) findPool(ctx context.Context, pool string) error {
 	if !admission.ValidName(pool) {
 		return fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
@@ -117,7 +148,7 @@ func (c *Control) findPool(ctx context.Context, pool string) error {
 	return nil
 }
 
-func (c *Control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
+func (c control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
 	if err := c.findPool(ctx, pool); err != nil {
 		return nil, err
 	}

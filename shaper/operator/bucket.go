@@ -22,37 +22,77 @@ const (
 	maxBy     = 128 // bytes; longer ones are cut
 )
 
-// Control changes at run time how buckets run: it pauses, resumes, changes
-// settings and purges. All processes obey at once, because the change is in
-// Redis, where every decision is made; a dispatcher that sleeps is woken. It
-// holds across restarts, whatever configurations say, until it is taken back.
+// Author changes what it names, in the name of a person or a program. Every change is logged with the author, and
+// who looks at a pause or an override later sees the author.
 //
-// It works on every bucket that Redis knows, also on one that has left the
-// configuration, or lives where another configuration has it; [shaper.ErrUnknownBucket] for others. When Redis is down or too slow, a
-// method returns an error after [producer.Config.Timeout] for each of its round trips, or
-// at the deadline of ctx. Its outcome is unknown then, and it may be called again. It is
-// safe for concurrent use. What it does is logged and counted.
-type Control struct {
-	store     *store.Store
-	checkFlow func(bucket string, own *shaper.OwnDelivery) error
-	by        string
-	group     *string // of the flows that methods mean, see InGroup
+// All processes obey a change at once, because it is in Redis, where every decision is made; a dispatcher that sleeps
+// is woken. It holds across restarts, whatever configurations say, until it is taken back. When Redis is down or too
+// slow, a method returns an error after [Config.Timeout] for each of its round trips, or at the deadline of ctx. The
+// outcome is unknown then, and the method may be called again.
+type Author struct {
+	op *Operator
+	by string
 }
 
-// Control returns what changes buckets in the name of by: a person or a
-// program. Whoever looks at a pause or a pin later sees it.
-func (o *Operator) Control(by string) *Control {
-	by = strings.Map(func(r rune) rune {
+// As returns what changes things in the name of author. Control characters become spaces, and a name of more than
+// 128 bytes is cut.
+func (o *Operator) As(author string) Author {
+	author = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(by, "?"))
-	for len(by) > maxBy {
-		_, size := utf8.DecodeLastRuneInString(by)
-		by = by[:len(by)-size]
+	}, strings.ToValidUTF8(author, "?"))
+	for len(author) > maxBy {
+		_, size := utf8.DecodeLastRuneInString(author)
+		author = author[:len(author)-size]
 	}
-	return &Control{store: o.store, checkFlow: o.checkFlow, by: by}
+	return Author{o, author}
+}
+
+// Bucket is a bucket to look at. The methods work on every bucket that Redis knows, also on one that has left the
+// configuration, or lives where another configuration has it. For others they return [shaper.ErrUnknownBucket].
+type Bucket struct {
+	op   *Operator
+	name string
+}
+
+// Bucket names a bucket. It asks nobody whether there is one.
+func (o *Operator) Bucket(name string) Bucket { return Bucket{o, name} }
+
+// Settings returns the settings of a bucket that is configured here, or [shaper.ErrUnknownBucket].
+func (b Bucket) Settings() (shaper.Bucket, error) {
+	found, err := b.op.store.Bucket(b.name)
+	if err != nil {
+		return shaper.Bucket{}, err
+	}
+	return *found.Settings.Load(), nil
+}
+
+// Info returns the numbers of the bucket. Two round trips. A bucket that nothing has used yet is not Configured.
+func (b Bucket) Info(ctx context.Context) (BucketInfo, error) {
+	infos, err := b.op.BucketInfos(ctx, b.name)
+	if err != nil {
+		return BucketInfo{}, err
+	}
+	return infos[0], nil
+}
+
+// BucketControl is a bucket to look at and to change.
+type BucketControl struct {
+	Bucket
+	by string
+}
+
+// Bucket names a bucket to change.
+func (a Author) Bucket(name string) BucketControl { return BucketControl{a.op.Bucket(name), a.by} }
+
+func (b BucketControl) control() control { return control{b.op, b.by} }
+
+// control is what the handles change things with.
+type control struct {
+	*Operator
+	by string
 }
 
 // InvalidChangeError says that a change does not fit; nothing was changed. The
@@ -67,12 +107,13 @@ func (e *InvalidChangeError) Error() string {
 }
 func (e *InvalidChangeError) Unwrap() error { return e.Err }
 
-// Pause stops departures from a bucket until [Control.Resume]: nothing is
+// Pause stops departures from a bucket until [BucketControl.Resume]: nothing is
 // claimed from now on, in no process. What was claimed already goes out, within
 // the 200 ms that dispatchers look ahead. Jobs are taken in until the bucket is
 // full; leases, outcomes and retries go on as ever. Pausing what is paused
 // changes the reason. One round trip.
-func (c *Control) Pause(ctx context.Context, bucket, reason string) error {
+func (b BucketControl) Pause(ctx context.Context, reason string) error {
+	c, bucket := b.control(), b.name
 	if !utf8.ValidString(reason) || len(reason) > MaxReason {
 		return &InvalidChangeError{bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
 	}
@@ -90,7 +131,8 @@ func (c *Control) Pause(ctx context.Context, bucket, reason string) error {
 // Resume lets a bucket run again and reports whether it was paused. It goes on
 // at its pace: what it may send at once is its burst, as after any quiet time.
 // One round trip.
-func (c *Control) Resume(ctx context.Context, bucket string) (was bool, err error) {
+func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
+	c, bucket := b.control(), b.name
 	r, err := c.control(ctx, bucket, metrics.ActionResume)
 	if err != nil {
 		return false, err
@@ -103,19 +145,20 @@ func (c *Control) Resume(ctx context.Context, bucket string) (was bool, err erro
 }
 
 // Set changes settings of a bucket over what configurations say, until
-// [Control.Reset]. A new rate holds from the next slot on, be it faster or
+// [BucketControl.Reset]. A new rate holds from the next slot on, be it faster or
 // slower; a bound that is lowered below what there is lets nobody in until
 // enough has left. A patch that does not fit is an [*InvalidChangeError]. Two
 // round trips.
-func (c *Control) Set(ctx context.Context, bucket string, patch BucketPatch) ([]shaper.Change, error) {
+func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
+	c, bucket := b.control(), b.name
 	if patch.IsZero() {
 		return nil, &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
 	}
-	b, err := c.inForce(ctx, bucket)
+	before, err := c.inForce(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
-	if err := patch.applied(b).Validate(); err != nil {
+	if err := patch.applied(before).Validate(); err != nil {
 		return nil, &InvalidChangeError{bucket, err}
 	}
 	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
@@ -123,7 +166,8 @@ func (c *Control) Set(ctx context.Context, bucket string, patch BucketPatch) ([]
 
 // Reset lets settings of a bucket be as configured again; without any, all of
 // them. One round trip.
-func (c *Control) Reset(ctx context.Context, bucket string, settings ...shaper.Setting) ([]shaper.Change, error) {
+func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
+	c, bucket := b.control(), b.name
 	if len(settings) == 0 {
 		settings = shaper.Settings()
 	}
@@ -141,7 +185,7 @@ func (c *Control) Reset(ctx context.Context, bucket string, settings ...shaper.S
 }
 
 // change runs the script for fields and reads what it changed.
-func (c *Control) change(ctx context.Context, bucket, action string, args ...any) ([]shaper.Change, error) {
+func (c control) change(ctx context.Context, bucket, action string, args ...any) ([]shaper.Change, error) {
 	r, err := c.control(ctx, bucket, action, args...)
 	if err != nil {
 		return nil, err
@@ -161,7 +205,7 @@ func (c *Control) change(ctx context.Context, bucket, action string, args ...any
 
 // inForce returns the settings of a bucket that can be changed, as they are in
 // force.
-func (c *Control) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {
+func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {
 	if b, err := c.store.Bucket(bucket); err == nil {
 		if err := c.store.Configure(ctx, b); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
 			return shaper.Bucket{}, err
@@ -191,13 +235,13 @@ func (c *Control) inForce(ctx context.Context, bucket string) (shaper.Bucket, er
 }
 
 // control runs control.lua.
-func (c *Control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
+func (c control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
 	return c.run(ctx, bucket, lua.Control, store.Keys.ForControl, append([]any{store.WakeChannel, bucket, action, c.by}, args...)...)
 }
 
 // run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another
 // configuration has it obeys too, and what it is told goes with it.
-func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(store.Keys) []string, args ...any) (*lua.Reader, error) {
+func (c control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(store.Keys) []string, args ...any) (*lua.Reader, error) {
 	if b, err := c.store.Bucket(bucket); err == nil {
 		r, err := c.store.RunConfigured(ctx, b, script, keysOf(b.Keys), args...)
 		if err == nil {
@@ -227,9 +271,9 @@ func (c *Control) run(ctx context.Context, bucket string, script *lua.Script, ke
 
 // keysOf are the keys of a bucket, which know how many levels it has, as the configuration says or,
 // of one that is not configured here, as Redis knows.
-func (c *Control) keysOf(ctx context.Context, bucket string) (store.Keys, error) {
-	c.store.Strayed(ctx, bucket)
-	b, err := c.store.Readable(ctx, bucket)
+func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error) {
+	o.store.Strayed(ctx, bucket)
+	b, err := o.store.Readable(ctx, bucket)
 	if err != nil {
 		return store.Keys{}, err
 	}
@@ -237,23 +281,23 @@ func (c *Control) keysOf(ctx context.Context, bucket string) (store.Keys, error)
 }
 
 // note logs and counts what was done.
-func (c *Control) note(ctx context.Context, bucket, action string, args ...any) {
+func (c control) note(ctx context.Context, bucket, action string, args ...any) {
 	if c.store.Buckets[bucket] != nil { // the names of others would be labels without a bound
 		c.store.Metrics.CountAction(bucket, action)
 	}
 	c.store.Log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
 }
 
-// ErrNoFlows says that a bucket has no flows. All methods of [Control] on flows return
+// ErrNoFlows says that a bucket has no flows. Methods on flows return
 // it; in a bucket that has some, any name of at most [shaper.MaxFlowBytes] is that of a flow.
 var ErrNoFlows = errors.New("shaper: the bucket has no flows")
 
 // Errors of methods on groups.
 var (
-	// ErrNoGroups says that a bucket has no groups. All methods of [Control] on groups
-	// return it, and those on flows where a group is named ([Control.InGroup]).
+	// ErrNoGroups says that a bucket has no groups. Methods on groups return it,
+	// and those on flows of a group.
 	ErrNoGroups = errors.New("shaper: the bucket has no groups")
 
 	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
-	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's (InGroup)")
+	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's group")
 )

@@ -1,0 +1,208 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// FlowInfo is a flow in numbers.
+type FlowInfo struct {
+	Bucket   string
+	Flow     string
+	Group    string // "" in a bucket without groups
+	Waiting  int64  // in its lists, and for their time
+	InFlight int64  // leased
+
+	// Known says that Redis holds something of it: jobs, settings, a pause, or what is
+	// left of its burst. Any name is that of a flow, also a mistyped one, which is not known.
+	Known bool
+
+	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
+	// or a claim has seen that it is paused or has as many in flight as it may. While its
+	// group is held back, no claim looks at it.
+	Turn time.Time
+
+	Own shaper.OwnFlow // its own settings, and its pause
+}
+
+// Flow is a flow to look at. A flow needs no jobs to be one.
+type Flow struct {
+	op     *Operator
+	bucket string
+	group  *string // nil where none is named
+	name   string
+}
+
+// Flow names a flow of a bucket without groups. In a bucket with groups its methods return [ErrGroupNeeded].
+func (b Bucket) Flow(name string) Flow { return Flow{op: b.op, bucket: b.name, name: name} }
+
+// Flow names a flow of a group. In a bucket without groups its methods return [ErrNoGroups].
+func (g Group) Flow(name string) Flow { return Flow{g.op, g.bucket, &g.name, name} }
+
+// FlowControl is a flow to look at and to change.
+type FlowControl struct {
+	Flow
+	by string
+}
+
+// Flow names a flow to change, as [Bucket.Flow] does.
+func (b BucketControl) Flow(name string) FlowControl { return FlowControl{b.Bucket.Flow(name), b.by} }
+
+// Flow names a flow to change, as [Group.Flow] does.
+func (g GroupControl) Flow(name string) FlowControl { return FlowControl{g.Group.Flow(name), g.by} }
+
+func (f Flow) target(ctx context.Context) (target, error) {
+	return f.op.flowOf(ctx, f.bucket, f.group, f.name)
+}
+
+func (f FlowControl) control() control { return control{f.op, f.by} }
+
+// Pause stops departures from one flow until [FlowControl.Resume], as
+// [BucketControl.Pause] does those from a bucket; the other flows go on. It may be one that
+// has no jobs yet. One round trip; two of a bucket that is not configured here.
+func (f FlowControl) Pause(ctx context.Context, reason string) error {
+	t, err := f.target(ctx)
+	if err != nil {
+		return err
+	}
+	return f.control().pauseTarget(ctx, t, reason)
+}
+
+// Resume lets a flow run again, at its pace, and reports whether it was paused. Its
+// round trips are those of Pause.
+func (f FlowControl) Resume(ctx context.Context) (was bool, err error) {
+	t, err := f.target(ctx)
+	if err != nil {
+		return false, err
+	}
+	return f.control().resumeTarget(ctx, t)
+}
+
+// Set gives one flow settings of its own, over those of all flows of its bucket,
+// until they are cleared or [FlowControl.Reset]; what the patch does not name
+// stays. They hold from the next script on, also for a flow that has no jobs yet. It
+// returns all that the flow has of its own then. A patch that does not fit, or that
+// [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
+// they go together (one more of a bucket that is not configured here).
+func (f FlowControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
+	c := f.control()
+	if patch.IsZero() {
+		return shaper.OwnFlow{}, errNoChange(f.bucket)
+	}
+	if err := c.checkDelivery(f.bucket, &patch); err != nil {
+		return shaper.OwnFlow{}, err
+	}
+	t, err := f.target(ctx)
+	if err != nil {
+		return shaper.OwnFlow{}, err
+	}
+	return c.setTarget(ctx, t, &patch)
+}
+
+// checkDelivery asks about what a patch gives a flow for its deliveries.
+func (c control) checkDelivery(bucket string, patch *FlowPatch) error {
+	if c.checkFlow == nil {
+		return nil
+	}
+	if err := c.checkFlow(bucket, patch.delivery()); err != nil {
+		return &InvalidChangeError{bucket, err}
+	}
+	return nil
+}
+
+func errNoChange(bucket string) error {
+	return &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
+}
+
+// Reset lets one flow be as all of its bucket again; a pause stays. It
+// reports whether the flow had settings. Its round trips are those of Pause.
+func (f FlowControl) Reset(ctx context.Context) (had bool, err error) {
+	t, err := f.target(ctx)
+	if err != nil {
+		return false, err
+	}
+	return f.control().resetTarget(ctx, t)
+}
+
+// Info returns what is known of one flow: zeros of one that has no jobs. One round trip;
+// two of a bucket that is not configured here.
+func (f Flow) Info(ctx context.Context) (FlowInfo, error) {
+	t, err := f.target(ctx)
+	if err != nil {
+		return FlowInfo{}, err
+	}
+	infos, err := f.op.flowInfos(ctx, t, []string{t.name})
+	if err != nil {
+		return FlowInfo{}, err
+	}
+	return infos[0], nil
+}
+
+// Flows returns flows of the bucket that have jobs or settings of their own, of all groups where there are any. They
+// come in no order, about limit of them (1 to 1000; others are cut to that), or none, from a cursor on
+// that an earlier call has returned, "" at first; the cursor in the end is "". Flows that
+// come or go meanwhile may be missing, and some may be told twice. Two or three round
+// trips; one more of a bucket that is not configured here.
+func (b Bucket) Flows(ctx context.Context, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	return b.op.flows(ctx, b.name, nil, cursor, limit)
+}
+
+// Flows returns flows of the group that have jobs or settings of their own, as [Bucket.Flows] does.
+func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
+}
+
+func (o *Operator) flows(ctx context.Context, bucket string, group *string, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	k, err := o.keysOf(ctx, bucket)
+	if err != nil {
+		return nil, "", err
+	}
+	of := group
+	if k.Levels == codec.LevelsGroups && group == nil {
+		of = new(string) // any: the flows of all are told
+	}
+	t, err := flowTarget(bucket, k, of, "")
+	if err != nil {
+		return nil, "", err
+	}
+	match := ""
+	if group != nil {
+		match = globEscape(t.name) + "*"
+	}
+	names, next, err := o.list(ctx, t, match, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	infos, err = o.flowInfos(ctx, t, names)
+	return infos, next, err
+}
+
+// globEscape makes a text one that matches itself in a pattern of Redis.
+func globEscape(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
+}
+
+func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]FlowInfo, error) {
+	all, err := o.lookAt(ctx, t, names)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]FlowInfo, 0, len(all))
+	for _, f := range all {
+		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.Waiting(), InFlight: f.InFlight, Known: f.known, Turn: f.turn, Own: f.own}
+		if t.what == targetFlowInGroup {
+			var ok bool
+			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {
+				return nil, fmt.Errorf("bucket %q: flow %q in Redis is none of a group", t.bucket, f.name)
+			}
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}

@@ -1,0 +1,44 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+)
+
+// Job is a job of a bucket to look at.
+type Job struct {
+	op         *Operator
+	bucket, id string
+}
+
+// Job names a job of a bucket.
+func (b Bucket) Job(id string) Job { return Job{b.op, b.name, id} }
+
+// Info returns what is known of the job, or [shaper.ErrNotFound]. One round
+// trip; one more where the bucket has flows, one where it is not used yet by this
+// operator, and one where there is no such job.
+func (j Job) Info(ctx context.Context) (shaper.JobInfo, error) {
+	return j.op.store.Job(ctx, j.bucket, j.id)
+}
+
+// JobControl is a job to look at and to cancel.
+type JobControl struct {
+	Job
+	by string
+}
+
+// Job names a job of a bucket, to change it.
+func (b BucketControl) Job(id string) JobControl { return JobControl{b.Bucket.Job(id), b.by} }
+
+// Cancel cancels a job that waits and returns the state it is in now: [shaper.StateCancelled] if that
+// worked, now or before; any other state says why not. [shaper.ErrNotFound] if there is no such job. One
+// round trip; two where the bucket has flows.
+func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
+	state, err := j.op.store.Cancel(ctx, j.bucket, j.id, "")
+	if state == shaper.StateCancelled {
+		control{j.op, j.by}.note(ctx, j.bucket, metrics.ActionCancel, "job", j.id)
+	}
+	return state, err
+}
