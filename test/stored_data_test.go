@@ -1,0 +1,403 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// newDump says where to write what the program stores today. A dump that was released is never written again: it is the data of
+// users. Where the stored data changes, a new file joins the others.
+var newDump = flag.String("stored", "", "write a dump of all stored shapes to this file of testdata, as stored-2-next.json")
+
+// dump is all that one program has left in Redis: one value of each shape, and what became of each job.
+type dump struct {
+	At    time.Duration            // since the bubble began
+	Fates map[string]string        // by "bucket/id": done, dead, cancelled, dropped, or waits: it is to be delivered
+	Keys  map[string]*storedAsText // all of them
+}
+
+// storedAsText is one key. A sorted set has its scores as texts.
+type storedAsText struct {
+	Hash    map[string]string `json:",omitempty"`
+	List    []string          `json:",omitempty"`
+	Sorted  map[string]string `json:",omitempty"`
+	Text    string            `json:",omitempty"`
+	Expires time.Duration     `json:",omitempty"`
+}
+
+// TestStoredData: this program takes over what each version before it has stored, of every shape, as its process was killed. It
+// delivers each job that waited or was in flight, none that had ended, and obeys what operators have said.
+func TestStoredData(t *testing.T) {
+	t.Parallel()
+	if *newDump != "" {
+		synctest.Test(t, func(t *testing.T) { writeDump(t, filepath.Join("testdata", *newDump)) })
+	}
+	files, err := filepath.Glob("testdata/stored-*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no dumps: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { takeOver(t, file) })
+		})
+	}
+}
+
+// storedBuckets are buckets of every kind.
+func storedBuckets() []shaper.Bucket {
+	perSecond := func(n int64) admission.Rate {
+		return admission.Rate{Count: n, Per: time.Second, Unit: admission.UnitRequests}
+	}
+	bucket := func(name string) shaper.Bucket {
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate, b.DedupeWindow = name, perSecond(20), 24*time.Hour
+		b.Quotas = []admission.Rate{{Count: 10_000, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
+		b.Retry.MaxBackoff = 10 * time.Minute
+		return b
+	}
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
+	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
+	flow.Rate, group.Rate = perSecond(5), perSecond(10)
+	flow.Quotas, group.Quotas = bucket("").Quotas, bucket("").Quotas
+	plain, flows, groups, a, b := bucket("plain"), bucket("flows"), bucket("groups"), bucket("a"), bucket("b")
+	plain.Limits = []admission.Limit{{Name: "per-caller", Algorithm: admission.TokenBucket, Limit: perSecond(50), Per: []string{admission.PerCaller}}}
+	flows.Flow, groups.Flow, groups.Group = &flow, &flow, &group
+	pool := shaper.Pool{Name: "pool", Rate: perSecond(20), MaxInFlight: 8, Quotas: bucket("").Quotas}
+	a.Pool, b.Pool, a.Weight = &pool, &pool, 3
+	return []shaper.Bucket{plain, flows, groups, a, b}
+}
+
+// actors are those of one process, on one store in the bubble.
+type actors struct {
+	redis    *redis.Client
+	producer *producer.Client
+	operator *operator.Operator
+	run      func(context.Context) error
+}
+
+func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker) actors {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
+		MaxRetries:               -1,
+		Protocol:                 2,
+		DisableIdentity:          true,
+		ContextTimeoutEnabled:    true,
+		ConnMaxIdleTime:          -1, // its clock is not that of the bubble
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	buckets, workers := storedBuckets(), map[string]shaper.Worker{}
+	for _, b := range buckets {
+		workers[b.Name] = worker
+	}
+	p, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := operator.New(operator.Config{Redis: client, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dispatcher.New(dispatcher.Config{Redis: client, Buckets: buckets, Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return actors{redis: client, producer: p, operator: o, run: d.Run}
+}
+
+// storedJob is the job of an id that says what becomes of it.
+func storedJob(bucket, id string) shaper.Job {
+	job := shaper.Job{Bucket: bucket, ID: id, Payload: []byte(`{"of":"` + id + `"}`), Identity: admission.Identity{Caller: "anna"}}
+	if bucket == "flows" || bucket == "groups" {
+		job.Flow = "f-" + strings.TrimRight(id, "0123456789")
+	}
+	if bucket == "groups" {
+		job.Group = "g"
+	}
+	return job
+}
+
+// writeDump has a program leave one of every shape behind, and is that which was used for the dumps.
+func writeDump(t *testing.T, file string) {
+	store := newBubbleStore(t)
+	hang := make(chan struct{})
+	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if a.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		switch strings.TrimRight(a.ID, "0123456789") {
+		case "retry":
+			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_503", Detail: "busy", Status: 503, RetryAfter: 2 * time.Minute}
+		case "dead", "dropped":
+			return shaper.Dead("http_410", "gone")
+		case "hang":
+			<-hang
+		}
+		return shaper.Done(200)
+	}))
+	ctx, fates, op := t.Context(), map[string]string{}, all.operator.As("anna")
+	put := func(bucket, fate string, changed func(*shaper.Job), ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			job := storedJob(bucket, id)
+			if changed != nil {
+				changed(&job)
+			}
+			receipts, err := all.producer.Enqueue(ctx, job)
+			if err != nil || receipts[0].Refusal != nil {
+				t.Fatalf("%s/%s: %+v, %v", bucket, id, receipts, err)
+			}
+			fates[bucket+"/"+receipts[0].ID] = fate
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- all.run(running) }()
+	for _, b := range storedBuckets() {
+		put(b.Name, "done", nil, "done1", "done2")
+		put(b.Name, "dead", nil, "dead1")
+		put(b.Name, "dropped", nil, "dropped1")
+		put(b.Name, "waits", nil, "retry1", "hang1", "hang2")
+		put(b.Name, "cancelled", func(j *shaper.Job) { j.Delay = 2 * time.Minute }, "cancelled1")
+		put(b.Name, "waits", func(j *shaper.Job) { j.Delay = 3 * time.Minute }, "delayed1")
+		put(b.Name, "waits", func(j *shaper.Job) { j.NotBefore = time.Now().Add(4 * time.Minute) }, "later1")
+	}
+	time.Sleep(20 * time.Second) // in a bubble: no time passes
+	for _, b := range storedBuckets() {
+		_, err := op.Bucket(b.Name).Job("cancelled1").Cancel(ctx)
+		must(err)
+		_, err = op.Bucket(b.Name).Dead().Drop(ctx, "dropped1")
+		must(err)
+		var patch operator.BucketPatch
+		must(patch.Put(shaper.SettingRate, "30/s"))
+		_, err = op.Bucket(b.Name).Set(ctx, patch)
+		must(err)
+		must(op.Bucket(b.Name).Pause(ctx, "the receiver moves"))
+		for _, priority := range shaper.Priorities() {
+			put(b.Name, "waits", func(j *shaper.Job) { j.Priority = priority }, "wait-"+string(priority)+"1")
+		}
+		put(b.Name, "waits", func(j *shaper.Job) { j.ExpiresIn = 30 * 24 * time.Hour }, "expires1")
+		put(b.Name, "waits", func(j *shaper.Job) { j.ID = "" }, "made")
+	}
+	var own operator.FlowPatch
+	must(own.Put(shaper.FlowRate, "7/s"))
+	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
+		_, err := flow.Set(ctx, own)
+		must(err)
+		must(flow.Pause(ctx, "the tenant asked"))
+	}
+	_, err := op.Bucket("groups").Group("g").Set(ctx, own)
+	must(err)
+	var patch operator.BucketPatch
+	must(patch.Put(shaper.SettingBurst, "3"))
+	_, err = op.Pool("pool").Set(ctx, patch)
+	must(err)
+	time.Sleep(time.Second) // nor here
+
+	d := dump{At: time.Since(bubbleBegan), Fates: fates, Keys: readKeys(t, all.redis)}
+	close(hang)
+	stop()
+	must(<-stopped)
+	text, err := json.MarshalIndent(d, "", " ")
+	must(err)
+	must(os.WriteFile(file, append(text, '\n'), 0o600))
+}
+
+// bubbleBegan is the first instant of any bubble.
+var bubbleBegan = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newBubbleStore(t *testing.T) *miniredis.Miniredis {
+	store := miniredis.NewMiniRedis()
+	store.ClockTTL(true)
+	t.Cleanup(store.Close)
+	return store
+}
+
+// takeOver starts this program on a dump.
+func takeOver(t *testing.T, file string) {
+	var d dump
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(d.At) // in a bubble: no time passes
+	var mu sync.Mutex
+	delivered := map[string]int{}
+	store := newBubbleStore(t)
+	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if a.Depart() != nil {
+			return shaper.Returned("late")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		delivered[a.Bucket+"/"+a.ID]++
+		if of := strings.TrimRight(a.ID, "0123456789"); !strings.Contains(string(a.Payload), of) && !strings.Contains(string(a.Payload), `"made"`) {
+			t.Errorf("%s came with %s", a.ID, a.Payload)
+		}
+		return shaper.Done(200)
+	}))
+	writeKeys(t, all.redis, d.Keys)
+
+	ctx, op := t.Context(), all.operator.As("bert")
+	wantEnded(t, all.producer, d.Fates)
+	running, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- all.run(running) }()
+	time.Sleep(time.Minute) // nor here
+	for _, b := range storedBuckets() {
+		info, err := all.operator.Bucket(b.Name).Info(ctx)
+		if err != nil || info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason == "" || info.Rate.Count != 30 {
+			t.Errorf("bucket %q: paused %+v, rate %v: %v", b.Name, info.Pause, info.Rate, err)
+		}
+		if _, err := op.Bucket(b.Name).Resume(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
+		info, err := flow.Info(ctx)
+		if err != nil || info.Own.Pause == nil || info.Own.Rate.Count != 7 {
+			t.Errorf("a flow has of its own %+v: %v", info.Own, err)
+		}
+		if _, err := flow.Resume(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(5 * time.Minute) // nor here
+	redriven, err := op.Bucket("plain").Dead().Redrive(ctx, "dead1")
+	if err != nil || redriven.Moved != 1 {
+		t.Errorf("redriven %+v: %v", redriven, err)
+	}
+	time.Sleep(time.Minute) // nor here
+	stop()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	want := map[string]int{"plain/dead1": 1}
+	for job, fate := range d.Fates {
+		if fate == "waits" {
+			want[job] = 1
+		}
+	}
+	if diff := cmp.Diff(want, delivered); diff != "" {
+		t.Errorf("wanted (-) and delivered (+), by job: %s", diff)
+	}
+	for _, b := range storedBuckets() {
+		info, err := all.operator.Bucket(b.Name).Info(ctx)
+		if dead := int64(len(d.Fates)); err != nil || info.Unfinished != 0 || info.InFlight != 0 || info.Dead > dead {
+			t.Errorf("bucket %q has %d unfinished, %d in flight: %v", b.Name, info.Unfinished, info.InFlight, err)
+		}
+	}
+}
+
+// wantEnded holds that ids of jobs that had ended are known: a job that was done is a duplicate, and one that will never be
+// delivered is refused.
+func wantEnded(t *testing.T, client *producer.Client, fates map[string]string) {
+	t.Helper()
+	for _, job := range slices.Sorted(maps.Keys(fates)) {
+		bucket, id, _ := strings.Cut(job, "/")
+		want := shaper.State(fates[job])
+		if want == "waits" {
+			continue
+		}
+		again := storedJob(bucket, id)
+		if want == shaper.StateCancelled {
+			again.Delay = 2 * time.Minute
+		}
+		receipts, err := client.Enqueue(t.Context(), again)
+		if err != nil || receipts[0].State != want || receipts[0].Duplicate != (want == shaper.StateDone) {
+			t.Errorf("%s, enqueued again: %+v, %v", job, receipts, err)
+		}
+	}
+}
+
+func readKeys(t *testing.T, client *redis.Client) map[string]*storedAsText {
+	t.Helper()
+	ctx, found := t.Context(), map[string]*storedAsText{}
+	keys, err := client.Keys(ctx, "*").Result()
+	for _, key := range keys {
+		if err != nil {
+			break
+		}
+		value := &storedAsText{}
+		switch client.Type(ctx, key).Val() {
+		case "hash":
+			value.Hash, err = client.HGetAll(ctx, key).Result()
+		case "list":
+			value.List, err = client.LRange(ctx, key, 0, -1).Result()
+		case "zset":
+			value.Sorted = map[string]string{}
+			for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+				value.Sorted[fmt.Sprint(z.Member)] = fmt.Sprintf("%.0f", z.Score)
+			}
+		default:
+			value.Text, err = client.Get(ctx, key).Result()
+		}
+		value.Expires = max(client.PTTL(ctx, key).Val(), 0)
+		found[key] = value
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func writeKeys(t *testing.T, client *redis.Client, keys map[string]*storedAsText) {
+	t.Helper()
+	do := func(args ...any) {
+		t.Helper()
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, value := range keys {
+		for field, text := range value.Hash {
+			do("HSET", key, field, text)
+		}
+		for _, text := range value.List {
+			do("RPUSH", key, text)
+		}
+		for member, score := range value.Sorted {
+			do("ZADD", key, score, member)
+		}
+		if value.Text != "" {
+			do("SET", key, value.Text)
+		}
+		if value.Expires > 0 {
+			do("PEXPIRE", key, value.Expires.Milliseconds())
+		}
+	}
+}
