@@ -9,10 +9,10 @@
 --             asked about: a zset for sliding_window_log, else a string; then for each setting
 --             tundish:{l:<limit>}:keys:<life>  string  how many keys there are (see limit_keys.lua), and
 --             tundish:{l:<limit>}:overflow:<tier>  state of the key that all share who are above max
--- ARGV[1]     limits_rev of the conf that the caller knows, "" to decide in any case
+-- ARGV[1]     limits_rev: of the conf that the caller knows, "" to decide in any case
 -- ARGV[2]     now: microseconds for tests, "" to ask the server
 -- ARGV[3]     algorithm: a name of limits.lua
--- ARGV[4]     how many settings follow; more than one where tiers of the limit differ
+-- ARGV[4]     setting_count: how many settings follow; more than one where tiers of the limit differ
 -- ARGV[5...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0

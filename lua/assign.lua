@@ -5,10 +5,10 @@
 -- KEYS[1]  tundish:buckets  hash  bucket -> tag of its keys; "<bucket>:generation" -> a number that each change raises,
 --          and the tag of the place that the bucket has left, while its keys are not removed yet
 -- ARGV[1]  bucket
--- ARGV[2]  tag that the caller has read
--- ARGV[3]  text of the generation that the caller has read, '' for none: the bucket has never changed its place
--- ARGV[4]  tag to write
--- ARGV[5]  generation to write
+-- ARGV[2]  tag_read: tag that the caller has read
+-- ARGV[3]  generation_read: text of the generation that the caller has read, '' for none: the bucket has never changed its place
+-- ARGV[4]  tag: to write
+-- ARGV[5]  generation: to write
 -- Returns  1 written; 0 the index says something else
 -- Stores   two fields for each bucket that there ever was; no expiry: they are how jobs are found
 -- Needs    Redis 7.0

@@ -15,14 +15,14 @@
 -- KEYS[10]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
---          then …:later:<flow>, a zset; where flows are in groups then …:groups and …:group_settings
+--          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
--- ARGV[2]  state it must be in: "" any that waits, "5" dead (drop a dead letter)
--- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
+-- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  flow: that of the job
 -- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
---          -1 the bucket is not configured, or not with flows or without as has_flows says; -2 the job is
+--          -1 the bucket is not configured, or not with flows or without as levels says; -2 the job is
 --          of another flow
 -- Stores   the id until its dedupe window ends, or a minute if our client made it
 -- Needs    Redis 7.0
@@ -35,8 +35,8 @@
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings = KEYS[10], KEYS[11]
-local id, wanted, has_flows, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 11, has_flows == '2'
+local id, wanted, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST_PLACE, in_groups = 11, levels == '2'
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
@@ -44,7 +44,7 @@ local REACH = 10000 -- entries from either end of a list: some 20 ns each
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'dedupe_window', 'flows', 'dedupe_max', 'capacity')
-if not settings[1] or (settings[2] or '0') ~= has_flows then return -1 end
+if not settings[1] or (settings[2] or '0') ~= levels then return -1 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -56,7 +56,7 @@ if not job then
   if tonumber(expires) <= now then return 0 end
   return tonumber(state)
 end
-if has_flows ~= '0' and flow.of(job, in_groups) ~= name then return -2 end
+if levels ~= '0' and flow.of(job, in_groups) ~= name then return -2 end
 
 local stored = redis.call('HGET', meta, id)
 local state
@@ -72,7 +72,7 @@ if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state)
 -- How many entries of the flow's lists are of no waiting job, when this one is gone. Fewer while a purge is under way.
 local function leftovers()
   local waiting, n = redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases), redis.call('ZCARD', later)
-  if has_flows ~= '0' then
+  if levels ~= '0' then
     local counted = flow.load(conf, flows, flow_settings, { name })[1].state
     waiting = counted.unfinished + counted.scheduled - counted.in_flight
   end
@@ -90,7 +90,7 @@ redis.call('HDEL', meta, id)
 redis.call('ZREM', later, id)
 if state ~= '5' then
   flow.unschedule(count, scheduled and 1 or 0)
-  if has_flows ~= '0' then
+  if levels ~= '0' then
     local loaded = flow.load(conf, flows, flow_settings, { name })
     local groups = in_groups and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
     flow.count(loaded[1], scheduled and 0 or -1, scheduled and -1 or 0, 0)

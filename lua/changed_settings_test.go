@@ -109,6 +109,43 @@ func TestChangedBurstMakesNoDepartures(t *testing.T) {
 	}
 }
 
+// Slots that were handed out ahead, before the burst was raised, stay the last ones: a burst goes before them, and what comes after
+// another change goes behind them. A lower rate holds from the last of them on.
+func TestLowerRateWithSlotsAhead(t *testing.T) {
+	t.Parallel()
+	for _, l := range levels() {
+		if l.name != "bucket" && l.name != "one flow" { // as above
+			continue
+		}
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, base *rig) {
+				for phase := range int64(10) {
+					r := base.fresh(t, fmt.Sprint("phase", phase))
+					l.begin(r)
+					l.set(r, 1, 1)
+					r.take(phase * 100)
+					l.set(r, 20, 1)
+					slots := r.take(421) // from 50 ms on, as nothing has been sent
+					l.set(r, 3, 100)
+					slots = append(slots, r.take(1)...)
+					l.set(r, 20, 10)
+					slots = append(slots, r.take(1)...)
+					checkWindows(t, slots, settings{rateCount: 20, ratePer: second, burst: 100})
+					if len(slots) < 90 {
+						t.Errorf("%d departures though a burst of 100 was nearly whole", len(slots))
+					}
+					l.set(r, 3, 1)
+					r.pass(second)
+					if c := r.claimOrDrain(ask{want: 500}); len(c.jobs) == 0 {
+						t.Errorf("a second after the rate is 3/s nothing departs")
+					}
+				}
+			})
+		})
+	}
+}
+
 // Whatever is set, and however often: over all changes at most the largest rate and the largest burst hold.
 func TestChangesMakeNoDepartures(t *testing.T) {
 	t.Parallel()

@@ -52,14 +52,14 @@
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
 -- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
--- ARGV[10] has_flows: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
+-- ARGV[10] levels: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
 -- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
--- ARGV[12] channel to wake dispatchers on
+-- ARGV[12] channel: to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
 -- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[16] steps of the engine's clock, as an answer told them before the clock of Redis stepped
--- ARGV[17] number of flows
+-- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
+-- ARGV[17] flow_count: number of flows
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
 --          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its

@@ -138,7 +138,7 @@ func TestHeartbeatKeepsAnUnansweredClaim(t *testing.T) {
 			for _, l := range known.jobs {
 				args = append(args, l.id, l.epoch, l.claim)
 			}
-			reply, err := lua.Integers(r.run(lua.Extend, r.keys("meta", "leases", "claims"), args...))
+			reply, err := lua.Integers(r.run(lua.Extend, r.fixed(lua.Extend), args...))
 			r.ok(err)
 			return reply
 		}

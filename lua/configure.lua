@@ -10,9 +10,9 @@
 -- KEYS[5]  …:conf  hash  of a bucket only: what it obeyed when its data had schema 1. Since then it holds the schema alone: a
 --          program of then finds that the bucket is not configured, and that it may not configure it
 -- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
--- ARGV[1]  schema version of this program
--- ARGV[2]  revision of the configuration
--- ARGV[3]  channel to wake dispatchers on; "" for none, as of a limit
+-- ARGV[1]  schema: version of this program
+-- ARGV[2]  revision: of the configuration
+-- ARGV[3]  channel: to wake dispatchers on; "" for none, as of a limit
 -- ARGV[4]  bucket: what to publish there
 -- ARGV[5...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket

@@ -4,7 +4,7 @@
 -- May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  what the bucket obeys
--- ARGV[1]  channel to wake dispatchers on
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  action: pause, resume, set or reset
 -- ARGV[4]  by: who does it

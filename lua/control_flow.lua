@@ -10,11 +10,11 @@
 -- KEYS[5]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[6...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
--- ARGV[1]  channel to wake dispatchers on
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  flow, or group
+-- ARGV[3]  name: of the flow, or of the group
 -- ARGV[4]  action: pause, resume, set or reset (which leaves a pause)
--- ARGV[5]  what it is: 1 a flow, 2 a flow in a group, 3 a group
+-- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of who and why, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
 --          none

@@ -21,16 +21,16 @@
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and
 --          …:limit:<limit>:overflow:<tier>, state of the key that all share who are above max;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list  ids
---          that wait; …:later:<flow>  zset  id -> due time, microseconds; then, with groups, what group.load wants
--- ARGV[1]  channel to wake dispatchers on
+--          that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what group.load wants
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows
--- ARGV[4]  number of limits, L
--- ARGV[5]  number of jobs
--- ARGV[6]  1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids
+-- ARGV[4]  limit_count: number of limits, L
+-- ARGV[5]  job_count: number of jobs
+-- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids
 --          were also made for this batch, which was not sent before; else 0
--- ARGV[7]  1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
--- ARGV[8]  number of flows, each in KEYS once
+-- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
+-- ARGV[8]  flow_count: number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua), max,
 --          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
 --          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key
@@ -70,7 +70,7 @@ local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], K
 local FIRST_LIMIT_KEY = 11
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
-local flows_known, flow_count = ARGV[7], tonumber(ARGV[8])
+local levels, flow_count = ARGV[7], tonumber(ARGV[8])
 local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT = 8, 3, 6
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
@@ -78,10 +78,10 @@ local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'ra
   'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop')
 if not settings[1] then return { 1 } end
 if (settings[5] or '') ~= known_rev then return { 2 } end
-if (settings[10] or '0') ~= flows_known then return { 3 } end
+if (settings[10] or '0') ~= levels then return { 3 } end
 local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
 local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
-local interval, paused, has_flows = rate_per / rate_count, settings[9], flows_known ~= '0'
+local interval, paused, has_flows = rate_per / rate_count, settings[9], levels ~= '0'
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
 local bounds = { capacity }
@@ -94,7 +94,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local names, group_keys = {}, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if flows_known == '2' then group_keys = #KEYS - 2 - #group.names(names) end
+if levels == '2' then group_keys = #KEYS - 2 - #group.names(names) end
 local first_place = (group_keys or #KEYS) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / KEYS_OF_LIMIT
 local rules, shadow = {}, {}

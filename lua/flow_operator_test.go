@@ -138,7 +138,7 @@ func TestControlFlow(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		run := func(flow, action string, args ...any) any {
-			return r.run(lua.ControlFlow, r.placesOf(r.keys("conf", "pace", "flows", "flow_settings", "due:"), false, flow),
+			return r.run(lua.ControlFlow, r.placesOf(r.fixed(lua.ControlFlow), false, flow),
 				append([]any{"tundish:wake", r.name, flow, action}, args...)...)
 		}
 		if got := run("f", "resume"); fmt.Sprint(got) != "[1]" {

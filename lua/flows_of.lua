@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  …:body  hash  id -> "base time mark index envelope"
 -- ARGV[1]  most_bytes: of bodies to read in this call; one is read in any case
--- ARGV[2]  has_flows: 1, or 2 if they are in groups
+-- ARGV[2]  levels: 1, or 2 if they are in groups
 -- ARGV[3...]  ids
 -- Returns  for each id, up to the last one that was read: its flow ("" of one that names none, or is no job), as
 --          flow.of tells it

@@ -108,6 +108,7 @@ func TestHeaders(t *testing.T) {
 					t.Errorf("the header has no %q, or several", strings.TrimSpace(part))
 				}
 			}
+			sameLayout(t, f.header, script)
 			body := code(f.body)
 			for _, table := range []string{"KEYS", "ARGV"} {
 				says, does := declaredIn(t, f.header, table), usedIn(body, table)
@@ -128,6 +129,74 @@ func TestHeaders(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// moreKeys is what a header says of keys whose number depends on the call.
+var moreKeys = map[lua.Keys][]string{
+	lua.PurgedPlaces:        {"…:purged:<priority>:", "…:purged_later:"},
+	lua.PlacesOfFlows:       {"…:q:<priority>:<flow>", "…:later:<flow>"},
+	lua.PlacesAndDepartures: {"…:q:<priority>:<flow>", "…:later:<flow>", "…:departed:<flow>"},
+	lua.GroupsOfFlows:       {"where flows are in groups then what group.load wants"},
+	lua.GroupDepartures:     {"…:departed_group:<group>"},
+	lua.GroupsAndDepartures: {"where flows are in groups then …:groups, …:group_settings", "…:due:<group>", "…:departed_group:<group>"},
+	lua.CalendarsOfGroups:   {"…:due:<group>"},
+	lua.CalendarsOfFlows:    {"…:due:<group>"},
+	lua.KeysOfPool:          {"in a pool", "the pool's seven (see pool.lua)"},
+	lua.KeysOfLimits:        {"<limit>"},
+	lua.KeysToMove:          {"the key to write", "the keys to remove"},
+}
+
+// sameLayout holds a header to what Go says of the script's KEYS and ARGV.
+func sameLayout(t *testing.T, header string, script *lua.Script) {
+	t.Helper()
+	said := func(table string) (fixed []string, more string) {
+		lines := regexp.MustCompile(`(?m)^-- `+table+`\[\d+(\.\.\.)?\] +(.*(?:\n--   .*)*)`).FindAllStringSubmatch(header, -1)
+		for _, m := range lines {
+			if text := regexp.MustCompile(`\s*\n--\s+`).ReplaceAllString(m[2], " "); m[1] == "" {
+				fixed = append(fixed, text)
+			} else {
+				more = text
+			}
+		}
+		return fixed, more
+	}
+	keys, more := said("KEYS")
+	if len(keys) != len(script.FixedKeys()) {
+		t.Errorf("the header has %d fixed KEYS, layout.go %d", len(keys), len(script.FixedKeys()))
+		return
+	}
+	for i, name := range script.FixedKeys() {
+		if name == lua.Calendar {
+			name = "due:"
+		}
+		if says, _, _ := strings.Cut(strings.TrimPrefix(keys[i], "…:"), " "); says != name {
+			t.Errorf("KEYS[%d] is %q in the header, %q in layout.go", i+1, says, name)
+		}
+	}
+	if (more == "") != (len(script.MoreKeys()) == 0) {
+		t.Errorf("the header says of further KEYS %q, layout.go %v", more, script.MoreKeys())
+	}
+	for _, kind := range script.MoreKeys() {
+		for _, text := range moreKeys[kind] {
+			at := strings.Index(more, text)
+			if at < 0 {
+				t.Errorf("of further KEYS the header does not say %q, or not in the order of layout.go", text)
+				return
+			}
+			more = more[at+len(text):]
+		}
+	}
+	args, rest := said("ARGV")
+	names, open := script.FixedArgs()
+	if len(args) != len(names) || open != (rest != "") {
+		t.Errorf("the header has %d fixed ARGV and more: %t; layout.go %d and %t", len(args), rest != "", len(names), open)
+		return
+	}
+	for i, name := range names {
+		if args[i] != name && !strings.HasPrefix(args[i], name+":") && !strings.HasPrefix(args[i], name+" ") {
+			t.Errorf("ARGV[%d] is %q in the header, %s in layout.go", i+1, args[i], name)
+		}
 	}
 }
 

@@ -15,11 +15,11 @@
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
 -- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
---          the most important first, then …:later:<flow>, a zset; where flows are in groups then …:groups,
---          …:group_settings, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
+--          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
+--          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  id
 -- ARGV[2]  flow: that of the job
--- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
@@ -40,7 +40,7 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local departed, flow_departed = KEYS[11], KEYS[12]
 local id, name = ARGV[1], ARGV[2]
-local parted, member = ARGV[3], ARGV[4]
+local levels, member = ARGV[3], ARGV[4]
 local PURGED = 12 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
@@ -82,7 +82,7 @@ end
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
   'flows', 'quotas', 'flow_quotas', 'group_quotas')
 local paused = tonumber(settings[4] or 0)
-local has_flows = parted ~= '0' and settings[7] == parted
+local has_flows = levels ~= '0' and settings[7] == levels
 local interval = 0
 if settings[1] then interval = tonumber(settings[2]) / tonumber(settings[1]) end
 local of_pace = redis.call('HMGET', pace, 'slot', 'offset')
@@ -116,7 +116,7 @@ if has_flows then
   of_flow = bounds_of(f, flow.ready(f.state, own, clock) - offset,
     redis.call('HGET', flow_settings, name), flow_departed, settings[9])
   if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
-  if parted == '2' then
+  if levels == '2' then
     local first = PLACES + flow.PLACES
     local g = group.load(conf, KEYS, first, loaded)[1]
     local all = g.settings
@@ -174,7 +174,7 @@ elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
 local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(parted) or 0 }
+  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(levels) or 0 }
 for _, of in ipairs({ of_flow, of_group }) do
   for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota }) do reply[#reply + 1] = value end
 end

@@ -1,8 +1,8 @@
 -- instances.lua: says that a process is there and counts those that are. May be sent twice.
 --
 -- KEYS[1]  tundish:instances  zset  id of a process → when it last said so, microseconds
--- ARGV[1]  id of this process
--- ARGV[2]  microseconds after which one that is silent counts no more
+-- ARGV[1]  id: of this process
+-- ARGV[2]  silence: microseconds after which a silent process counts no more
 -- Returns  {how many there are, this one included}
 -- Stores   the time; expires when all are silent
 -- Needs    Redis 7.0

@@ -49,6 +49,7 @@ func All() []*Script {
 type Script struct {
 	name      string
 	text, sha any // strings: as arguments of a command they are not made objects each time
+	layout    layout
 }
 
 // newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
@@ -58,7 +59,7 @@ func newScript(name string) *Script {
 	if err != nil {
 		panic(err)
 	}
-	return &Script{name: name, text: text, sha: redis.NewScript(text).Hash()}
+	return &Script{name: name, text: text, sha: redis.NewScript(text).Hash(), layout: layouts[name]}
 }
 
 // Name is the file's name without its ending.

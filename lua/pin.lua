@@ -3,9 +3,9 @@
 -- were made of the same limit at the same moment, the second is made again of what the first left.
 --
 -- KEYS[1]  …:settings  hash  what a bucket, or a limit that is asked on its own, obeys
--- ARGV[1]  the limit's name
--- ARGV[2]  the change as text (Patch of package admission), "" to remove it
--- ARGV[3]  limits_rev that the change was made of; "" for any
+-- ARGV[1]  limit: its name
+-- ARGV[2]  change: as text (Patch of package admission), "" to remove it
+-- ARGV[3]  limits_rev: that the change was made of; "" for any
 -- Returns  {0} the limits are others now: make it again of those;
 --          {limits_rev}: the number that processes compare; it rises with every call that changes something
 -- Stores   the field "pin:" and the limit's name; no expiry: it is obeyed until it is removed

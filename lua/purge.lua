@@ -18,14 +18,14 @@
 -- KEYS[10...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
---          in groups then …:groups and …:group_settings
+--          in groups then what group.load wants
 -- ARGV[1]  purge: its id; "" begins none and goes on with the one that is under way
 -- ARGV[2]  keep_later: 1 leaves delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
--- ARGV[5]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[5]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[6]  flow: which is to be purged
--- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, whose purge
+-- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, whose purge
 --          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
 --          that purge so far, entries left}
 -- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
@@ -38,7 +38,7 @@
 local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local flows, flow_settings = KEYS[8], KEYS[9]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
-local has_flows, name = ARGV[5], ARGV[6]
+local levels, name = ARGV[5], ARGV[6]
 local PURGED = 9 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
@@ -49,7 +49,7 @@ local QUEUED, RETRYING = '1', '4'
 redis.call('HDEL', seen, '')
 
 local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows')
-if not settings[1] or (settings[3] or '0') ~= has_flows then return { 1 } end
+if not settings[1] or (settings[3] or '0') ~= levels then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
@@ -105,7 +105,7 @@ if n > 0 then
     -- later by now, or of another flow's.
     local place, state = from[i] < LATER and QUEUED or RETRYING, metas[i] and string.sub(metas[i], 1, 1)
     if not state then state = not base and place or kind == plain and QUEUED or RETRYING end
-    if job and state == place and not handled[id] and (has_flows == '0' or flow.of(job, has_flows == '2') == purged_flow) then
+    if job and state == place and not handled[id] and (levels == '0' or flow.of(job, levels == '2') == purged_flow) then
       if not base or tonumber(base) + tonumber(index) <= mark then
         handled[id] = true
         removed = removed + 1
@@ -129,9 +129,9 @@ if popped[LATER] then redis.call('ZREM', KEYS[PURGED + LATER], unpack(ids, n - p
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))
-  if has_flows ~= '0' then
+  if levels ~= '0' then
     local loaded = flow.load(conf, flows, flow_settings, { purged_flow })
-    local groups = has_flows == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
+    local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
     flow.count(loaded[1], unscheduled - removed, -unscheduled, 0)
     flow.save(flows, loaded[1])
     group.close(groups, now)

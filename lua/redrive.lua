@@ -12,13 +12,13 @@
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
--- ARGV[1]  channel to wake dispatchers on
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  number of flows
+-- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  flow_count: number of flows
 -- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
--- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
+-- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each id: 1 back in the list, 2 the bucket is full, 3 waits already, 4 its flow is full, or it would be one
 --          flow more than there may be, 5 the same of its group, 0 not a dead letter, or none of ours}
 -- Stores   nothing new
@@ -30,7 +30,7 @@
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows = KEYS[7], KEYS[8], KEYS[9]
-local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
+local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
 local FIRST_PLACE, FIRST_FLOW, WIDTH = 9, 4, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count = tonumber(ARGV[4])
@@ -41,7 +41,7 @@ redis.call('ZREM', dead, '')
 
 local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows')
 local capacity = tonumber(settings[1])
-if not capacity or (settings[2] or '0') ~= has_flows then return { 1 } end
+if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
 local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
@@ -51,7 +51,7 @@ local now = string.format('%.0f', micros)
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local loaded, calendar, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
-if has_flows ~= '0' then
+if levels ~= '0' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)

@@ -16,10 +16,10 @@
 -- KEYS[8]  …:seen_minute  list  the same of ids that our client made
 -- KEYS[9...]  put: the key to write; begin, clear: the keys to remove
 -- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
--- ARGV[2]  generation that the change leads to
--- ARGV[3]  leave: the tag of the new place; put: "hash" or "list"
--- ARGV[4]  leave: schema version of this program; put: of a list, how many elements come before these
--- ARGV[5]  leave: revision of the configuration; put: milliseconds until the key expires, 0 or less for never
+-- ARGV[2]  generation: to which the change leads
+-- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"
+-- ARGV[4]  schema: leave: version of this program; put: of a list, how many elements come before these
+-- ARGV[5]  revision: leave: of the configuration; put: milliseconds until the key expires, 0 or less for never
 -- ARGV[6...]  put: fields and values of a hash, or elements of a list; 1000 texts at most
 -- Returns  {0, tag} done, now or before; of leave, the tag that the bucket leaves for: the first process decides it.
 --          {1} another change has been made since, or is under way. {2, jobs that wait, dead letters, leases,

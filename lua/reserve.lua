@@ -22,7 +22,7 @@
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[6]  steps of the engine's clock, as claim.lua told them before the clock of Redis stepped
+-- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
 --          it wants; looked_at_again: how many of the last flows are named because settings have changed; next: when there is

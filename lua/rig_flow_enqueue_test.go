@@ -40,7 +40,7 @@ func (r *rig) places(flow string) []string {
 
 // enqueueKeys are those of the script for jobs of these flows, "" where there are none.
 func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "count", "dead", "seen", "flows", r.top(), "flow_settings", "idle")
+	keys := r.fixed(lua.Enqueue)
 	for _, limit := range limits {
 		keys = append(keys, r.keys("limit:"+limit, "limit_keys", "limit:overflow")...)
 	}

@@ -83,8 +83,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	for i, o := range outcomes {
 		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.id, o.mark, numbers[i])
 	}
-	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
-		"flows", "flow_settings", r.top()), false, flows...), flows...)), args...)
+	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.Settle), false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()
@@ -123,8 +122,7 @@ func (r *rig) find(s sweep) found {
 	if s.none {
 		atMost = 0
 	}
-	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
-		"claims", "flows", "flow_settings", r.top(), "groups", "group_settings", "idle", "seen_until"), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
+	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.fixed(lua.Sweep), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
 	ids, astray := in.Int()+in.Int(), in.Int()
 	for range ids {
@@ -165,8 +163,7 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := lua.NewReader(r.run(lua.TakeBack, r.inPool(r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead",
-		"flows", "flow_settings", r.top()), true, flows...), flows...)), args...))
+	in := lua.NewReader(r.run(lua.TakeBack, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.TakeBack), true, flows...), flows...)), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
 	return takenBack, poison, repaired, missing
@@ -188,8 +185,7 @@ func (r *rig) sweep(s sweep) swept {
 func (r *rig) cancel(id, state string) int64 {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	reply := r.run(lua.Cancel, r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_window", "seen_minute",
-		"flows", "flow_settings"), false, flow)), id, state, r.withFlows(), flow)
+	reply := r.run(lua.Cancel, r.withGroupHashes(r.placesOf(r.fixed(lua.Cancel), false, flow)), id, state, r.withFlows(), flow)
 	code, ok := reply.(int64)
 	if !ok {
 		r.t.Fatalf("cancel answered %v", reply)
@@ -218,7 +214,7 @@ func (r *rig) redrive(ids ...string) []int64 {
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := r.reader(lua.Redrive, r.withGroups(r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "dead", "flows", "flow_settings", r.top()),
+	in := r.reader(lua.Redrive, r.withGroups(r.placesOf(r.fixed(lua.Redrive),
 		false, flows...), flows...), args...)
 	codes := make([]int64, len(ids))
 	for i := range codes {

@@ -16,7 +16,7 @@ const expiredLast = `{"cause":"expired"}`
 
 // claimKeys are those of claim.lua for these flows.
 func (r *rig) claimKeys(flows ...string) []string {
-	keys := r.keys("body", "meta", "conf", "pace", "leases", "claims", "dead", "count", "departed", "flows", "flow_settings", r.top(), "idle")
+	keys := r.fixed(lua.Claim)
 	for _, flow := range flows {
 		keys = append(append(keys, r.places(flow)...), r.key("departed:"+flow))
 	}
@@ -59,7 +59,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves on the calendar of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.inPool(r.keys("conf", "pace", r.top(), "leases")), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps)
+	in := r.reader(lua.Reserve, r.inPool(r.fixed(lua.Reserve)), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int(), again: in.Int()}
 	r.steps = in.Int()
 	for in.Left() > 0 {

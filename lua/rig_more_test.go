@@ -38,7 +38,7 @@ func (r *rig) extend(length int64, leases ...lease) []int64 {
 	for _, l := range leases {
 		args = append(args, l.id, l.epoch, l.claim)
 	}
-	reply, err := lua.Integers(r.run(lua.Extend, r.keys("meta", "leases", "claims"), args...))
+	reply, err := lua.Integers(r.run(lua.Extend, r.fixed(lua.Extend), args...))
 	r.ok(err)
 	return reply
 }

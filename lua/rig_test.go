@@ -103,6 +103,21 @@ func (r *rig) keys(names ...string) []string {
 	return names
 }
 
+// fixed are the first keys of a script. Its settings are those at "conf" here.
+func (r *rig) fixed(script *lua.Script) []string {
+	var names []string
+	for _, name := range script.FixedKeys() {
+		switch name {
+		case "settings":
+			name = "conf"
+		case lua.Calendar:
+			name = r.top()
+		}
+		names = append(names, r.key(name))
+	}
+	return names
+}
+
 const (
 	queueKey = "q:normal:"
 	laterKey = "later:"

@@ -18,15 +18,15 @@
 -- KEYS[14...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
--- ARGV[1]  channel to wake dispatchers on
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
--- ARGV[5]  number of flows
+-- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds
 --          (retry), last response (JSON, "" none), then for each job: id, its mark, which of the flows it is of, counted from 1
--- Returns  {1} the bucket is not configured, or not with flows or without as has_flows says; else {0, and for
+-- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each job, in the order in which they came, 1 settled or 0 stale}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped; what is kept of a
 --          flow until it is idle
@@ -43,7 +43,7 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows = KEYS[11], KEYS[12], KEYS[13]
-local channel, bucket, has_flows, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 13, 5, 6, 3
 local DONE, RETRY, DEAD_NOW = '1', '2', '3'
 local CHUNK = 500
@@ -53,7 +53,7 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows')
-if not settings[1] or (settings[4] or '0') ~= has_flows then return { 1 } end
+if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
 local time = redis.call('TIME')
@@ -165,11 +165,11 @@ for _, part in ipairs(touched) do
       KEYS[part.before + 4]) == 0
   end
 end
-if has_flows ~= '0' then
+if levels ~= '0' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
-  if has_flows == '2' then
+  if levels == '2' then
     groups = group.load(conf, KEYS, FIRST_PLACE + flow_count * flow.PLACES, loaded)
     for _, g in ipairs(groups) do g.named, g.flows = {}, {} end
     for _, f in ipairs(loaded) do

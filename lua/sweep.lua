@@ -24,14 +24,14 @@
 -- KEYS[19...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
--- ARGV[1]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[2]  leases to name at most; 0 for none (the clock stepped)
--- ARGV[3]  cursor of the comparison, "" to compare nothing
--- ARGV[4]  cursor in the flows and the groups, "" to look at none
--- ARGV[5]  latest time that it can be, microseconds: if it is later, the clock stepped forwards
+-- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
+-- ARGV[3]  cursor: of the comparison, "" to compare nothing
+-- ARGV[4]  flow_cursor: in the flows and the groups, "" to look at none
+-- ARGV[5]  latest: time that it can be at most, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
 -- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
--- ARGV[7]  channel to wake dispatchers on
+-- ARGV[7]  channel: to wake dispatchers on
 -- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
 --          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
 --          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many

@@ -18,17 +18,17 @@
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
--- ARGV[1]  channel to wake dispatchers on
+-- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  has_flows: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  1 if a lost lease counts as a crash, 0 after an outage of Redis
--- ARGV[5]  consecutive crashes that make a job poison
--- ARGV[6]  last response of a poison job (JSON)
--- ARGV[7]  longest wait of a retry, microseconds: one further ahead is cut to it (or to a second: claim
+-- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis
+-- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
+-- ARGV[6]  poison_last: last response of a poison job (JSON)
+-- ARGV[7]  longest_wait: of a retry, microseconds: one further ahead is cut to it (or to a second: claim
 --          sets jobs aside for less)
--- ARGV[8]  latest time that it can be, microseconds: if it is later, no lease is taken back; 0 unknown
+-- ARGV[8]  latest: time that it can be at most, microseconds: if it is later, no lease is taken back; 0 unknown
 -- ARGV[9]  member: the bucket's name where it is in a pool, '' if in none
--- ARGV[10] number of flows
+-- ARGV[10] flow_count: number of flows
 -- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}; all

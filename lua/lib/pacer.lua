@@ -104,7 +104,7 @@ function pacer.depart(p, at, amount)
       tat, frac = tat + carry, frac - carry * s.rate_count
     end
     if tat < at then tat, frac = at, 0 end
-    state.slot, state.frac, state.last = tat, frac, at
+    state.slot, state.frac, state.last = tat, frac, math.max(state.last, at)
   elseif p.keeps_last then
     state.slot, state.last = at, at
   end

@@ -290,7 +290,7 @@ func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, tur
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
 		lastChance, d.lone.free(), expiredLast, d.Levels(), d.Keys.Member, store.WakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
 	}, turn.args...)
-	return lua.Call{Script: lua.Claim, Keys: d.Keys.ForClaim(turn.flows, turn.groups), Args: args}
+	return lua.Call{Script: lua.Claim, Keys: d.Keys.OfGroups(lua.Claim, turn.flows, turn.groups), Args: args}
 }
 
 // untilNext is how long to wait until the next claim, by what a script said: it is sent so

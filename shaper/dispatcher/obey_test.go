@@ -74,7 +74,7 @@ func TestPauseAndResume(t *testing.T) {
 	stopB := dispatch(w, shaper.WorkerFunc(w.Note), nil)
 	w.Enqueue(jobs)
 	// Whoever asks is answered that there is nothing to do, whatever waits.
-	reply, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").ForClaim([]string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
+	reply, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").OfGroups(lua.Claim, []string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
 		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 1)
 	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 8 {
 		t.Errorf("claimed from a paused bucket: %v, %v", reply, err)
@@ -200,7 +200,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	cut := func() {
 		t.Helper()
 		fill()
-		reply, err := lua.Purge.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").ForPurge(""), "dead", 0, store.PurgeBatch, store.PurgeBytes, 0, "")
+		reply, err := lua.Purge.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").Of(lua.Purge, ""), "dead", 0, store.PurgeBatch, store.PurgeBytes, 0, "")
 		if n, decodeErr := lua.Integers(reply); err != nil || decodeErr != nil || n[2] != store.PurgeBatch || n[4] != jobs-store.PurgeBatch {
 			t.Fatalf("%v, %v, %v", reply, err, decodeErr)
 		}

@@ -200,7 +200,7 @@ func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) 
 func (d *drain) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
 	for began := time.Now(); ; {
 		none := codec.PathOf(d.Levels(), "", "")
-		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Purge, d.Keys.ForPurge(none), "", 0, store.PurgeBatch, store.PurgeBytes, d.Levels(), none)
+		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Purge, d.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.PurgeBytes, d.Levels(), none)
 		if err != nil {
 			return 0, err
 		}
@@ -252,7 +252,7 @@ func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) erro
 	for _, job := range jobs {
 		args = append(args, job.ID, job.epoch, job.claim)
 	}
-	reply, err := d.store.Run(ctx, lua.Extend, d.Keys.ForExtend(), args...)
+	reply, err := d.store.Run(ctx, lua.Extend, d.Keys.Of(lua.Extend), args...)
 	if err != nil {
 		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
 	}

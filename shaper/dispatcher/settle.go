@@ -58,7 +58,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	wait := minFaultWait
 	for resent := false; ; resent = true {
 		began := time.Now()
-		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, d.Keys.ForSettle(flows.Names...), args...)
+		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, d.Keys.Of(lua.Settle, flows.Names...), args...)
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)

@@ -32,7 +32,7 @@ func (d *drain) someDied(n int64) {
 func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
 	var old, extra int64
 	for began := time.Now(); ; {
-		reply, err := d.store.Run(ctx, lua.TrimDead, d.Keys.ForTrimDead(), trimAtMost, trimMostBytes)
+		reply, err := d.store.Run(ctx, lua.TrimDead, d.Keys.Of(lua.TrimDead), trimAtMost, trimMostBytes)
 		if err != nil {
 			d.died.Store(true)
 			if ctx.Err() == nil {

@@ -236,7 +236,7 @@ func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, err
 
 // control runs control.lua.
 func (c control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
-	return c.run(ctx, bucket, lua.Control, store.Keys.ForControl, append([]any{store.WakeChannel, bucket, action, c.by}, args...)...)
+	return c.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, bucket, action, c.by}, args...)...)
 }
 
 // run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another

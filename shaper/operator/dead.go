@@ -175,7 +175,7 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 			jobs = append(jobs, id, flows.Number(names[i]))
 		}
 		args := slices.Concat([]any{store.WakeChannel, bucket, b.Levels(), len(flows.Names)}, flows.Args(), jobs)
-		r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.ForRedrive(flows.Names...), args...)
+		r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.Of(lua.Redrive, flows.Names...), args...)
 		if err != nil {
 			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
 		}

@@ -77,7 +77,7 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 	calls := make([]lua.Call, len(names))
 	for i := range names {
 		k := live[names[i]]
-		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.ForInspectBucket(), Args: []any{k.Member}}
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.Of(lua.InspectBucket, ""), Args: []any{k.Member}}
 	}
 	infos := make([]BucketInfo, 0, len(names))
 	errs := []error{unknown}

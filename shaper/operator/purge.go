@@ -116,7 +116,7 @@ func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, mat
 // purge purges one flow; without flows, the bucket.
 func (c control) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
 	var sum Purged
-	keysOf := func(store.Keys) []string { return k.ForPurge(flow) }
+	keysOf := func(store.Keys) []string { return k.Of(lua.Purge, flow) }
 	id := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	for lost := 0; ; {
 		if err := ctx.Err(); err != nil {

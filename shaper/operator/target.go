@@ -61,9 +61,9 @@ func (t *target) calendar(name string) string {
 
 func (t *target) scriptKeys(store.Keys) []string {
 	if t.what == targetGroup {
-		return t.keys.ForControlGroup(t.name)
+		return t.keys.OfGroup(t.name)
 	}
-	return t.keys.ForControlFlow(t.name)
+	return t.keys.Of(lua.ControlFlow, t.name)
 }
 
 // flowOf finds a flow; group is nil where none is named.

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	sometimes "golang.org/x/time/rate"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -88,7 +89,7 @@ func New(cfg Config) (*Client, error) {
 	c.doors = make(map[string]*door, len(s.Buckets))
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, state := range s.Buckets {
-		b := &door{Bucket: state, enqueueKeys: state.Keys.ForEnqueue(), refusals: newRefusals()}
+		b := &door{Bucket: state, enqueueKeys: state.Keys.Fixed(nil, lua.Enqueue), refusals: newRefusals()}
 		c.doors[name] = b
 		c.breakers[name] = cfg.Breaker
 		if isCluster {

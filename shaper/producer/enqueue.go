@@ -171,10 +171,9 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	q.flows = len(flows.names)
 	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
-		q.keys = append(q.keys, b.Keys.Places(flow)...)
 		q.args = append(q.args, flow)
 	}
-	q.keys = b.Keys.InGroups(q.keys, flows.names...)
+	q.keys = b.Keys.More(q.keys, lua.Enqueue, flows.names, nil)
 	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
 		q.args = append(q.args, store.BoolArg(set.limits[i].Mode == admission.Shadow))

@@ -166,7 +166,7 @@ func (s *Bench) byHand(job shaper.Job) {
 	}
 	codec.SetIndex(sealed, 1)
 	k, path := store.BucketKeys("b").As(codec.LevelsGroups), codec.FlowPath(job.Group, job.Flow)
-	keys := k.InGroups(k.With(k.ForEnqueue(), path), path)
+	keys := k.Of(lua.Enqueue, path)
 	const unlike, normal, first, cost = 0, 3, 1, 1
 	reply, err := lua.Enqueue.Run(s.T.Context(), s.Redis, nil, keys, store.WakeChannel, "b", s.Redis.HGet(s.T.Context(), k.Conf(), "limits_rev").Val(),
 		0, 1, unlike, codec.LevelsGroups, 1, path, job.ID, &sealed, normal, first, "", cost)

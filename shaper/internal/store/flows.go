@@ -59,7 +59,7 @@ func (s *Store) FlowsOf(ctx context.Context, b *Bucket, ids ...string) ([]string
 		for _, id := range some {
 			args = append(args, id)
 		}
-		reply, err := s.Run(ctx, lua.FlowsOf, b.Keys.ForFlowsOf(), args...)
+		reply, err := s.Run(ctx, lua.FlowsOf, b.Keys.Of(lua.FlowsOf), args...)
 		if err != nil {
 			return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 		}

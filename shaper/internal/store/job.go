@@ -32,7 +32,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	if err != nil {
 		return shaper.JobInfo{}, err
 	}
-	reply, err := s.Run(ctx, lua.InspectJob, b.Keys.ForInspectJob(flows[0]), id, flows[0], b.Levels(), b.Keys.Member)
+	reply, err := s.Run(ctx, lua.InspectJob, b.Keys.Of(lua.InspectJob, flows[0]), id, flows[0], b.Levels(), b.Keys.Member)
 	if err != nil {
 		return shaper.JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -107,7 +107,7 @@ func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.Sta
 		if err != nil {
 			return "", err
 		}
-		reply, err = s.Run(ctx, lua.Cancel, b.Keys.ForCancel(flows[0]), id, codec.CodeOf(wanted), b.Levels(), flows[0])
+		reply, err = s.Run(ctx, lua.Cancel, b.Keys.Of(lua.Cancel, flows[0]), id, codec.CodeOf(wanted), b.Levels(), flows[0])
 		if err != nil {
 			return "", fmt.Errorf("bucket %q: %w", bucket, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
@@ -173,31 +174,6 @@ func (k Keys) Purged() []string {
 	return append(places, k.Prefix+"purged_later:")
 }
 
-// With are fixed keys of a script, then the places of flows.
-func (k Keys) With(fixed []string, flows ...string) []string {
-	for _, flow := range flows {
-		fixed = append(fixed, k.Places(flow)...)
-	}
-	return fixed
-}
-
-// InGroups are keys of a script and, where flows are in groups, those of the groups of some,
-// as group.load of lua/group.lua wants them.
-func (k Keys) InGroups(fixed []string, flows ...string) []string {
-	if k.Levels != codec.LevelsGroups {
-		return fixed
-	}
-	fixed = append(fixed, k.Groups(), k.GroupSettings())
-	seen := make(map[string]bool, 1)
-	for _, flow := range flows {
-		if due := k.DueOf(flow); !seen[due] {
-			seen[due] = true
-			fixed = append(fixed, due)
-		}
-	}
-	return fixed
-}
-
 // Limit is the state of a limit for one key, counted in this bucket. It has a
 // TTL, set by the script.
 func (k Keys) Limit(limit admission.Limit, key string) string {
@@ -213,128 +189,101 @@ func (k Keys) BesideLimit(limit admission.Limit, tier string, life int64) [2]str
 	}
 }
 
-// The KEYS of each script, in the order of its header.
+// Of are the KEYS of a script, for the flows that it is told of. A bucket without flows has the flow "". The description of a
+// script in package lua says what they are. Keys of limits stand between the first ones and those of flows: for these there are
+// Fixed and More.
+func (k Keys) Of(script *lua.Script, flows ...string) []string { return k.OfGroups(script, flows, nil) }
 
-// ForEnqueue are the first ones: those of limits, the places of flows, and inGroups follow.
-func (k Keys) ForEnqueue() []string {
-	return []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Dead(), k.Seen(), k.Flows(), k.Calendar(), k.FlowSettings(), k.Idle()}
+// OfGroups is Of for a script that is told of groups, too.
+func (k Keys) OfGroups(script *lua.Script, flows, groups []string) []string {
+	return k.More(k.Fixed(make([]string, 0, 32+6*len(flows)+2*len(groups)), script, flows...), script, flows, groups)
 }
 
-func (k Keys) ForReserve() []string {
-	return k.InPool([]string{k.Conf(), k.Pace(), k.Calendar(), k.Leases()})
-}
-
-func (k Keys) ForReserveFlows(groups []string) []string {
-	names := make([]string, 0, 1+len(groups))
-	names = append(names, k.Pace())
-	for _, group := range groups {
-		names = append(names, k.DueOfGroup(group))
-	}
-	return names
-}
-
-// ForClaim are the keys of that script. A bucket without flows has the flow "".
-func (k Keys) ForClaim(flows, groups []string) []string {
-	names := make([]string, 0, 20+6*len(flows)+2*len(groups))
-	names = append(names, k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Leases(), k.Claims(), k.Dead(), k.Count(), k.Departed(),
-		k.Flows(), k.FlowSettings(), k.Calendar(), k.Idle())
-	for _, flow := range flows {
-		names = append(append(names, k.Places(flow)...), k.FlowDeparted(flow))
-	}
-	if k.Levels == codec.LevelsGroups {
-		names = append(names, k.Groups(), k.GroupSettings())
-		for _, group := range groups {
-			names = append(names, k.DueOfGroup(group), k.GroupDeparted(group))
+// Fixed adds the first KEYS of a script to others. A key of one flow is that of the first.
+func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []string {
+	for _, name := range script.FixedKeys() {
+		switch name {
+		case lua.Calendar:
+			others = append(others, k.Calendar())
+		case lua.DeparturesOfFlow:
+			others = append(others, k.FlowDeparted(flows[0]))
+		default:
+			others = append(others, k.Prefix+name)
 		}
 	}
-	return k.InPool(names)
+	return others
 }
 
-func (k Keys) ForSettle(flows ...string) []string {
-	return k.InPool(k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Calendar()}, flows...), flows...))
+// More adds the KEYS of a script that follow its first ones to others.
+func (k Keys) More(others []string, script *lua.Script, flows, groups []string) []string {
+	for _, kind := range script.MoreKeys() {
+		others = k.more(kind, others, flows, groups)
+	}
+	return others
 }
 
-func (k Keys) ForExtend() []string { return []string{k.Meta(), k.Leases(), k.Claims()} }
-
-func (k Keys) ForSweep() []string {
-	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Claims(),
-		k.Flows(), k.FlowSettings(), k.Calendar(), k.Groups(), k.GroupSettings(), k.Idle(), k.SeenUntil()}
-	return k.InPool(k.With(append(fixed, k.Purged()...), ""))
+func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
+	switch kind {
+	case lua.PurgedPlaces:
+		keys = append(keys, k.Purged()...)
+	case lua.PlacesOfFlows:
+		for _, flow := range flows {
+			keys = append(keys, k.Places(flow)...)
+		}
+	case lua.PlacesAndDepartures:
+		for _, flow := range flows {
+			keys = append(append(keys, k.Places(flow)...), k.FlowDeparted(flow))
+		}
+	case lua.CalendarsOfFlows:
+		for _, flow := range flows {
+			keys = append(keys, k.DueOf(flow))
+		}
+	case lua.CalendarsOfGroups:
+		for _, group := range groups {
+			keys = append(keys, k.DueOfGroup(group))
+		}
+	case lua.KeysOfPool:
+		keys = k.InPool(keys)
+	}
+	if k.Levels != codec.LevelsGroups {
+		return keys
+	}
+	switch kind {
+	case lua.GroupsOfFlows:
+		keys = append(keys, k.Groups(), k.GroupSettings())
+		keys = append(keys, k.calendarsOfGroupsOf(flows)...)
+	case lua.GroupDepartures:
+		for _, flow := range flows {
+			group, _, _ := codec.SplitPath(flow)
+			keys = append(keys, k.GroupDeparted(group))
+		}
+	case lua.GroupsAndDepartures:
+		keys = append(keys, k.Groups(), k.GroupSettings())
+		for _, group := range groups {
+			keys = append(keys, k.DueOfGroup(group), k.GroupDeparted(group))
+		}
+	}
+	return keys
 }
 
-func (k Keys) ForTakeBack(flows ...string) []string {
-	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Flows(), k.FlowSettings(), k.Calendar()}
-	return k.InPool(k.InGroups(k.With(append(fixed, k.Purged()...), flows...), flows...))
-}
-
-func (k Keys) ForTrimDead() []string {
-	return []string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute()}
-}
-
-// ForOffCalendar are those on which each of some flows stands.
-func (k Keys) ForOffCalendar(flows []string) []string {
-	calendars := make([]string, len(flows))
-	for i, flow := range flows {
-		calendars[i] = k.DueOf(flow)
+// calendarsOfGroupsOf has each calendar once.
+func (k Keys) calendarsOfGroupsOf(flows []string) []string {
+	var calendars []string
+	seen := make(map[string]bool, 1)
+	for _, flow := range flows {
+		if due := k.DueOf(flow); !seen[due] {
+			seen[due] = true
+			calendars = append(calendars, due)
+		}
 	}
 	return calendars
 }
 
-func (k Keys) ForFlowsOf() []string { return []string{k.Body()} }
-
-func (k Keys) ForCancel(flow string) []string {
-	return k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings()}, flow))
-}
-
-func (k Keys) ForRedrive(flows ...string) []string {
-	return k.InGroups(k.With([]string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Dead(), k.Flows(), k.FlowSettings(), k.Calendar()},
-		flows...), flows...)
-}
-
-func (k Keys) ForConfigure() []string {
-	return []string{k.Conf(), k.Body(), k.Dead(), k.ConfAside(), k.ConfBefore(), k.Leases()}
-}
-
-// ForRelocate are the first keys of that script: those to write or to remove follow.
-func (k Keys) ForRelocate() []string {
-	return []string{k.Conf(), k.ConfAside(), k.Body(), k.Leases(), k.Dead(), k.Seen(), k.SeenWindow(), k.SeenMinute()}
-}
-
-func (k Keys) ForControl() []string { return []string{k.Conf()} }
-
-func (k Keys) ForControlFlow(flow string) []string {
-	return k.InGroups(k.With([]string{k.Conf(), k.Pace(), k.Flows(), k.FlowSettings(), k.Calendar()}, flow), flow)
-}
-
-func (k Keys) ForControlGroup(group string) []string {
+// OfGroup are the KEYS of control_flow.lua for a group.
+func (k Keys) OfGroup(group string) []string {
 	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.DueOfGroup(group)}
-}
-
-func (k Keys) ForPurge(flow string) []string {
-	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Count(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Flows(), k.FlowSettings()}
-	return k.InGroups(k.With(append(fixed, k.Purged()...), flow))
-}
-
-func (k Keys) ForPin() []string { return []string{k.Conf()} }
-
-func (k Keys) ForInspectJob(flow string) []string {
-	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.Flows(), k.FlowSettings(),
-		k.Departed(), k.FlowDeparted(flow)}
-	names := k.InGroups(k.With(append(fixed, k.Purged()...), flow))
-	if k.Levels == codec.LevelsGroups {
-		group, _, _ := codec.SplitPath(flow)
-		names = append(names, k.GroupDeparted(group))
-	}
-	return k.InPool(names)
 }
 
 func ForInspectPool(pool string) []string {
 	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool)}
-}
-
-func (k Keys) ForInspectBucket() []string {
-	fixed := []string{k.Body(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.Flows(), k.Due(), k.Groups(), k.DueGroups()}
-	return k.InPool(k.With(append(fixed, k.Purged()...), ""))
 }

@@ -194,7 +194,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 				for _, text := range texts {
 					args = append(args, text)
 				}
-				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.ForRelocate(), target.Prefix+c.name), Args: args})
+				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.Of(lua.Relocate), target.Prefix+c.name), Args: args})
 			}
 		}
 		for _, result := range lua.RunAll(ctx, s.Redis, calls) {
@@ -247,7 +247,7 @@ var errLivesThere = errors.New("the bucket lives there")
 
 // relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
 func (s *Store) relocate(ctx context.Context, b *shaper.Bucket, from string, k Keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
-	reply, err := s.Run(ctx, lua.Relocate, append(k.ForRelocate(), more...), append([]any{step, generation}, args...)...)
+	reply, err := s.Run(ctx, lua.Relocate, append(k.Of(lua.Relocate), more...), append([]any{step, generation}, args...)...)
 	return readRelocate(b, from, k, step, reply, err)
 }
 

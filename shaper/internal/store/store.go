@@ -272,7 +272,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
 		admission.FieldLimits, limits}
 	args = append(args, partFields(own)...)
-	reply, err := s.Run(ctx, lua.Configure, b.Keys.ForConfigure(), args...)
+	reply, err := s.Run(ctx, lua.Configure, b.Keys.Of(lua.Configure), args...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
