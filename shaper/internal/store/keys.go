@@ -317,7 +317,7 @@ func (k Keys) ForPurge(flow string) []string {
 	return k.InGroups(k.With(append(fixed, k.Purged()...), flow))
 }
 
-func (k Keys) ForPin() []string { return []string{k.Conf()} }
+func (k Keys) ForOverride() []string { return []string{k.Conf()} }
 
 func (k Keys) ForInspectJob(flow string) []string {
 	fixed := []string{k.Body(), k.Meta(), k.Conf(), k.Pace(), k.Count(), k.Leases(), k.Dead(), k.Seen(), k.Flows(), k.FlowSettings(),
