@@ -59,8 +59,8 @@ type Dispatcher struct {
 	store *store.Store
 	id    string
 
-	outage outage // of Redis, as its drains see it
-	lone   lone   // one for all buckets: it is the process that a job may kill
+	outage outage      // of Redis, as its drains see it
+	guard  poisonGuard // one for all buckets: it is the process that a job may kill
 	drains atomic.Pointer[[]*drain]
 }
 
