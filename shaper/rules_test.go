@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // What a flow has of its own neither prints nor marshals.

@@ -2,10 +2,11 @@ package shaper_test
 
 import (
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestWhy(t *testing.T) {

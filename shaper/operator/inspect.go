@@ -54,7 +54,7 @@ type BucketInfo struct {
 	Pool *PoolInfo // nil if it is in none
 
 	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
-	// numbers, and Pool, are those there. See [producer.Client.JoinPools].
+	// numbers, and Pool, are those there. See JoinPools of producer.Client.
 	Elsewhere bool
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func drawJob(t *rapid.T) shaper.Job {
