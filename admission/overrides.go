@@ -127,7 +127,7 @@ func (l *Limiter) writeOverride(ctx context.Context, g *gate, name, text, rev st
 	defer cancel()
 	written := false
 	err := l.breaker.Run(func() error {
-		reply, err := lua.Pin.Run(ctx, l.redis, nil, []string{g.conf}, name, text, rev)
+		reply, err := lua.Override.Run(ctx, l.redis, nil, []string{g.conf}, name, text, rev)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 -- configure.lua: writes what the scripts obey. A configuration with a lower
 -- revision than the stored one changes nothing and is told so. Nor does any where
--- an operator has pinned a setting: it is kept aside then, for when the pin goes
+-- an operator has overridden a setting: it is kept aside then, for when the override goes
 -- (control.lua). May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  what a bucket obeys; of a pool, and of a limit that is asked on its own, …:conf
@@ -21,7 +21,7 @@
 --          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
 --          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0}
--- Stores   the fields, those that are pinned as "own:" and their name; where rate, burst or quotas of flows or groups change,
+-- Stores   the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
@@ -74,10 +74,10 @@ end
 
 local own = {}
 for i = FIRST_FIELD, #ARGV, 2 do own[#own + 1] = 'own:' .. ARGV[i] end
-local pinned, fields = redis.call('HMGET', conf, unpack(own)), {}
+local overridden, fields = redis.call('HMGET', conf, unpack(own)), {}
 for n, name in ipairs(own) do
   local i = FIRST_FIELD + 2 * (n - 1)
-  fields[2 * n - 1], fields[2 * n] = pinned[n] and name or ARGV[i], ARGV[i + 1]
+  fields[2 * n - 1], fields[2 * n] = overridden[n] and name or ARGV[i], ARGV[i + 1]
 end
 
 for i = FIRST_FIELD, #ARGV, 2 do

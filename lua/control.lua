@@ -1,5 +1,5 @@
 -- control.lua: what an operator changes of a bucket at run time: pauses or
--- resumes it, pins settings over what configurations say, or takes pins back.
+-- resumes it, overrides settings over what configurations say, or takes overrides back.
 -- All processes obey from the next script on, and after every restart.
 -- May be sent twice.
 --
@@ -11,7 +11,7 @@
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
 --          each field its value before and its value now}
--- Stores   paused (when), paused_by, paused_reason; for a field that is pinned: its value, "own:" and the
+-- Stores   paused (when), paused_by, paused_reason; for a field that is overridden: its value, "own:" and the
 --          field with what the configuration says, "set:" and the field with "time who". No expiry: they
 --          are obeyed until they are taken back
 -- Needs    Redis 7.0

@@ -118,10 +118,10 @@ func TestSet(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 7, ratePer: 60 * second, capacity: 10, burst: 2, revision: 5})
-		want := func(step string, rate, per, capacity, burst int64, pins string) {
+		want := func(step string, rate, per, capacity, burst int64, overrides string) {
 			t.Helper()
-			if b := r.inspect(); b.rateCount != rate || b.ratePer != per || b.capacity != capacity || b.burst != burst || b.pins != pins {
-				t.Errorf("%s: %d/%d, capacity %d, burst %d, pins %q", step, b.rateCount, b.ratePer, b.capacity, b.burst, b.pins)
+			if b := r.inspect(); b.rateCount != rate || b.ratePer != per || b.capacity != capacity || b.burst != burst || b.overrides != overrides {
+				t.Errorf("%s: %d/%d, capacity %d, burst %d, overrides %q", step, b.rateCount, b.ratePer, b.capacity, b.burst, b.overrides)
 			}
 		}
 		want("configured", 7, 60*second, 10, 2, "")

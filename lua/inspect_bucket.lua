@@ -24,14 +24,14 @@
 --          its pool, 0 without: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
 --          the bucket's weight; bytes of dead letters, how many dead letters and bytes there may be (0 no bound), how many
 --          were dropped as their retention had ended, and as there were too many; who paused it, why; and for each field
---          that is pinned: field, value of the configuration, value
+--          that is overridden: field, value of the configuration, value
 --          in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 --#include lib/dlq.lua
 --#include lib/flow.lua
---#include lib/pins.lua
+--#include lib/overrides.lua
 --#include lib/pool.lua
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -40,7 +40,7 @@ local groups, due_groups = KEYS[10], KEYS[11]
 local member = ARGV[1]
 local PURGED = 11 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
-local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
+local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
 
 local time = redis.call('TIME')
@@ -103,5 +103,5 @@ for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0,
 end
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
-pins.add(reply, conf, PINNABLE)
+overrides.add(reply, conf, OVERRIDABLE)
 return reply

@@ -6,15 +6,15 @@
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
 --          ("count microseconds;" for each), last slot (0 none), in flight in all its buckets, how many buckets it knows; for
 --          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each field that is
---          pinned: field, value of the configuration, value in force, "time who"}
+--          overridden: field, value of the configuration, value in force, "time who"}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
---#include lib/pins.lua
+--#include lib/overrides.lua
 --#include lib/pool.lua
 
 local conf, pace, buckets = KEYS[1], KEYS[2], KEYS[3]
-local PINNABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
+local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -35,5 +35,5 @@ reply[#reply + 1] = #all
 for _, m in ipairs(all) do
   for _, value in ipairs({ m.name, m.weight, m.in_flight, pool.has_work(m, now) and 1 or 0 }) do reply[#reply + 1] = value end
 end
-pins.add(reply, conf, PINNABLE)
+overrides.add(reply, conf, OVERRIDABLE)
 return reply

@@ -14,7 +14,7 @@ type poolNumbers struct {
 	quotas             string
 	lastSlot, inFlight int64
 	buckets            map[string][3]int64 // weight, in flight, 1 if it has something to send
-	pins               string              // "field configured>in force"
+	overrides          string              // "field configured>in force"
 }
 
 func (r *rig) inspectPool() poolNumbers {
@@ -26,7 +26,7 @@ func (r *rig) inspectPool() poolNumbers {
 		p.buckets[in.Text()] = [3]int64{in.Int(), in.Int(), in.Int()}
 	}
 	for in.Left() > 0 {
-		p.pins += fmt.Sprintf("%s %s>%s ", in.Text(), in.Text(), in.Text())
+		p.overrides += fmt.Sprintf("%s %s>%s ", in.Text(), in.Text(), in.Text())
 		_ = in.Text() // when, and by whom
 	}
 	r.ok(in.Err())
@@ -37,7 +37,7 @@ func TestInspectPool(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		first := base.pooled(t, "pool", "a", 3, settings{rateCount: 1000})
-		if p := first.inspectPool(); p.configured != 0 || p.rateCount != 0 || p.lastSlot != 0 || len(p.buckets) != 0 || p.pins != "" {
+		if p := first.inspectPool(); p.configured != 0 || p.rateCount != 0 || p.lastSlot != 0 || len(p.buckets) != 0 || p.overrides != "" {
 			t.Errorf("before it is configured: %+v", p)
 		}
 		other := base.pooled(t, "pool", "b", 1, settings{rateCount: 1000})
@@ -63,8 +63,8 @@ func TestInspectPool(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		first.run(lua.Control, []string{first.poolKey("conf")}, "tundish:wake", "pool:pool", "set", "anna", "rate_count", 7, "max_in_flight", 0)
-		if p := first.inspectPool(); p.pins != "rate_count 10>7 max_in_flight 3>0 " || p.rateCount != 7 || p.maxInFlight != 0 {
-			t.Errorf("pinned: %+v", p)
+		if p := first.inspectPool(); p.overrides != "rate_count 10>7 max_in_flight 3>0 " || p.rateCount != 7 || p.maxInFlight != 0 {
+			t.Errorf("overridden: %+v", p)
 		}
 	})
 }

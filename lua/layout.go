@@ -120,7 +120,7 @@ var layouts = map[string]layout{
 		then: []Keys{CalendarsOfFlows},
 		more: true,
 	},
-	"pin": {
+	"override": {
 		keys: names("settings"),
 		args: names("limit change limits_rev"),
 	},

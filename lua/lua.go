@@ -27,7 +27,7 @@ var (
 	Configure     = newScript("configure")
 	Control       = newScript("control")
 	ControlFlow   = newScript("control_flow")
-	Pin           = newScript("pin")
+	Override      = newScript("override")
 	Purge         = newScript("purge")
 	Relocate      = newScript("relocate")
 	Assign        = newScript("assign")
@@ -41,7 +41,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		InspectPool, Instances, OffCalendar, Pin, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
+		InspectPool, Instances, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }
 

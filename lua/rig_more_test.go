@@ -72,7 +72,7 @@ type bucket struct {
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
 	by, reason string
-	pins       string // "field configured>in force by who", joined by ", "
+	overrides  string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
@@ -93,13 +93,13 @@ func (r *rig) inspect() bucket {
 		*to = in.Int()
 	}
 	b.by, b.reason = in.Text(), in.Text()
-	var pins []string
+	var overrides []string
 	for in.Left() > 0 {
 		field, own, value := in.Text(), in.Text(), in.Text()
 		_, who, _ := strings.Cut(in.Text(), " ")
-		pins = append(pins, fmt.Sprintf("%s %s>%s by %s", field, own, value, who))
+		overrides = append(overrides, fmt.Sprintf("%s %s>%s by %s", field, own, value, who))
 	}
-	b.pins = strings.Join(pins, ", ")
+	b.overrides = strings.Join(overrides, ", ")
 	r.ok(in.Err())
 	return b
 }

@@ -36,12 +36,12 @@ type Job struct {
 	// ^[A-Za-z0-9_-]{1,128}$. Empty means that Enqueue makes a UUIDv7.
 	ID string
 
-	Flow    string            // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
-	Group   string            // above the flow, likewise; see [GroupSettings]
-	URL     string            // where to; empty means the bucket's
-	Method  string            // HTTP method; empty means POST
-	Headers map[string]string // sent with the delivery
-	Payload []byte            // what is delivered, 1 byte or more
+	Flow    string              // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
+	Group   string              // above the flow, likewise; see [GroupSettings]
+	URL     string              // where to; empty means the bucket's
+	Method  string              // HTTP method; empty means POST
+	Headers map[string][]string // sent with the delivery: the values of each name, one line each
+	Payload []byte              // what is delivered, 1 byte or more
 
 	// Priority decides how full the bucket may be for the job to get in
 	// ([Bucket.Shed]), and who leaves first of those that wait in the same flow, or in a
@@ -152,8 +152,11 @@ func (j *Job) checkText(fail func(field, format string, args ...any)) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
-		if !utf8.ValidString(name) || !utf8.ValidString(j.Headers[name]) {
-			fail("headers."+strings.ToValidUTF8(name, "?"), reason)
+		field := "headers." + strings.ToValidUTF8(name, "?")
+		if !utf8.ValidString(name) || slices.ContainsFunc(j.Headers[name], func(value string) bool { return !utf8.ValidString(value) }) {
+			fail(field, reason)
+		} else if len(j.Headers[name]) == 0 {
+			fail(field, "has no value: give one or more, or leave it out")
 		}
 	}
 }

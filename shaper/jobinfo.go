@@ -64,7 +64,7 @@ type JobInfo struct {
 
 	URL     string
 	Method  string
-	Headers map[string]string
+	Headers map[string][]string
 	Payload []byte
 	Last    LastResponse
 }

@@ -34,7 +34,7 @@ func TestNameOfAFlow(t *testing.T) {
 		{key: shaper.FlowKeyHost, job: shaper.Job{URL: "http://EXAMPLE.com.:017410/"}, want: "example.com:17410"},
 		{key: shaper.FlowKeyCaller, job: shaper.Job{Identity: who}, want: "key:billing"},
 		{key: shaper.FlowKeyCaller, field: "flow"},
-		{key: "header:x-tenant", job: shaper.Job{Identity: who, Headers: map[string]string{"X-Tenant": "of the delivery"}}, want: "acme corp"},
+		{key: "header:x-tenant", job: shaper.Job{Identity: who, Headers: map[string][]string{"X-Tenant": {"of the delivery"}}}, want: "acme corp"},
 		{key: "header:X-Tenant", field: "flow"},
 		{key: "header:X-Long", job: shaper.Job{Identity: who}, field: "flow"},
 		{key: "header:X-Odd", job: shaper.Job{Identity: who}, field: "flow"},

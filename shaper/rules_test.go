@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // What a flow has of its own neither prints nor marshals.
@@ -98,10 +99,11 @@ func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	for field, change := range map[string]func(*shaper.Job){
 		"url":          func(j *shaper.Job) { j.URL = "https://example.com/\xe9" },
 		"method":       func(j *shaper.Job) { j.Method = "P\xffST" },
-		"headers.X-A":  func(j *shaper.Job) { j.Headers = map[string]string{"X-A": "caf\xe9"} },
-		"headers.X-?":  func(j *shaper.Job) { j.Headers = map[string]string{"X-\xff": "a"} },
-		"headers.X-B":  func(j *shaper.Job) { j.Headers = map[string]string{"X-A": "é", "X-B": "\xed\xa0\x80"} },
-		"headers.X-C ": func(j *shaper.Job) { j.Headers = map[string]string{"X-C": "\xc0\x80"} },
+		"headers.X-A":  func(j *shaper.Job) { j.Headers = map[string][]string{"X-A": {"caf\xe9"}} },
+		"headers.X-?":  func(j *shaper.Job) { j.Headers = map[string][]string{"X-\xff": {"a"}} },
+		"headers.X-B":  func(j *shaper.Job) { j.Headers = map[string][]string{"X-A": {"é"}, "X-B": {"\xed\xa0\x80"}} },
+		"headers.X-D":  func(j *shaper.Job) { j.Headers = map[string][]string{"X-D": {"good", "\xff"}} },
+		"headers.X-C ": func(j *shaper.Job) { j.Headers = map[string][]string{"X-C": {"\xc0\x80"}} },
 	} {
 		job := shaper.Job{Bucket: "b", Payload: []byte("1"), URL: "https://example.com/é"}
 		if err := job.Validate(1); err != nil {

@@ -6,99 +6,99 @@ import (
 	"time"
 )
 
-// Hold is something that keeps a job from leaving.
-type Hold string
+// BlockedBy is something that keeps a job from leaving.
+type BlockedBy string
 
-// What may hold a job back. Several may at once.
+// What may keep a job from leaving. Several may at once.
 const (
-	HoldPaused   Hold = "paused"        // its bucket is
-	HoldAhead    Hold = "ahead"         // others leave first, of its flow
-	HoldPace     Hold = "pace"          // it is next, of its flow, and waits for its slot
-	HoldTime     Hold = "not-before"    // its time has not come
-	HoldBackoff  Hold = "backoff"       // an attempt failed, and the next has not come
-	HoldInFlight Hold = "max-in-flight" // as many as may are on their way
-	HoldQuota    Hold = "quota"         // as many as may have left in a window of its bucket or its flow
+	BlockedByPause       BlockedBy = "paused"        // its bucket is
+	BlockedByJobsAhead   BlockedBy = "ahead"         // others leave first, of its flow
+	BlockedByPace        BlockedBy = "pace"          // it is next, of its flow, and waits for its slot
+	BlockedByTime        BlockedBy = "not-before"    // its time has not come
+	BlockedByBackoff     BlockedBy = "backoff"       // an attempt failed, and the next has not come
+	BlockedByMaxInFlight BlockedBy = "max-in-flight" // as many as may are on their way
+	BlockedByQuota       BlockedBy = "quota"         // as many as may have left in a window of its bucket or its flow
 
-	HoldFlowPaused   Hold = "flow-paused"        // its flow is
-	HoldFlowPace     Hold = "flow-pace"          // the rate of its flow lets it leave later
-	HoldFlowInFlight Hold = "flow-max-in-flight" // as many of its flow as may are on their way
+	BlockedByFlowPause       BlockedBy = "flow-paused"        // its flow is
+	BlockedByFlowPace        BlockedBy = "flow-pace"          // the rate of its flow lets it leave later
+	BlockedByFlowMaxInFlight BlockedBy = "flow-max-in-flight" // as many of its flow as may are on their way
 
-	HoldGroupPaused   Hold = "group-paused"        // its group is
-	HoldGroupPace     Hold = "group-pace"          // the rate of its group lets it leave later
-	HoldGroupQuota    Hold = "group-quota"         // as many of its group as may have left in a window
-	HoldGroupInFlight Hold = "group-max-in-flight" // as many of its group as may are on their way
+	BlockedByGroupPause       BlockedBy = "group-paused"        // its group is
+	BlockedByGroupPace        BlockedBy = "group-pace"          // the rate of its group lets it leave later
+	BlockedByGroupQuota       BlockedBy = "group-quota"         // as many of its group as may have left in a window
+	BlockedByGroupMaxInFlight BlockedBy = "group-max-in-flight" // as many of its group as may are on their way
 
-	HoldPoolPace     Hold = "pool-pace"          // the rate of its bucket's pool lets it leave later
-	HoldPoolQuota    Hold = "pool-quota"         // as many as may have left the pool in a window
-	HoldPoolInFlight Hold = "pool-max-in-flight" // as many of the pool as may are on their way
+	BlockedByPoolPace        BlockedBy = "pool-pace"          // the rate of its bucket's pool lets it leave later
+	BlockedByPoolQuota       BlockedBy = "pool-quota"         // as many as may have left the pool in a window
+	BlockedByPoolMaxInFlight BlockedBy = "pool-max-in-flight" // as many of the pool as may are on their way
 
-	HoldLastChance Hold = "last-chance" // it goes alone, and another one does now
+	BlockedByLastChance BlockedBy = "last-chance" // it goes alone, and another one does now
 )
 
-// Holds lists all that holds the job back; nothing if it does not wait.
-func (j *JobInfo) Holds() []Hold {
-	var holds []Hold
+// BlockedBy lists all that keeps the job from leaving; nothing if it does not wait.
+func (j *JobInfo) BlockedBy() []BlockedBy {
+	var by []BlockedBy
 	if j.State != StateQueued && j.State != StateScheduled && j.State != StateRetrying {
 		return nil
 	}
 	if j.Pause != nil {
-		holds = append(holds, HoldPaused)
+		by = append(by, BlockedByPause)
 	}
 	if isPaused(j.OfGroup) {
-		holds = append(holds, HoldGroupPaused)
+		by = append(by, BlockedByGroupPause)
 	}
 	if isPaused(j.OfFlow) {
-		holds = append(holds, HoldFlowPaused)
+		by = append(by, BlockedByFlowPause)
 	}
 	switch {
 	case j.State == StateQueued && j.Position > 0:
-		holds = append(holds, HoldAhead)
+		by = append(by, BlockedByJobsAhead)
 	case j.State == StateQueued:
-		holds = append(holds, HoldPace)
+		by = append(by, BlockedByPace)
 	case j.State == StateScheduled:
-		holds = append(holds, HoldTime)
+		by = append(by, BlockedByTime)
 	case j.setAside():
-		holds = append(holds, HoldLastChance)
+		by = append(by, BlockedByLastChance)
 	default:
-		holds = append(holds, HoldBackoff)
+		by = append(by, BlockedByBackoff)
 	}
 	if j.MaxInFlight > 0 && j.InFlight >= j.MaxInFlight {
-		holds = append(holds, HoldInFlight)
+		by = append(by, BlockedByMaxInFlight)
 	}
 	if g := j.OfGroup; g != nil {
 		if g.MaxInFlight > 0 && g.InFlight >= g.MaxInFlight {
-			holds = append(holds, HoldGroupInFlight)
+			by = append(by, BlockedByGroupMaxInFlight)
 		}
 		if !g.RateFrees.IsZero() {
-			holds = append(holds, HoldGroupPace)
+			by = append(by, BlockedByGroupPace)
 		}
 		if !g.QuotaFrees.IsZero() {
-			holds = append(holds, HoldGroupQuota)
+			by = append(by, BlockedByGroupQuota)
 		}
 	}
 	if f := j.OfFlow; f != nil {
 		if f.MaxInFlight > 0 && f.InFlight >= f.MaxInFlight {
-			holds = append(holds, HoldFlowInFlight)
+			by = append(by, BlockedByFlowMaxInFlight)
 		}
 		if !f.RateFrees.IsZero() {
-			holds = append(holds, HoldFlowPace)
+			by = append(by, BlockedByFlowPace)
 		}
 	}
 	if !j.quotaFrees().IsZero() {
-		holds = append(holds, HoldQuota)
+		by = append(by, BlockedByQuota)
 	}
 	if p := j.OfPool; p != nil {
 		if p.MaxInFlight > 0 && p.InFlight >= p.MaxInFlight {
-			holds = append(holds, HoldPoolInFlight)
+			by = append(by, BlockedByPoolMaxInFlight)
 		}
 		if !p.RateFrees.IsZero() {
-			holds = append(holds, HoldPoolPace)
+			by = append(by, BlockedByPoolPace)
 		}
 		if !p.QuotaFrees.IsZero() {
-			holds = append(holds, HoldPoolQuota)
+			by = append(by, BlockedByPoolQuota)
 		}
 	}
-	return holds
+	return by
 }
 
 // quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
@@ -141,8 +141,8 @@ func (j *JobInfo) Why() string {
 	switch j.State {
 	case StateQueued, StateScheduled, StateRetrying:
 		parts := make([]string, 0, 3)
-		for _, hold := range j.Holds() {
-			parts = append(parts, j.why(hold))
+		for _, by := range j.BlockedBy() {
+			parts = append(parts, j.why(by))
 		}
 		return strings.Join(parts, "; ")
 	case StateInFlight:
@@ -172,49 +172,49 @@ func latest(a, b time.Time) time.Time {
 // clockText is an instant for people, to the millisecond.
 func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-func (j *JobInfo) why(hold Hold) string {
-	switch hold {
-	case HoldGroupPaused:
+func (j *JobInfo) why(by BlockedBy) string {
+	switch by {
+	case BlockedByGroupPause:
 		return whyPaused(j.OfGroup.Pause, fmt.Sprintf("group %q", j.Group))
-	case HoldGroupPace:
+	case BlockedByGroupPace:
 		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
-	case HoldGroupQuota:
+	case BlockedByGroupQuota:
 		return fmt.Sprintf("as many have left as a quota allows group %q; it is free again at %s", j.Group, clockText(j.OfGroup.QuotaFrees))
-	case HoldGroupInFlight:
+	case BlockedByGroupMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
-	case HoldPoolPace:
+	case BlockedByPoolPace:
 		return fmt.Sprintf("pool %q may send again at %s, at its own pace", j.OfPool.Name, clockText(j.OfPool.RateFrees))
-	case HoldPoolQuota:
+	case BlockedByPoolQuota:
 		return fmt.Sprintf("as many have left as a quota allows pool %q; it is free again at %s", j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
-	case HoldPoolInFlight:
+	case BlockedByPoolMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
-	case HoldPaused:
+	case BlockedByPause:
 		return whyPaused(j.Pause, fmt.Sprintf("bucket %q", j.Bucket))
-	case HoldFlowPaused:
+	case BlockedByFlowPause:
 		return whyPaused(j.OfFlow.Pause, fmt.Sprintf("flow %q", j.Flow))
-	case HoldFlowPace:
+	case BlockedByFlowPace:
 		return fmt.Sprintf("flow %q may send again at %s, at its own pace", j.Flow, clockText(j.OfFlow.RateFrees))
-	case HoldFlowInFlight:
+	case BlockedByFlowMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of flow %q are in flight: one of them has to end first", j.OfFlow.InFlight, j.OfFlow.MaxInFlight, j.Flow)
-	case HoldQuota:
+	case BlockedByQuota:
 		return fmt.Sprintf("as many have left as a quota allows; it is free again at %s", clockText(j.quotaFrees()))
-	case HoldAhead:
+	case BlockedByJobsAhead:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
 		}
 		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
-	case HoldPace:
+	case BlockedByPace:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("it is the next of flow %q, which waits for its turn in bucket %q", j.Flow, j.Bucket)
 		}
 		return fmt.Sprintf("it is the next to leave bucket %q, at its pace", j.Bucket)
-	case HoldTime:
+	case BlockedByTime:
 		return "its time has not come"
-	case HoldBackoff:
+	case BlockedByBackoff:
 		return fmt.Sprintf("attempt %d failed (%s); it waits for the next one", j.Attempts, j.Last.Reason)
-	case HoldInFlight:
+	case BlockedByMaxInFlight:
 		return fmt.Sprintf("%d of at most %d are in flight: one of them has to end first", j.InFlight, j.MaxInFlight)
-	case HoldLastChance:
+	case BlockedByLastChance:
 		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
 	}
 	return ""

@@ -2,10 +2,11 @@ package shaper_test
 
 import (
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestWhy(t *testing.T) {
@@ -13,10 +14,10 @@ func TestWhy(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	pause := &shaper.Pause{Since: at, By: "anna", Reason: "down"}
 	for _, c := range []struct {
-		job      shaper.JobInfo
-		holds    string
-		why      string
-		earliest time.Time
+		job       shaper.JobInfo
+		blockedBy string
+		why       string
+		earliest  time.Time
 	}{
 		{shaper.JobInfo{State: shaper.StateQueued, ETA: at}, "[pace]", "it is the next", at},
 		{shaper.JobInfo{State: shaper.StateQueued, Position: 3, ETA: at}, "[ahead]", "3 ahead of it", at},
@@ -31,8 +32,8 @@ func TestWhy(t *testing.T) {
 		{shaper.JobInfo{State: shaper.StateDead, Last: shaper.LastResponse{Cause: shaper.CausePoison}}, "[]", "poison", time.Time{}},
 		{shaper.JobInfo{State: shaper.StateDone}, "[]", "", time.Time{}},
 	} {
-		if got := fmt.Sprint(c.job.Holds()); got != c.holds {
-			t.Errorf("%+v: holds %s, want %s", c.job, got, c.holds)
+		if got := fmt.Sprint(c.job.BlockedBy()); got != c.blockedBy {
+			t.Errorf("%+v: blocked by %s, want %s", c.job, got, c.blockedBy)
 		}
 		if got := c.job.Why(); !strings.Contains(got, c.why) || (c.why == "") != (got == "") {
 			t.Errorf("%+v: %q, want %q", c.job, got, c.why)

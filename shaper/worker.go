@@ -32,10 +32,10 @@ type Attempt struct {
 	Bucket  string
 	ID      string
 	Flow    string
-	Group   string // of a bucket with groups, else as the job says
-	URL     string // "" where the job names none
-	Method  string // "" where the job names none
-	Headers map[string]string
+	Group   string              // of a bucket with groups, else as the job says
+	URL     string              // "" where the job names none
+	Method  string              // "" where the job names none
+	Headers map[string][]string // of the job: the values of each name, one line each
 	Payload []byte
 
 	// Own is what the job's flow has of its own, as it was at the claim; nil where it

@@ -40,15 +40,15 @@ func (s *station) differences(v *bucketView) []difference {
 			here, inForce = settingOf(s.config.Buckets[i].Bucket, setting), inForceOf(&v.info, setting)
 		}
 		d := difference{Bucket: v.Name, Setting: string(setting), Configured: here, InForce: inForce}
-		at := slices.IndexFunc(v.info.Pins, func(p operator.Pin) bool { return p.Setting == setting })
+		at := slices.IndexFunc(v.info.Overrides, func(p operator.Override) bool { return p.Setting == setting })
 		switch {
 		case at >= 0:
-			pin := v.info.Pins[at]
+			override := v.info.Overrides[at]
 			if here == "" {
-				d.Configured = pin.Configured
+				d.Configured = override.Configured
 			}
-			d.InForce, d.By, d.At = pin.InForce, pin.By, instant(pin.At)
-			d.Why = setBy(pin, v.info.Now)
+			d.InForce, d.By, d.At = override.InForce, override.By, instant(override.At)
+			d.Why = setBy(override, v.info.Now)
 		case here == inForce || inForce == "":
 			continue
 		default:

@@ -49,11 +49,8 @@ func (s *secrets) value(text string) (string, error) {
 }
 
 // headers reads what --header says, each "Name: value"; none is nil. No error shows a value.
-func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string]string, error) {
-	if len(flags) == 0 {
-		return nil, nil //nolint:nilnil // none were given
-	}
-	headers, seen := make(map[string]string, len(flags)), map[string]bool{}
+func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string][]string, error) {
+	headers, names := make(map[string][]string, len(flags)), map[string]string{}
 	for _, flag := range flags {
 		name, value, ok := strings.Cut(flag, ":")
 		if name = strings.TrimSpace(name); !ok || !httpguts.ValidHeaderFieldName(name) {
@@ -61,15 +58,30 @@ func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string]string
 			return nil, wrongUsage(cmd, "--header: %q is not in the form \"Name: value\"", line(name, 60))
 		}
 		canonical := http.CanonicalHeaderKey(name)
-		if seen[canonical] {
-			return nil, wrongUsage(cmd, "--header: %q is given twice", name)
+		if names[canonical] == "" {
+			names[canonical] = name
 		}
-		seen[canonical] = true
 		value, err := s.value(strings.TrimSpace(value))
 		if err != nil {
 			return nil, wrongUsage(cmd, "--header: %q: %v", name, err)
 		}
-		headers[name] = value
+		headers[names[canonical]] = append(headers[names[canonical]], value)
+	}
+	return headers, nil
+}
+
+// single are headers of which each has one value, as those of a flow have.
+func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string, error) {
+	lists, err := s.headers(cmd, flags)
+	if err != nil || len(lists) == 0 {
+		return nil, err
+	}
+	headers := make(map[string]string, len(lists))
+	for name, values := range lists {
+		if len(values) > 1 {
+			return nil, wrongUsage(cmd, "--header: %q is given twice", name)
+		}
+		headers[name] = values[0]
 	}
 	return headers, nil
 }
@@ -100,14 +112,14 @@ func isCredential(name string) bool {
 }
 
 // redacted are headers as they are shown: credentials as "***". None is nil.
-func redacted(headers map[string]string) map[string]string {
+func redacted(headers map[string][]string) map[string][]string {
 	if len(headers) == 0 {
 		return nil
 	}
 	shown := maps.Clone(headers)
 	for name := range shown {
 		if isCredential(name) {
-			shown[name] = "***"
+			shown[name] = []string{"***"}
 		}
 	}
 	return shown

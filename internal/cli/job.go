@@ -29,24 +29,24 @@ func (a *app) jobCommand() *cobra.Command {
 // jobView is a job as it is shown. Fields that do not apply to its state are
 // left out.
 type jobView struct {
-	ID       string            `json:"id"`
-	Bucket   string            `json:"bucket"`
-	Flow     string            `json:"flow,omitempty"`
-	Group    string            `json:"group,omitempty"`
-	State    shaper.State      `json:"state"`
-	Why      string            `json:"why,omitempty"`
-	Holds    []shaper.Hold     `json:"holds,omitempty"` // what keeps it, one word each
-	Attempts int               `json:"attempts"`
-	Lost     int               `json:"lost,omitempty"` // deliveries whose dispatcher died
-	Position *int64            `json:"position,omitempty"`
-	Enqueued *time.Time        `json:"enqueued,omitempty"`
-	ETA      *time.Time        `json:"eta,omitempty"`
-	Due      *time.Time        `json:"due,omitempty"`
-	Deadline *time.Time        `json:"lease_deadline,omitempty"`
-	Died     *time.Time        `json:"died,omitempty"`
-	Method   string            `json:"method,omitempty"`
-	URL      string            `json:"url,omitempty"`
-	Headers  map[string]string `json:"headers,omitempty"` // credentials redacted
+	ID        string              `json:"id"`
+	Bucket    string              `json:"bucket"`
+	Flow      string              `json:"flow,omitempty"`
+	Group     string              `json:"group,omitempty"`
+	State     shaper.State        `json:"state"`
+	Why       string              `json:"why,omitempty"`
+	BlockedBy []shaper.BlockedBy  `json:"blocked_by,omitempty"` // what keeps it, one word each
+	Attempts  int                 `json:"attempts"`
+	Lost      int                 `json:"lost,omitempty"` // deliveries whose dispatcher died
+	Position  *int64              `json:"position,omitempty"`
+	Enqueued  *time.Time          `json:"enqueued,omitempty"`
+	ETA       *time.Time          `json:"eta,omitempty"`
+	Due       *time.Time          `json:"due,omitempty"`
+	Deadline  *time.Time          `json:"lease_deadline,omitempty"`
+	Died      *time.Time          `json:"died,omitempty"`
+	Method    string              `json:"method,omitempty"`
+	URL       string              `json:"url,omitempty"`
+	Headers   map[string][]string `json:"headers,omitempty"` // credentials redacted
 
 	Payload json.RawMessage      `json:"payload,omitempty"`        // JSON as it is, other text as a string
 	Base64  string               `json:"payload_base64,omitempty"` // of what is no text
@@ -55,7 +55,7 @@ type jobView struct {
 
 func viewJob(j shaper.JobInfo) jobView {
 	v := jobView{
-		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, State: j.State, Why: j.Why(), Holds: j.Holds(), Attempts: j.Attempts, Lost: j.Lost,
+		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, State: j.State, Why: j.Why(), BlockedBy: j.BlockedBy(), Attempts: j.Attempts, Lost: j.Lost,
 		Enqueued: instant(j.Enqueued), ETA: instant(j.Earliest()), Due: instant(j.Due), Deadline: instant(j.Deadline), Died: instant(j.Died),
 		Method: j.Method, URL: j.URL, Headers: redacted(j.Headers),
 	}
@@ -122,7 +122,9 @@ func (a *app) printJob(v jobView) error {
 		row("method", v.Method)
 		row("url", v.URL)
 		for _, name := range slices.Sorted(maps.Keys(v.Headers)) {
-			row("header", name+": "+v.Headers[name])
+			for _, value := range v.Headers[name] {
+				row("header", name+": "+value)
+			}
 		}
 		if v.Last != nil {
 			row("last status", status(v.Last.Status))

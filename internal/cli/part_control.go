@@ -180,7 +180,7 @@ func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (patch op
 		}
 	}
 	values := secrets{app: p.app}
-	named, err := values.headers(cmd, headers)
+	named, err := values.single(cmd, headers)
 	if err != nil {
 		return patch, err
 	}

@@ -237,14 +237,14 @@ func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *opera
 		if here != nil {
 			d.Configured = settingOf(shaper.Bucket{Rate: here.Rate, Burst: here.Burst, MaxInFlight: here.MaxInFlight}, setting)
 		}
-		at := slices.IndexFunc(there.Pins, func(p operator.Pin) bool { return p.Setting == setting })
+		at := slices.IndexFunc(there.Overrides, func(p operator.Override) bool { return p.Setting == setting })
 		switch {
 		case at >= 0:
-			pin := there.Pins[at]
+			override := there.Overrides[at]
 			if here == nil {
-				d.Configured = pin.Configured
+				d.Configured = override.Configured
 			}
-			d.By, d.At, d.Why = pin.By, instant(pin.At), setBy(pin, there.Now)
+			d.By, d.At, d.Why = override.By, instant(override.At), setBy(override, there.Now)
 		case here == nil, d.Configured == d.InForce:
 			continue
 		default:
@@ -256,6 +256,6 @@ func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *opera
 }
 
 // setBy says who set what, and when.
-func setBy(pin operator.Pin, now time.Time) string {
-	return line(fmt.Sprintf("set %s by %s", relative(pin.At, now), pin.By), 200)
+func setBy(override operator.Override, now time.Time) string {
+	return line(fmt.Sprintf("set %s by %s", relative(override.At, now), override.By), 200)
 }

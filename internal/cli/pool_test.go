@@ -91,7 +91,7 @@ func TestPoolCommands(t *testing.T) {
 	s.run(t, "dispatcher pool reset vendor rate").want(t, 0, "rate 20/s → 1/h")
 	s.run(t, "dispatcher pool reset vendor").want(t, 0, "burst 3 → 1", "max_in_flight 0 → 7")
 	s.run(t, "dispatcher pool reset vendor").want(t, 0, "nothing is changed")
-	s.run(t, "dispatcher pool show vendor --json").want(t, 0, `"revision": 0`, `"pins": []`, `"differences": []`, `"has_work": false`)
+	s.run(t, "dispatcher pool show vendor --json").want(t, 0, `"revision": 0`, `"overrides": []`, `"differences": []`, `"has_work": false`)
 
 	s.run(t, "dispatcher pool set vendor").want(t, 2, "nothing is changed: give --rate")
 	s.run(t, "dispatcher pool set vendor --rate 0/s").want(t, 2, "--rate", "paused: pause it, or the buckets of a pool")

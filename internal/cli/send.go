@@ -64,7 +64,7 @@ So prefer the variables to a key that stands in --key itself.`,
 	keyFlag(cmd, &flags.key)
 	f.StringVar(&flags.job.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
 	f.StringVar(&flags.job.Method, "method", "", "HTTP `method` of the delivery (default: POST)")
-	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated")
+	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated, also with one name for several lines")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
 	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m: after it the job becomes a dead letter (default: for ever)")

@@ -25,15 +25,15 @@ const (
 
 // jobRequest is a job as the API takes it.
 type jobRequest struct {
-	ID      string            `json:"id,omitempty"`
-	Flow    string            `json:"flow,omitempty"`
-	Group   string            `json:"group,omitempty"`
-	URL     string            `json:"url,omitempty"`
-	Method  string            `json:"method,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"`
-	Payload json.RawMessage   `json:"payload,omitempty"` // valid JSON, which pack keeps byte for byte
-	Cost    int64             `json:"cost,omitempty"`
-	Delay   string            `json:"delay,omitempty"`
+	ID      string              `json:"id,omitempty"`
+	Flow    string              `json:"flow,omitempty"`
+	Group   string              `json:"group,omitempty"`
+	URL     string              `json:"url,omitempty"`
+	Method  string              `json:"method,omitempty"`
+	Headers map[string][]string `json:"headers,omitempty"`
+	Payload json.RawMessage     `json:"payload,omitempty"` // valid JSON, which pack keeps byte for byte
+	Cost    int64               `json:"cost,omitempty"`
+	Delay   string              `json:"delay,omitempty"`
 
 	ExpiresIn string `json:"expires_in,omitempty"`
 	Priority  string `json:"priority,omitempty"`

@@ -90,8 +90,8 @@ func TestRoles(t *testing.T) {
 		{ops, "GET", "/v1/buckets", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/buckets/roomy", "", []string{"read", "admin", "admin-some"}},
 		{ops, "PATCH", "/v1/buckets/roomy", `{"rate":"2/h"}`, []string{"admin", "admin-some"}},
-		{ops, "DELETE", "/v1/buckets/roomy/pins", "", []string{"admin", "admin-some"}},
-		{ops, "DELETE", "/v1/buckets/roomy/pins/rate", "", []string{"admin", "admin-some"}},
+		{ops, "DELETE", "/v1/buckets/roomy/overrides", "", []string{"admin", "admin-some"}},
+		{ops, "DELETE", "/v1/buckets/roomy/overrides/rate", "", []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/roomy/pause", "", []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/roomy/resume", "", []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/roomy/purge", `{"confirm":"roomy"}`, []string{"admin", "admin-some"}},
@@ -99,8 +99,8 @@ func TestRoles(t *testing.T) {
 		{ops, "GET", "/v1/pools", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/pools/vendor", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "PATCH", "/v1/pools/vendor", `{"rate":"2/h"}`, []string{"admin"}},
-		{ops, "DELETE", "/v1/pools/vendor/pins", "", []string{"admin"}},
-		{ops, "DELETE", "/v1/pools/vendor/pins/rate", "", []string{"admin"}},
+		{ops, "DELETE", "/v1/pools/vendor/overrides", "", []string{"admin"}},
+		{ops, "DELETE", "/v1/pools/vendor/overrides/rate", "", []string{"admin"}},
 		{ops, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {

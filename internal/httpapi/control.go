@@ -24,8 +24,8 @@ func (o *ops) controlRoutes() []route {
 	admin := roles(RoleAdmin)
 	return []route{
 		{"PATCH", "/v1/buckets/{bucket}", setting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins", resetting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/pins/{setting}", resetting(o.changeBucket), admin},
+		{"DELETE", "/v1/buckets/{bucket}/overrides", resetting(o.changeBucket), admin},
+		{"DELETE", "/v1/buckets/{bucket}/overrides/{setting}", resetting(o.changeBucket), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
@@ -137,7 +137,7 @@ func setting(change changer) http.HandlerFunc {
 	}
 }
 
-// resetting lets settings be as configured again: DELETE of …/pins and …/pins/{setting}.
+// resetting lets settings be as configured again: DELETE of …/overrides and …/overrides/{setting}.
 func resetting(change changer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var settings []shaper.Setting

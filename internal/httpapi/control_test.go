@@ -44,7 +44,7 @@ func TestPauseByAPI(t *testing.T) {
 	a.wantHeader("Retry-After", "")
 	a = producer.do("GET", small+"/a", "").want(200, "")
 	a.lacks("eta")
-	if why := fmt.Sprint(a.json["why"], a.json["holds"]); !strings.Contains(why, "(the receiver is down)") || !strings.Contains(why, "[paused pace]") {
+	if why := fmt.Sprint(a.json["why"], a.json["blocked_by"]); !strings.Contains(why, "(the receiver is down)") || !strings.Contains(why, "[paused pace]") {
 		t.Errorf("why %s", why)
 	}
 
@@ -90,24 +90,24 @@ func TestSetByAPI(t *testing.T) {
 	a.has("rate", "20/s")
 	a.has("capacity", float64(50))
 	a = ops.do("PATCH", "/v1/buckets/roomy", `{"burst":4}`, "Content-Type", "application/merge-patch+json").want(200, "")
-	var pins []string
-	for _, p := range a.json["pins"].([]any) {
-		pin := p.(map[string]any)
-		pins = append(pins, fmt.Sprint(pin["setting"], " ", pin["configured"], ">", pin["in_force"]))
-		if pin["at"] == nil || pin["by"] == "" {
-			t.Errorf("pin %v", pin)
+	var overrides []string
+	for _, p := range a.json["overrides"].([]any) {
+		override := p.(map[string]any)
+		overrides = append(overrides, fmt.Sprint(override["setting"], " ", override["configured"], ">", override["in_force"]))
+		if override["at"] == nil || override["by"] == "" {
+			t.Errorf("override %v", override)
 		}
 	}
-	if got := strings.Join(pins, ", "); got != "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 70>10, shed.high 90>95" {
-		t.Errorf("pins %s", got)
+	if got := strings.Join(overrides, ", "); got != "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 70>10, shed.high 90>95" {
+		t.Errorf("overrides %s", got)
 	}
-	ops.do("DELETE", "/v1/buckets/roomy/pins/rate", "").want(200, "").has("rate", "1/h")
-	a = ops.do("DELETE", "/v1/buckets/roomy/pins", "").want(200, "")
+	ops.do("DELETE", "/v1/buckets/roomy/overrides/rate", "").want(200, "").has("rate", "1/h")
+	a = ops.do("DELETE", "/v1/buckets/roomy/overrides", "").want(200, "")
 	a.has("capacity", float64(10_000))
-	if pins := a.json["pins"].([]any); len(pins) != 0 {
-		t.Errorf("pins %v", pins)
+	if overrides := a.json["overrides"].([]any); len(overrides) != 0 {
+		t.Errorf("overrides %v", overrides)
 	}
-	ops.do("DELETE", "/v1/buckets/roomy/pins", "").want(200, "")
+	ops.do("DELETE", "/v1/buckets/roomy/overrides", "").want(200, "")
 
 	for body, field := range map[string]string{
 		`{"rate":"0/s"}`: "rate", `{"rate":"-1/s"}`: "rate", `{"rate":"NaN/s"}`: "rate", `{"rate":"1000001/s"}`: "rate", `{"rate":5}`: "rate",
@@ -120,9 +120,9 @@ func TestSetByAPI(t *testing.T) {
 	if a := ops.do("PATCH", "/v1/buckets/roomy", `{"rate":"0/h"}`); !strings.Contains(a.text, "pause it") {
 		t.Errorf("a rate of 0: %s", a.text)
 	}
-	ops.do("DELETE", "/v1/buckets/roomy/pins/name", "").want(400, "invalid")
+	ops.do("DELETE", "/v1/buckets/roomy/overrides/name", "").want(400, "invalid")
 	ops.do("PATCH", "/v1/buckets/nobody", `{"burst":1}`).want(404, "unknown-bucket")
-	if a := ops.do("GET", "/v1/buckets/roomy", "").want(200, ""); len(a.json["pins"].([]any)) != 0 {
+	if a := ops.do("GET", "/v1/buckets/roomy", "").want(200, ""); len(a.json["overrides"].([]any)) != 0 {
 		t.Errorf("something was changed: %s", a.text)
 	}
 }

@@ -205,31 +205,58 @@ func (d *jobDecoder) notBefore(field string, value []byte) {
 	d.job.NotBefore = at
 }
 
-// headers stops at the first header too many: what counts them is the worker, after all are here.
+// headers reads the headers of a job: an object of names, each with a text or a list of texts.
 func (d *jobDecoder) headers(field string, value []byte) {
+	headers := map[string][]string{}
+	d.eachHeader(field, value, func(field, name string, value []byte) (lines int) {
+		if value[0] != '[' {
+			if text, given := d.text(field, value); given {
+				headers[name] = []string{text}
+			}
+			return 1
+		}
+		pieces(value, func(piece []byte) bool {
+			lines++
+			text, given := d.text(field, piece)
+			if isNull(piece) {
+				d.fail(field, "has a null: want strings")
+			}
+			headers[name] = append(headers[name], text)
+			return given && lines <= webhook.MaxHeaders
+		})
+		if lines == 0 {
+			d.fail(field, "is an empty list: give a string or a list of strings, or leave it out")
+		}
+		return lines
+	})
+	if len(headers) > 0 {
+		d.job.Headers = headers
+	}
+}
+
+// eachHeader calls read with each member of an object of headers; it returns how many lines they are. eachHeader stops at
+// the first line too many: what counts them is the worker, after all are here.
+func (d *jobDecoder) eachHeader(field string, value []byte, read func(field, name string, value []byte) (lines int)) {
 	if isNull(value) {
 		return
 	}
-	headers := map[string]string{}
-	members := 0
+	lines := 0
 	isObject := eachMember(value, func(name string, value []byte, again bool) bool {
-		if members++; members > webhook.MaxHeaders {
+		of := field + "." + name
+		if again {
+			d.fail(of, "is given twice")
+			lines++
+		} else {
+			lines += read(of, name, value)
+		}
+		if lines > webhook.MaxHeaders {
 			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", webhook.MaxHeaders))
 			return false
-		}
-		if again {
-			d.fail(field+"."+name, "is given twice")
-		} else if text, given := d.text(field+"."+name, value); given {
-			headers[name] = text
 		}
 		return len(d.errs) < maxFieldFault
 	})
 	if !isObject {
 		d.fail(field, "want an object of names and strings")
-		return
-	}
-	if len(headers) > 0 {
-		d.job.Headers = headers
 	}
 }
 

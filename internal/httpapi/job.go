@@ -19,7 +19,7 @@ type jobView struct {
 	Group        string               `json:"group,omitempty"`
 	State        shaper.State         `json:"state"`
 	Why          string               `json:"why,omitempty"`
-	Holds        []shaper.Hold        `json:"holds,omitempty"` // what keeps it, one word each
+	BlockedBy    []shaper.BlockedBy   `json:"blocked_by,omitempty"` // what keeps it, one word each
 	Attempts     *int                 `json:"attempts,omitempty"`
 	Lost         int                  `json:"lost,omitempty"`
 	Position     *int64               `json:"position,omitempty"`
@@ -41,7 +41,7 @@ func viewOf(info *shaper.JobInfo) *jobView {
 	}
 	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
 	view.Group = info.Group
-	view.Why, view.Holds, view.ETA = info.Why(), info.Holds(), instant(info.Earliest())
+	view.Why, view.BlockedBy, view.ETA = info.Why(), info.BlockedBy(), instant(info.Earliest())
 	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
 	view.URL, view.Method = info.URL, info.Method
 	if info.State == shaper.StateQueued {

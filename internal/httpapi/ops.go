@@ -102,10 +102,10 @@ type bucketView struct {
 	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of one that is in a pool
 	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here
 
-	Pause   *opsview.Pause `json:"pause,omitempty"`   // only of one that is paused
-	Pins    []opsview.Pin  `json:"pins"`              // settings that were changed at run time
-	Purged  int64          `json:"purged"`            // jobs that purges have dropped, ever
-	Purging int64          `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+	Pause     *opsview.Pause     `json:"pause,omitempty"`   // only of one that is paused
+	Overrides []opsview.Override `json:"overrides"`         // settings that were changed at run time
+	Purged    int64              `json:"purged"`            // jobs that purges have dropped, ever
+	Purging   int64              `json:"purging,omitempty"` // moved aside by a purge and not removed yet
 }
 
 // partCounts are the flows or the groups of a bucket in numbers.
@@ -120,7 +120,7 @@ func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pool: opsview.PoolOf(info.Pool), Pause: opsview.PauseOf(info.Pause), Pins: opsview.PinsOf(info.Pins), Purged: info.Purged, Purging: info.Purging,
+		Pool: opsview.PoolOf(info.Pool), Pause: opsview.PauseOf(info.Pause), Overrides: opsview.OverridesOf(info.Overrides), Purged: info.Purged, Purging: info.Purging,
 	}
 	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
 	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra

@@ -52,9 +52,15 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 	case isNull(value):
 		err = patch.Clear(setting)
 	case setting == shaper.FlowHeaders:
-		d.job.Headers = nil
-		if d.headers(name, value); len(d.errs) == 0 {
-			err = patch.PutHeaders(d.job.Headers)
+		headers := map[string]string{}
+		d.eachHeader(name, value, func(field, name string, value []byte) int {
+			if text, given := d.text(field, value); given {
+				headers[name] = text
+			}
+			return 1
+		})
+		if len(d.errs) == 0 {
+			err = patch.PutHeaders(headers)
 		}
 	case setting == shaper.FlowSecrets:
 		var secrets []string

@@ -95,26 +95,26 @@ func TestPoolsByAPI(t *testing.T) {
 	const path = "/v1/pools/vendor"
 	a := ops.do("GET", path, "").want(200, "")
 	a.lacks("rate", "revision")
-	if !strings.Contains(a.text, `"buckets":[{"name":"roomy","weight":3,"in_flight":0,"has_work":false}],"pins":[]`) {
+	if !strings.Contains(a.text, `"buckets":[{"name":"roomy","weight":3,"in_flight":0,"has_work":false}],"overrides":[]`) {
 		t.Errorf("before it is used: %s", a.text)
 	}
 	a = ops.do("PATCH", path, `{"rate":"20/s","max_in_flight":0}`).want(200, "")
 	a.has("rate", "20/s")
 	a.lacks("max_in_flight")
-	var pins []string
-	for _, p := range a.json["pins"].([]any) {
-		pin := p.(map[string]any)
-		pins = append(pins, fmt.Sprint(pin["setting"], " ", pin["configured"], ">", pin["in_force"], " ", pin["by"], " ", pin["at"] != nil))
+	var overrides []string
+	for _, p := range a.json["overrides"].([]any) {
+		override := p.(map[string]any)
+		overrides = append(overrides, fmt.Sprint(override["setting"], " ", override["configured"], ">", override["in_force"], " ", override["by"], " ", override["at"] != nil))
 	}
-	if got := strings.Join(pins, ", "); got != "rate 9/m>20/s a program on the dispatcher's machine true, max_in_flight 7>0 a program on the dispatcher's machine true" {
-		t.Errorf("pins %s", got)
+	if got := strings.Join(overrides, ", "); got != "rate 9/m>20/s a program on the dispatcher's machine true, max_in_flight 7>0 a program on the dispatcher's machine true" {
+		t.Errorf("overrides %s", got)
 	}
 	if all := ops.do("GET", "/v1/pools", "").want(200, ""); !strings.HasPrefix(all.text, `{"pools":[{"name":"vendor","orphaned":false,"revision":0,"rate":"20/s","burst":1,"quotas":["100/d"],"in_flight":0,`) {
 		t.Error(all.text)
 	}
-	ops.do("DELETE", path+"/pins/rate", "").want(200, "").has("rate", "9/m")
-	ops.do("DELETE", path+"/pins", "").want(200, "").has("max_in_flight", 7.0)
-	ops.do("DELETE", path+"/pins", "").want(200, "")
+	ops.do("DELETE", path+"/overrides/rate", "").want(200, "").has("rate", "9/m")
+	ops.do("DELETE", path+"/overrides", "").want(200, "").has("max_in_flight", 7.0)
+	ops.do("DELETE", path+"/overrides", "").want(200, "")
 
 	for body, field := range map[string]string{
 		`{"rate":"0/s"}`: "rate", `{"rate":"1000001/s"}`: "rate", `{"rate":5}`: "rate", `{"burst":0}`: "burst", `{"burst":1.5}`: "burst",
@@ -122,11 +122,11 @@ func TestPoolsByAPI(t *testing.T) {
 	} {
 		wantField(t, ops.do("PATCH", path, body), field)
 	}
-	wantField(t, ops.do("DELETE", path+"/pins/capacity", ""), "capacity")
+	wantField(t, ops.do("DELETE", path+"/overrides/capacity", ""), "capacity")
 	for _, other := range []string{"/v1/pools/nobody", "/v1/pools/No%20name"} {
 		ops.do("GET", other, "").want(404, "unknown-pool")
 		ops.do("PATCH", other, `{"burst":2}`).want(404, "unknown-pool")
-		ops.do("DELETE", other+"/pins", "").want(404, "unknown-pool")
+		ops.do("DELETE", other+"/overrides", "").want(404, "unknown-pool")
 	}
 	// Whose configuration has no pools sees that of a bucket it does not have.
 	stranger := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))}))

@@ -19,8 +19,8 @@ func (o *ops) poolRoutes() []route {
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
 		{"PATCH", "/v1/pools/{pool}", setting(o.changePool), change},
-		{"DELETE", "/v1/pools/{pool}/pins", resetting(o.changePool), change},
-		{"DELETE", "/v1/pools/{pool}/pins/{setting}", resetting(o.changePool), change},
+		{"DELETE", "/v1/pools/{pool}/overrides", resetting(o.changePool), change},
+		{"DELETE", "/v1/pools/{pool}/overrides/{setting}", resetting(o.changePool), change},
 	}
 }
 

@@ -20,7 +20,7 @@ type PoolView struct {
 	MaxInFlight int64        `json:"max_in_flight,omitempty"` // absent where there is no such bound
 	LastSlot    *time.Time   `json:"last_slot,omitempty"`     // of any of its buckets
 	Buckets     []PoolBucket `json:"buckets"`
-	Pins        []Pin        `json:"pins"` // settings that were changed at run time
+	Overrides   []Override   `json:"overrides"` // settings that were changed at run time
 }
 
 // PoolBucket is a bucket in a pool.
@@ -31,8 +31,8 @@ type PoolBucket struct {
 	HasWork  bool   `json:"has_work"` // it takes its share now
 }
 
-// Pin is a setting of a bucket or a pool that was changed at run time.
-type Pin struct {
+// Override is a setting of a bucket or a pool that was changed at run time.
+type Override struct {
 	Setting    shaper.Setting `json:"setting"`
 	Configured string         `json:"configured"`
 	InForce    string         `json:"in_force"`
@@ -43,7 +43,7 @@ type Pin struct {
 // PoolViewOf shows a pool.
 func PoolViewOf(p *operator.PoolDetails, orphaned bool) PoolView {
 	view := PoolView{Name: p.Name, Orphaned: orphaned, InFlight: p.InFlight, LastSlot: instant(p.LastSlot),
-		Buckets: make([]PoolBucket, len(p.Buckets)), Pins: PinsOf(p.Pins)}
+		Buckets: make([]PoolBucket, len(p.Buckets)), Overrides: OverridesOf(p.Overrides)}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight = p.Rate.String(), p.Burst, p.MaxInFlight
 		for _, quota := range p.Quotas {
@@ -59,11 +59,11 @@ func PoolViewOf(p *operator.PoolDetails, orphaned bool) PoolView {
 	return view
 }
 
-// PinsOf shows pins, none as an empty list.
-func PinsOf(pins []operator.Pin) []Pin {
-	views := make([]Pin, len(pins))
-	for i, pin := range pins {
-		views[i] = Pin{Setting: pin.Setting, Configured: pin.Configured, InForce: pin.InForce, By: pin.By, At: instant(pin.At)}
+// OverridesOf shows overrides, none as an empty list.
+func OverridesOf(overrides []operator.Override) []Override {
+	views := make([]Override, len(overrides))
+	for i, override := range overrides {
+		views[i] = Override{Setting: override.Setting, Configured: override.Configured, InForce: override.InForce, By: override.By, At: instant(override.At)}
 	}
 	return views
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -59,8 +60,8 @@ type Dispatcher struct {
 	store *store.Store
 	id    string
 
-	outage outage // of Redis, as its drains see it
-	lone   lone   // one for all buckets: it is the process that a job may kill
+	outage outage      // of Redis, as its drains see it
+	guard  poisonGuard // one for all buckets: it is the process that a job may kill
 	drains atomic.Pointer[[]*drain]
 }
 

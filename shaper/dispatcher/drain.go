@@ -81,14 +81,14 @@ type drain struct {
 	sleeping   bool               // the loop waits for a wake-up only
 	died       atomic.Bool        // jobs became dead letters since they were last trimmed
 	outage     *outage            // shared by all drains, unless Redis is a cluster
-	lone       *lone              // shared by all drains: the process is one
+	guard      *poisonGuard       // shared by all drains: the process is one
 }
 
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r := &drain{
 		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Name],
 		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
-		outage: &d.outage, lone: &d.lone, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
+		outage: &d.outage, guard: &d.guard, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.outage.log = d.store.Log
 	if _, ok := d.store.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
@@ -228,7 +228,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	expired := r.Int()
 	d.store.Metrics.CountExpired(d.Name, expired)
 	d.someDied(expired)
-	lone := r.Int()
+	lastChanceAt := r.Int() // from 1 on; 0: none
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
 	steps := r.Int()
@@ -250,7 +250,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
-		} else if int64(i)+1 == lone && !d.lone.take(job) {
+		} else if int64(i)+1 == lastChanceAt && !d.guard.take(job) {
 			spare = job
 		} else {
 			jobs = append(jobs, job)
@@ -288,7 +288,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.lone.free(), expiredLast, d.Levels(), d.Keys.Member, store.WakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
+		lastChance, d.guard.free(), expiredLast, d.Levels(), d.Keys.Member, store.WakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
 	}, turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: d.Keys.OfGroups(lua.Claim, turn.flows, turn.groups), Args: args}
 }

@@ -3,8 +3,9 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"github.com/tundish-io/tundish/shaper"
 	"log/slog"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is

@@ -49,8 +49,8 @@ func TestCollectorOfPools(t *testing.T) {
 	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.Contains(series, "_last_slot_") })
 	want := map[string]float64{
 		"tundish_pool_rate_per_second{pool=p}": 50, "tundish_pool_in_flight_jobs{pool=p}": 2, "tundish_pool_max_in_flight{pool=p}": 2,
-		"tundish_pool_pinned_settings{pool=p}": 1, "tundish_pool_bucket_weight{bucket=a,pool=p}": 3, "tundish_pool_bucket_weight{bucket=b,pool=p}": 1,
-		"tundish_pool_rate_per_second{pool=idle}": 5, "tundish_pool_in_flight_jobs{pool=idle}": 0, "tundish_pool_pinned_settings{pool=idle}": 0,
+		"tundish_pool_overridden_settings{pool=p}": 1, "tundish_pool_bucket_weight{bucket=a,pool=p}": 3, "tundish_pool_bucket_weight{bucket=b,pool=p}": 1,
+		"tundish_pool_rate_per_second{pool=idle}": 5, "tundish_pool_in_flight_jobs{pool=idle}": 0, "tundish_pool_overridden_settings{pool=idle}": 0,
 		"tundish_pool_bucket_weight{bucket=c,pool=idle}": 1,
 	}
 	if !maps.Equal(got, want) {
@@ -121,8 +121,8 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 	if took := time.Since(began); took < 29*20*time.Millisecond {
 		t.Errorf("30 jobs left in %s", took)
 	}
-	if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 || len(info.Pins) != 2 || info.Pins[0].Configured != "1/h" ||
-		info.Pins[1].By != "anna" || info.Now.Sub(info.Pins[0].At) > time.Minute {
+	if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 || len(info.Overrides) != 2 || info.Overrides[0].Configured != "1/h" ||
+		info.Overrides[1].By != "anna" || info.Now.Sub(info.Overrides[0].At) > time.Minute {
 		t.Errorf("bucket %+v", info)
 	}
 	if err := stop(); err != nil {
@@ -270,7 +270,7 @@ func TestPoolDetails(t *testing.T) {
 	if !p.Configured || p.Revision != 3 || p.Rate != pool.Rate || p.Burst != 1 || p.MaxInFlight != 2 || fmt.Sprint(p.Quotas) != fmt.Sprint(pool.Quotas) {
 		t.Errorf("it obeys %+v", p)
 	}
-	if p.InFlight != 2 || fmt.Sprint(p.Buckets) != "[{a 1 0 false} {b 5 2 true}]" || p.Now.Sub(p.LastSlot).Abs() > time.Hour || len(p.Pins) != 0 {
+	if p.InFlight != 2 || fmt.Sprint(p.Buckets) != "[{a 1 0 false} {b 5 2 true}]" || p.Now.Sub(p.LastSlot).Abs() > time.Hour || len(p.Overrides) != 0 {
 		t.Errorf("it has %+v", p)
 	}
 	// Who has none of this configured sees what Redis knows.

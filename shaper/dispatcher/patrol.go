@@ -264,7 +264,7 @@ func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) erro
 	defer d.mu.Unlock()
 	for i, job := range jobs {
 		if extended[i] == 0 {
-			d.lone.leave(job)
+			d.guard.leave(job)
 		}
 		// Settled meanwhile is not lost.
 		if extended[i] == 0 && d.held[job.ID] == job && job.cancel != nil {

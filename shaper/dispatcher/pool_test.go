@@ -89,8 +89,8 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 		runtime.Gosched()
 	}
 	info, err := w.Client.Job(t.Context(), "b", "b0")
-	if err != nil || !slices.Contains(info.Holds(), shaper.HoldPoolInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
-		t.Errorf("%v: %q, %v", info.Holds(), info.Why(), err)
+	if err != nil || !slices.Contains(info.BlockedBy(), shaper.BlockedByPoolMaxInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
+		t.Errorf("%v: %q, %v", info.BlockedBy(), info.Why(), err)
 	}
 	infos, err := w.Client.Op.BucketInfos(t.Context(), "b")
 	if err != nil || infos[0].Pool == nil || infos[0].Pool.Name != "vendor" || infos[0].Pool.InFlight != 1 || infos[0].Pool.MaxInFlight != 1 ||

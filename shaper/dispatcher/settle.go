@@ -105,7 +105,7 @@ func (d *drain) forgetHeld(batch []*settlement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range batch {
-		d.lone.leave(s.job)
+		d.guard.leave(s.job)
 		if d.held[s.job.ID] == s.job { // not a later claim of the same job
 			delete(d.held, s.job.ID)
 		}

@@ -22,8 +22,8 @@ const (
 	maxBy     = 128 // bytes; longer ones are cut
 )
 
-// Author changes what it names, in the name of a person or a program. Every change is logged with the author, and
-// who looks at a pause or an override later sees the author.
+// Author changes buckets and pools in the name of a person or a program. Every change is logged with the author. A
+// pause and an override show the author later.
 //
 // All processes obey a change at once, because it is in Redis, where every decision is made; a dispatcher that sleeps
 // is woken. It holds across restarts, whatever configurations say, until it is taken back. When Redis is down or too
@@ -34,7 +34,7 @@ type Author struct {
 	by string
 }
 
-// As returns what changes things in the name of author. Control characters become spaces, and a name of more than
+// As returns an [Author], which changes buckets and pools in the name of author. Control characters become spaces, and a name of more than
 // 128 bytes is cut.
 func (o *Operator) As(author string) Author {
 	author = strings.Map(func(r rune) rune {
@@ -57,7 +57,7 @@ type Bucket struct {
 	name string
 }
 
-// Bucket names a bucket. It asks nobody whether there is one.
+// Bucket names a bucket. It does not ask Redis whether the bucket exists.
 func (o *Operator) Bucket(name string) Bucket { return Bucket{o, name} }
 
 // Settings returns the settings of a bucket that is configured here, or [shaper.ErrUnknownBucket].
@@ -69,7 +69,7 @@ func (b Bucket) Settings() (shaper.Bucket, error) {
 	return *found.Settings.Load(), nil
 }
 
-// Info returns the numbers of the bucket. Two round trips. A bucket that nothing has used yet is not Configured.
+// Info returns the numbers of the bucket, in two round trips. Configured is false until a program has used the bucket.
 func (b Bucket) Info(ctx context.Context) (BucketInfo, error) {
 	infos, err := b.op.BucketInfos(ctx, b.name)
 	if err != nil {

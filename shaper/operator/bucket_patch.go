@@ -107,8 +107,8 @@ func (p BucketPatch) fields() []any {
 	return args
 }
 
-// Pin is a setting that an operator has changed over what configurations say.
-type Pin struct {
+// Override is a setting that an operator has changed over what configurations say.
+type Override struct {
 	Setting    shaper.Setting
 	Configured string // what the configuration in force says
 	InForce    string
@@ -116,27 +116,27 @@ type Pin struct {
 	At         time.Time
 }
 
-// readPins reads the fields that are pinned, from the end of the answer of
+// readOverrides reads the fields that are overridden, from the end of the answer of
 // inspect_bucket.lua.
-func readPins(r *lua.Reader) []Pin {
+func readOverrides(r *lua.Reader) []Override {
 	configured, inForce, stamps := map[string]string{}, map[string]string{}, map[string]string{}
 	for r.Left() > 0 {
 		field := r.Text()
 		configured[field], inForce[field], stamps[field] = r.Text(), r.Text(), r.Text()
 	}
-	var pins []Pin
+	var overrides []Override
 	for _, setting := range shaper.Settings() {
 		fields := store.SettingFields[setting]
 		if !slices.ContainsFunc(fields, func(f string) bool { _, ok := stamps[f]; return ok }) {
 			continue
 		}
-		pin := Pin{Setting: setting, Configured: store.SettingText(setting, configured), InForce: store.SettingText(setting, inForce)}
+		override := Override{Setting: setting, Configured: store.SettingText(setting, configured), InForce: store.SettingText(setting, inForce)}
 		at, by, _ := strings.Cut(stamps[fields[0]], " ")
 		if micros, err := strconv.ParseInt(at, 10, 64); err == nil {
-			pin.At = time.UnixMicro(micros)
+			override.At = time.UnixMicro(micros)
 		}
-		pin.By = by
-		pins = append(pins, pin)
+		override.By = by
+		overrides = append(overrides, override)
 	}
-	return pins
+	return overrides
 }

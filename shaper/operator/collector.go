@@ -78,7 +78,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
 	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
-	gauge("bucket_pinned_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Pins)) }),
+	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
 	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),
 
@@ -96,7 +96,7 @@ var poolGauges = []gaugeOf[PoolDetails]{
 		of(func(p *PoolDetails) bool { return p.MaxInFlight > 0 }),
 	poolGauge("pool_last_slot_timestamp_seconds", "When the last slot of any bucket of the pool is, by the clock of Redis. None before there was one.", func(p *PoolDetails) float64 { return float64(p.LastSlot.UnixMicro()) / 1e6 }).
 		of(func(p *PoolDetails) bool { return !p.LastSlot.IsZero() }),
-	poolGauge("pool_pinned_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Pins)) }),
+	poolGauge("pool_overridden_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Overrides)) }),
 }
 
 // poolWeight also tells which buckets are in a pool: with it departures are added up by pools.

@@ -39,7 +39,7 @@ func TestChangesThatDoNotFit(t *testing.T) {
 	if err := control.Bucket("b").Pause(t.Context(), strings.Repeat("x", operator.MaxReason+1)); err == nil || !strings.Contains(err.Error(), "at most 500 bytes") {
 		t.Error(err)
 	}
-	if info := w.Info(); len(info.Pins) != 0 || info.Pause != nil {
+	if info := w.Info(); len(info.Overrides) != 0 || info.Pause != nil {
 		t.Errorf("something was changed: %+v", info)
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
-	"golang.org/x/net/http/httpguts"
 )
 
 const (

@@ -47,8 +47,8 @@ func TestJobsOfFlows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(job.Holds()); got != "[flow-paused ahead flow-max-in-flight flow-pace quota]" || job.Flow != "a" || !job.Earliest().IsZero() {
-		t.Errorf("holds %s, job %+v", got, job)
+	if got := fmt.Sprint(job.BlockedBy()); got != "[flow-paused ahead flow-max-in-flight flow-pace quota]" || job.Flow != "a" || !job.Earliest().IsZero() {
+		t.Errorf("blocked by %s, job %+v", got, job)
 	}
 	for _, part := range []string{`flow "a" is paused since `, " by anna (a leak)", "1 ahead of it", `3 of at most 3 of flow "a"`, "at its own pace",
 		"as many have left as a quota allows"} {

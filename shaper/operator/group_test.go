@@ -39,8 +39,8 @@ func TestControlOfGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	job, err := s.Client.Job(ctx, "b", "ax0")
-	if err != nil || fmt.Sprint(job.Holds()) != "[group-paused flow-paused pace]" || !strings.HasPrefix(job.Why(), `group "a" is paused since `) || !job.Earliest().IsZero() {
-		t.Errorf("job %+v, %v: %v, %s", job, err, job.Holds(), job.Why())
+	if err != nil || fmt.Sprint(job.BlockedBy()) != "[group-paused flow-paused pace]" || !strings.HasPrefix(job.Why(), `group "a" is paused since `) || !job.Earliest().IsZero() {
+		t.Errorf("job %+v, %v: %v, %s", job, err, job.BlockedBy(), job.Why())
 	}
 	if info, err := control.Bucket("b").Group("a").Info(ctx); err != nil || info.Group != "a" || info.Waiting != 3 || info.Own.Pause == nil || info.Own.Pause.By != "anna" || info.Turn.IsZero() {
 		t.Errorf("group %+v, %v", info, err)

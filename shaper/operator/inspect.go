@@ -54,14 +54,14 @@ type BucketInfo struct {
 	Pool *PoolInfo // nil if it is in none
 
 	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
-	// numbers, and Pool, are those there. See [producer.Client.JoinPools].
+	// numbers, and Pool, are those there. See JoinPools of producer.Client.
 	Elsewhere bool
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
-	Pause *shaper.Pause // nil if the bucket runs
-	Pins  []Pin         // settings that an operator has changed
+	Pause     *shaper.Pause // nil if the bucket runs
+	Overrides []Override    // settings that an operator has changed
 }
 
 // BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
@@ -122,7 +122,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
 	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
-	info.Pins = readPins(r)
+	info.Overrides = readOverrides(r)
 	return info, r.Err()
 }
 

@@ -27,10 +27,10 @@ type PoolDetails struct {
 	MaxInFlight int64 // 0: none
 	Quotas      []admission.Rate
 
-	InFlight int64     // of all its buckets
-	LastSlot time.Time // of any of them
-	Buckets  []PoolBucket
-	Pins     []Pin // settings that an operator has changed
+	InFlight  int64     // of all its buckets
+	LastSlot  time.Time // of any of them
+	Buckets   []PoolBucket
+	Overrides []Override // settings that an operator has changed
 }
 
 // PoolBucket is a bucket as its pool knows it.
@@ -166,6 +166,6 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 	for range min(r.Int(), int64(r.Left())) {
 		p.Buckets = append(p.Buckets, PoolBucket{Name: r.Text(), Weight: r.Int(), InFlight: r.Int(), HasWork: r.Int() == 1})
 	}
-	p.Pins = readPins(r)
+	p.Overrides = readOverrides(r)
 	return p, r.Err()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -51,7 +52,7 @@ func New(cfg Config) (*Operator, error) {
 // Buckets returns the names of all configured buckets, in the order of the configuration.
 func (o *Operator) Buckets() []string { return o.store.Order }
 
-// Reconfigure replaces the settings of configured buckets, as [producer.Client.Reconfigure] does.
+// Reconfigure replaces the settings of configured buckets, as a producer's Client does.
 func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
 
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.

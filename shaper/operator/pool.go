@@ -39,10 +39,10 @@ type Pool struct {
 	name string
 }
 
-// Pool names a pool. It asks nobody whether there is one.
+// Pool names a pool. It does not ask Redis whether the pool exists.
 func (o *Operator) Pool(name string) Pool { return Pool{o, name} }
 
-// Info returns the numbers of the pool. Of one that Redis does not know there is nothing but its buckets here.
+// Info returns the numbers of the pool. Of a pool that Redis does not know, they are its configured buckets only.
 func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	all, err := p.op.PoolDetails(ctx, p.name)
 	if err != nil {

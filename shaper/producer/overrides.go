@@ -56,7 +56,7 @@ func (c *Client) overrideIn(ctx context.Context, b *door, name string, change fu
 		if err != nil || !ok {
 			return err
 		}
-		reply, err := c.store.Run(ctx, lua.Pin, b.Keys.Of(lua.Pin), name, text, rev)
+		reply, err := c.store.Run(ctx, lua.Override, b.Keys.Of(lua.Override), name, text, rev)
 		if err != nil {
 			return err
 		}

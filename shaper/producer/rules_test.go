@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )

@@ -66,14 +66,18 @@ func checkMethod(method string) error {
 	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(methods, ", ")}
 }
 
-func checkHeaders(headers map[string]string) error {
+func checkHeaders(headers map[string][]string) error {
 	if len(headers) == 0 {
 		return nil
 	}
-	if len(headers) > MaxHeaders {
+	lines := 0
+	for _, values := range headers {
+		lines += len(values)
+	}
+	if lines > MaxHeaders {
 		return &shaper.FieldError{
 			Field:  "headers",
-			Reason: fmt.Sprintf("%d of them: at most %d are taken", len(headers), MaxHeaders),
+			Reason: fmt.Sprintf("%d of them: at most %d are taken", lines, MaxHeaders),
 		}
 	}
 	var errs []error
@@ -83,15 +87,19 @@ func checkHeaders(headers map[string]string) error {
 	size := 0
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		size += len(name) + len(headers[name])
+		for _, value := range headers[name] {
+			size += len(name) + len(value)
+		}
 		field, canonical := "headers."+name, textproto.CanonicalMIMEHeaderKey(name)
 		switch twin, twice := seen[canonical]; {
 		case !httpguts.ValidHeaderFieldName(name):
 			fail(field, "is not a header's name")
-		case !httpguts.ValidHeaderFieldValue(headers[name]):
+		case slices.ContainsFunc(headers[name], func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }):
 			fail(field, "its value holds characters that no header can")
 		case isOurs(name):
 			fail(field, "is the worker's to set")
+		case canonical == "Content-Type" && len(headers[name]) > 1:
+			fail(field, "has several values: a body has one type")
 		case twice:
 			fail(field, "is the same header as "+twin)
 		}

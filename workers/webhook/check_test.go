@@ -150,9 +150,9 @@ func TestCheckJobURLNotAllowed(t *testing.T) {
 
 func TestCheckJobMethodAndHeaders(t *testing.T) {
 	t.Parallel()
-	many := map[string]string{}
+	many := map[string][]string{}
 	for i := range MaxHeaders + 1 {
-		many[fmt.Sprintf("X-%d", i)] = ""
+		many[fmt.Sprintf("X-%d", i)] = []string{""}
 	}
 	for name, tt := range map[string]struct {
 		job  shaper.Job
@@ -164,17 +164,19 @@ func TestCheckJobMethodAndHeaders(t *testing.T) {
 		"delete":        {shaper.Job{Method: "DELETE"}, nil},
 		"get":           {shaper.Job{Method: "GET"}, []string{"method"}},
 		"lower case":    {shaper.Job{Method: "post"}, []string{"method"}},
-		"a job's own":   {shaper.Job{Headers: map[string]string{"X-A": "ü", "Authorization": "Bearer x", "Idempotency-Key": "1", "Content-Type": "text/csv", "tea": ""}}, nil},
-		"bad name":      {shaper.Job{Headers: map[string]string{"X A": ""}}, []string{"headers.X A"}},
-		"no name":       {shaper.Job{Headers: map[string]string{"": ""}}, []string{"headers."}},
-		"line feed":     {shaper.Job{Headers: map[string]string{"X": "a\nb"}}, []string{"headers.X"}},
-		"twice":         {shaper.Job{Headers: map[string]string{"X-A": "1", "x-a": "2"}}, []string{"headers.x-a"}},
-		"ours":          {shaper.Job{Headers: map[string]string{"HOST": "", "Webhook-Id": "", "tundish-attempt": ""}}, []string{"headers.HOST", "headers.Webhook-Id", "headers.tundish-attempt"}},
-		"hop by hop":    {shaper.Job{Headers: map[string]string{"Connection": "", "TE": "", "Transfer-Encoding": "", "Upgrade": ""}}, []string{"headers.Connection", "headers.TE", "headers.Transfer-Encoding", "headers.Upgrade"}},
-		"length, proxy": {shaper.Job{Headers: map[string]string{"content-length": "1", "Proxy-Authorization": "", "Expect": "100-continue"}}, []string{"headers.Expect", "headers.Proxy-Authorization", "headers.content-length"}},
+		"a job's own":   {shaper.Job{Headers: map[string][]string{"X-A": {"ü"}, "Authorization": {"Bearer x"}, "Idempotency-Key": {"1"}, "Content-Type": {"text/csv"}, "tea": {""}}}, nil},
+		"bad name":      {shaper.Job{Headers: map[string][]string{"X A": {""}}}, []string{"headers.X A"}},
+		"no name":       {shaper.Job{Headers: map[string][]string{"": {""}}}, []string{"headers."}},
+		"line feed":     {shaper.Job{Headers: map[string][]string{"X": {"a\nb"}}}, []string{"headers.X"}},
+		"twice":         {shaper.Job{Headers: map[string][]string{"X-A": {"1"}, "x-a": {"2"}}}, []string{"headers.x-a"}},
+		"ours":          {shaper.Job{Headers: map[string][]string{"HOST": {""}, "Webhook-Id": {""}, "tundish-attempt": {""}}}, []string{"headers.HOST", "headers.Webhook-Id", "headers.tundish-attempt"}},
+		"hop by hop":    {shaper.Job{Headers: map[string][]string{"Connection": {""}, "TE": {""}, "Transfer-Encoding": {""}, "Upgrade": {""}}}, []string{"headers.Connection", "headers.TE", "headers.Transfer-Encoding", "headers.Upgrade"}},
+		"length, proxy": {shaper.Job{Headers: map[string][]string{"content-length": {"1"}, "Proxy-Authorization": {""}, "Expect": {"100-continue"}}}, []string{"headers.Expect", "headers.Proxy-Authorization", "headers.content-length"}},
+		"two types":     {shaper.Job{Headers: map[string][]string{"content-type": {"text/csv", "text/plain"}}}, []string{"headers.content-type"}},
+		"second line":   {shaper.Job{Headers: map[string][]string{"X": {"a", "b\n"}}}, []string{"headers.X"}},
 		"too many":      {shaper.Job{Headers: many}, []string{"headers"}},
-		"most":          {shaper.Job{Headers: map[string]string{"X": strings.Repeat("a", MaxHeaderBytes-1)}}, nil},
-		"too large":     {shaper.Job{Headers: map[string]string{"X": strings.Repeat("a", MaxHeaderBytes)}}, []string{"headers"}},
+		"most":          {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", MaxHeaderBytes-1)}}}, nil},
+		"too large":     {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", MaxHeaderBytes)}}}, []string{"headers"}},
 	} {
 		tt.job.URL = "https://example.com/"
 		if got := fields(t, DefaultConfig().CheckJob(&tt.job)); !slices.Equal(got, tt.want) {

@@ -43,7 +43,11 @@ func readFlow(own *shaper.OwnDelivery) (target, error) {
 			errs = append(errs, &shaper.FieldError{Field: "url", Reason: err.Error()})
 		}
 	}
-	errs = append(errs, checkHeaders(own.Headers))
+	headers := make(map[string][]string, len(own.Headers))
+	for name, value := range own.Headers {
+		headers[name] = []string{value}
+	}
+	errs = append(errs, checkHeaders(headers))
 	for i, secret := range own.Secrets {
 		if _, err := keyOf(secret); err != nil {
 			errs = append(errs, &shaper.FieldError{Field: "secrets", Reason: fmt.Sprintf("number %d: %v", i+1, err)})

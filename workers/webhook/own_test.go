@@ -78,7 +78,7 @@ func TestCredentialsOfAFlow(t *testing.T) {
 		}
 		w := newWorker(t, func(c *Config) { c.URL = urlOf(tt.bucket) })
 		attempt := newAttempt(urlOf(tt.job))
-		attempt.Headers = map[string]string{"authorization": "of the job", "x-job": "1"}
+		attempt.Headers = map[string][]string{"authorization": {"of the job"}, "x-job": {"1"}}
 		attempt.Own = &shaper.OwnDelivery{
 			URL: urlOf(tt.flow), Headers: map[string]string{"Authorization": "of the flow", "X-Flow": "1"}, Secrets: []string{secretA, secretB},
 		}

@@ -56,7 +56,7 @@ func TestLatePermitSendsNothing(t *testing.T) {
 	})
 	w := newWorker(t, nil)
 	attempt := lateAttempt(url)
-	attempt.Headers = map[string]string{"X-Large": strings.Repeat("a", MaxHeaderBytes-10)} // more than net/http buffers
+	attempt.Headers = map[string][]string{"X-Large": {strings.Repeat("a", MaxHeaderBytes-10)}} // more than net/http buffers
 	attempt.Payload = make([]byte, 1<<20)
 	want(t, w.Deliver(t.Context(), attempt), shaper.ResultReturned, workers.ReasonLate)
 	w.Close() // ends the connection, and with it the reading
@@ -123,7 +123,7 @@ func TestDyingConnectionIsOneRequest(t *testing.T) {
 	w := newWorker(t, nil)
 	deliver := func() shaper.Outcome {
 		attempt := newAttempt(url)
-		attempt.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
+		attempt.Headers = map[string][]string{"Idempotency-Key": {"1"}, "X-Idempotency-Key": {"1"}}
 		return w.Deliver(t.Context(), attempt)
 	}
 	want(t, deliver(), shaper.ResultDone, "")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,8 +58,8 @@ func header(attempt *shaper.Attempt, now time.Time) http.Header {
 	}
 	set("Content-Type", "application/json")
 	set("User-Agent", "tundish/1")
-	for name, value := range attempt.Headers {
-		h.Set(name, value)
+	for name, values := range attempt.Headers {
+		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}
 	set("Webhook-Id", attempt.ID)
 	set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))

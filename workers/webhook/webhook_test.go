@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func TestDeliver(t *testing.T) {
 	before := time.Now().Unix()
 	attempt := newAttempt(server.URL + "/in?a=b")
 	attempt.Number = 3
-	attempt.Headers = map[string]string{"x-custom": "1", "authorization": "Bearer of-the-job"}
+	attempt.Headers = map[string][]string{"x-custom": {"1"}, "authorization": {"Bearer of-the-job"}, "X-Twice": {"a", "b"}}
 	outcome := newWorker(t, nil).Deliver(t.Context(), attempt)
 
 	want(t, outcome, shaper.ResultDone, "")
@@ -93,6 +94,9 @@ func TestDeliver(t *testing.T) {
 			t.Errorf("header %s: %q, want %q", name, got.Header.Get(name), value)
 		}
 	}
+	if lines := got.Header.Values("X-Twice"); !slices.Equal(lines, []string{"a", "b"}) {
+		t.Errorf("X-Twice has the lines %q", lines)
+	}
 	if at, _ := strconv.ParseInt(got.Header.Get("Webhook-Timestamp"), 10, 64); at < before || at > time.Now().Unix() {
 		t.Errorf("webhook-timestamp %d is not now", at)
 	}
@@ -107,7 +111,7 @@ func TestDeliverToTheBucketsURL(t *testing.T) {
 
 	attempt := newAttempt("")
 	attempt.Method = "PUT"
-	attempt.Headers = map[string]string{"Content-Type": "text/plain"}
+	attempt.Headers = map[string][]string{"Content-Type": {"text/plain"}}
 	want(t, w.Deliver(t.Context(), attempt), shaper.ResultDone, "")
 	if got.Method != "PUT" || got.URL.Path != "/bucket" || got.Header.Get("Content-Type") != "text/plain" {
 		t.Errorf("the receiver got %s %s %v", got.Method, got.URL, got.Header)
@@ -162,8 +166,8 @@ func TestDeliverRefusesWhatTheDoorWould(t *testing.T) {
 		"file url":     func(a *shaper.Attempt) { a.URL = "file:///etc/passwd" },
 		"method":       func(a *shaper.Attempt) { a.Method = "CONNECT" },
 		"method split": func(a *shaper.Attempt) { a.Method = "POST / HTTP/1.1\r\nX: " },
-		"header split": func(a *shaper.Attempt) { a.Headers = map[string]string{"X": "a\r\nHost: b"} },
-		"host":         func(a *shaper.Attempt) { a.Headers = map[string]string{"Host": "internal"} },
+		"header split": func(a *shaper.Attempt) { a.Headers = map[string][]string{"X": {"a\r\nHost: b"}} },
+		"host":         func(a *shaper.Attempt) { a.Headers = map[string][]string{"Host": {"internal"}} },
 	} {
 		departed := false
 		attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), "http://127.0.0.1:1/")

@@ -8,11 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/tundish-io/tundish/shaper"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // The body of a job in Redis is
@@ -26,17 +27,17 @@ import (
 // is that of a job that expires N microseconds after its enqueue. The header is JSON, empty for a job that has none of its
 // fields. The scripts read no further than the index.
 type envelope struct {
-	Flow        string            `json:"f,omitempty"`
-	Group       string            `json:"g,omitempty"`
-	URL         string            `json:"u,omitempty"`
-	Method      string            `json:"m,omitempty"`
-	Headers     map[string]string `json:"h,omitempty"`
-	MaxAttempts int               `json:"a,omitempty"`
-	Delay       int64             `json:"d,omitempty"` // microseconds, as asked
-	NotBefore   int64             `json:"n,omitempty"` // Unix microseconds, as asked
-	Cost        int64             `json:"c,omitempty"`
-	Priority    shaper.Priority   `json:"p,omitempty"`
-	ExpiresIn   int64             `json:"e,omitempty"` // microseconds
+	Flow        string              `json:"f,omitempty"`
+	Group       string              `json:"g,omitempty"`
+	URL         string              `json:"u,omitempty"`
+	Method      string              `json:"m,omitempty"`
+	Headers     map[string][]string `json:"h,omitempty"`
+	MaxAttempts int                 `json:"a,omitempty"`
+	Delay       int64               `json:"d,omitempty"` // microseconds, as asked
+	NotBefore   int64               `json:"n,omitempty"` // Unix microseconds, as asked
+	Cost        int64               `json:"c,omitempty"`
+	Priority    shaper.Priority     `json:"p,omitempty"`
+	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
 }
 
 const (

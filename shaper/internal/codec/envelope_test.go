@@ -5,20 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func drawJob(t *rapid.T) shaper.Job {
 	return shaper.Job{
 		Bucket: "b", ID: "x", Flow: rapid.String().Draw(t, "flow"), URL: rapid.String().Draw(t, "url"),
 		Method: rapid.SampledFrom([]string{"", "PUT", "a b\n"}).Draw(t, "method"),
-		Headers: rapid.OneOf(rapid.Just(map[string]string(nil)),
-			rapid.MapOfN(rapid.String(), rapid.String(), 1, 3)).Draw(t, "headers"),
+		Headers: rapid.OneOf(rapid.Just(map[string][]string(nil)),
+			rapid.MapOfN(rapid.String(), rapid.SliceOfN(rapid.String(), 1, 3), 1, 3)).Draw(t, "headers"),
 		Payload: rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "payload"), MaxAttempts: rapid.IntRange(0, 9).Draw(t, "attempts"),
 		Delay: time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "delay")) * time.Microsecond,
 		Cost:  rapid.Int64Range(0, 3).Draw(t, "cost"),
@@ -44,7 +46,7 @@ func TestEnvelope(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Mark != mark || got.sequence != int64(index)-3 || got.enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
-			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.Equal(got.Headers, job.Headers) ||
+			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.EqualFunc(got.Headers, job.Headers, slices.Equal) ||
 			got.MaxAttempts != job.MaxAttempts {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
 		}

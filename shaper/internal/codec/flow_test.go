@@ -1,10 +1,11 @@
 package codec
 
 import (
-	"github.com/tundish-io/tundish/shaper"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestParseOwnDelivery(t *testing.T) {

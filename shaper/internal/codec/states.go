@@ -1,9 +1,10 @@
 package codec
 
 import (
-	"github.com/tundish-io/tundish/shaper"
 	"slices"
 	"strconv"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // StateCodes are the codes of the scripts, in order.

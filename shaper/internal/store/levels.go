@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )

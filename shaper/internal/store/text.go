@@ -3,9 +3,10 @@ package store
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"github.com/tundish-io/tundish/shaper"
 	"strings"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func PauseText(since int64) string {

@@ -106,7 +106,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := &leased{Attempt: shaper.Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}
-	if !d.lone.take(other) {
+	if !d.guard.take(other) {
 		t.Fatal("one is held already")
 	}
 	claim("c1")
@@ -114,11 +114,11 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		t.Errorf("after the second claim: %+v", j)
 	}
 	claim("c2")
-	if j := w.Job("j"); j.State != shaper.StateRetrying || d.lone.free() {
+	if j := w.Job("j"); j.State != shaper.StateRetrying || d.guard.free() {
 		t.Errorf("while the other is held: %+v", j)
 	}
 	r.hold([]*leased{other})
-	if err := r.extend(t.Context(), []*leased{other}, ""); err != nil || !d.lone.free() {
+	if err := r.extend(t.Context(), []*leased{other}, ""); err != nil || !d.guard.free() {
 		t.Errorf("the lease was lost and the job is held: %v", err)
 	}
 }

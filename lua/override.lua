@@ -1,4 +1,4 @@
--- pin.lua: writes or removes what an operator changed of a limit. It stays over
+-- override.lua: writes or removes what an operator changed of a limit. It stays over
 -- what configurations say until it is removed. May be sent twice. Of two changes that
 -- were made of the same limit at the same moment, the second is made again of what the first left.
 --

@@ -28,7 +28,7 @@ func TestLimitsRev(t *testing.T) {
 		configure := func(limits string) {
 			r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", "capacity", 5, "limits", limits)
 		}
-		pin := func(text string) { r.run(lua.Pin, r.keys("conf"), "l", text, "") }
+		override := func(text string) { r.run(lua.Override, r.keys("conf"), "l", text, "") }
 		for range 2 {
 			configure("[1]")
 			fresh("first", true)
@@ -36,19 +36,19 @@ func TestLimitsRev(t *testing.T) {
 			fresh("the same", false)
 			configure("[2]")
 			fresh("changed", true)
-			pin("{}")
-			fresh("pinned", true)
-			pin("{}")
-			fresh("pinned again", false)
+			override("{}")
+			fresh("overridden", true)
+			override("{}")
+			fresh("overridden again", false)
 			if got, err := r.c.HGet(r.ctx, r.key("conf"), "pin:l").Result(); err != nil || got != "{}" {
-				t.Errorf("pin %q, %v", got, err)
+				t.Errorf("override %q, %v", got, err)
 			}
 			configure("[2]")
-			fresh("the same under a pin", false)
-			pin("")
-			fresh("unpinned", true)
-			pin("")
-			fresh("unpinned again", false)
+			fresh("the same under an override", false)
+			override("")
+			fresh("reset", true)
+			override("")
+			fresh("reset again", false)
 			r.ok(r.c.Del(r.ctx, r.key("conf")).Err())
 			r.pass(1000)
 		}
@@ -60,28 +60,28 @@ func TestLimitsRev(t *testing.T) {
 func TestPinOfOldLimits(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		pin := func(text, of string) int64 {
-			numbers, err := lua.Integers(r.run(lua.Pin, r.keys("conf"), "l", text, of))
+		override := func(text, of string) int64 {
+			numbers, err := lua.Integers(r.run(lua.Override, r.keys("conf"), "l", text, of))
 			r.ok(err)
 			return numbers[0]
 		}
-		first := pin("{1}", "")
+		first := override("{1}", "")
 		if first == 0 {
 			t.Fatal("the first is not written")
 		}
 		of := fmt.Sprint(first)
-		second := pin("{2}", of)
+		second := override("{2}", of)
 		if second <= first {
 			t.Fatalf("the second has number %d after %d", second, first)
 		}
-		if again := pin("{2}", of); again != second {
+		if again := override("{2}", of); again != second {
 			t.Errorf("sent again it is answered %d, want %d", again, second)
 		}
-		if late := pin("{3}", of); late != 0 {
+		if late := override("{3}", of); late != 0 {
 			t.Errorf("one of old limits is answered %d", late)
 		}
 		if got := r.c.HGet(r.ctx, r.key("conf"), "pin:l").Val(); got != "{2}" {
-			t.Errorf("pinned is %s", got)
+			t.Errorf("overridden is %s", got)
 		}
 	})
 }
