@@ -21,7 +21,7 @@ type Metrics struct {
 	other     *limitMetrics
 }
 
-// limitMetrics are those of one limit, looked up once.
+// limitMetrics are the metrics of one limit, looked up once.
 type limitMetrics struct {
 	outcomes map[outcome]prometheus.Counter
 	refusals prometheus.Counter
@@ -139,6 +139,6 @@ func outcomeOf(d *Decision, err error) outcome {
 // [redisconn.BreakerConfig.OnChange].
 func (m *Metrics) SetBreaker(state redisconn.BreakerState) {
 	if m != nil {
-		m.breaker.Set(float64(state)) // the numbers are those of the help text
+		m.breaker.Set(float64(state)) // the help text explains the numbers
 	}
 }
