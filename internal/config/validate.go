@@ -33,7 +33,7 @@ const (
 )
 
 // validate notes every value out of range and every relation that does not
-// hold. What a limit and a bucket may be is said by their own packages.
+// hold. The packages of limits and buckets define their own ranges.
 func (l *loader) validate(s *settings) {
 	inRange(l, at("revision"), s.Revision, 0, maxRevision)
 	if reason := s.Redis.URL.validate(); reason != "" {

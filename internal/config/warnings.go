@@ -23,7 +23,7 @@ var guarded = []netip.Prefix{
 // loopback is where a proxy calls from that a server without keys serves.
 var loopback = guarded[:2]
 
-// Warnings lists what is allowed and yet probably not meant.
+// Warnings lists settings that are valid and yet probably not meant.
 func (c *Config) Warnings() []string {
 	var list []string
 	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -70,13 +70,13 @@ func (c *Config) Warnings() []string {
 
 // level is a bound of a bucket, or of each of its groups or flows.
 type level struct {
-	of    string  // whose it is
+	of    string  // the owner of the bound
 	key   string  // with the table
 	value float64 // 0 if there is none
 	text  string
 }
 
-// boundsOf are a rate, then bounds on what is in flight and on what is unfinished.
+// boundsOf are a rate, then bounds on jobs in flight and on unfinished jobs.
 func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) []level {
 	return []level{
 		{of, table + "rate", rate.PerSecond(), rate.String()},
@@ -85,7 +85,7 @@ func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) [
 	}
 }
 
-// aboveMeans is what it means that bounds of that order are above those of the bucket or the group.
+// aboveMeans explains, in the order of boundsOf, a bound that is above the one of the bucket or the group.
 var aboveMeans = [...]string{"no %s ever reaches it in %s", "one %s may hold all deliveries of %s", "one %s may fill %s"}
 
 // warnOfFlows tells which bounds of a group or a flow are never met, as those above them
@@ -115,13 +115,13 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
 }
 
-// senderNames reports whether who enqueues a job says what the key of its flow or group is.
+// senderNames reports whether the sender of a job chooses the key of its flow or group.
 func senderNames(key string) bool {
 	return key == shaper.FlowKeyJob || admission.HeaderOf(key) != ""
 }
 
-// warnOfUnbound tells which keys may enqueue into the flows of each other: whose secrets sign the
-// jobs of a flow, and whose headers go with them, is then for the sender to choose.
+// warnOfUnbound warns of keys that may enqueue into the flows of each other. The sender then
+// chooses whose secrets sign a job and whose headers go with it.
 func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	if b.Flow == nil {
 		return
@@ -155,7 +155,7 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// warnOfLimit tells what of a limit has no effect where it is used. users are
+// warnOfLimit warns of settings of a limit that have no effect where it is used. users are
 // the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
 	names := strings.Join(users, ", ")
@@ -179,7 +179,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 	}
 }
 
-// warnOfAccess tells of keys and proxies that are trusted with more than is
+// warnOfAccess warns of keys and proxies that are trusted with more than is
 // probably meant.
 func (c *Config) warnOfAccess(warn func(string, ...any)) {
 	for i, key := range c.Keys {

@@ -23,7 +23,7 @@ const (
 	flowTime        = 4 * time.Second
 )
 
-// flowRun is what was measured with a number of flows.
+// flowRun is the result of a run with a number of flows.
 type flowRun struct {
 	departures, floods int
 	most               int           // slots in any 100 ms
@@ -31,8 +31,8 @@ type flowRun struct {
 	calls, redis, own  float64       // commands a second; processor time a departure, microseconds
 }
 
-// flows measures departures from many flows that all have something to send: how
-// even they are, what they cost, and whether a flow that floods gets more than its turns.
+// flows measures departures from many flows that all have something to send: their evenness and
+// cost, and whether a flow that floods gets more than its turns.
 func flows(ctx context.Context) ([]string, error) {
 	var missed []string
 	var first flowRun
