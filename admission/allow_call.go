@@ -24,7 +24,7 @@ var errStale = errors.New("admission: the limit was changed")
 
 // errReply says that a script answered something that this program does not
 // understand.
-var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
+var errReply = errors.New("the reply of script allow is not valid: do all processes run the same version?")
 
 // allowCall is a batch of questions as one run of lua/allow.lua, in which questions
 // that are the same travel as one.

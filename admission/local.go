@@ -210,7 +210,7 @@ func (l *Limiter) reconcile(ctx context.Context) {
 			told += n
 			if err != nil || n == 0 {
 				if told > 0 {
-					l.log.InfoContext(ctx, "Redis was told what was let through without it", "keys", told)
+					l.log.InfoContext(ctx, "Redis is back: requests that were admitted without it are counted", "keys", told)
 				}
 				return
 			}

@@ -62,7 +62,7 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 			Name: "tundish_limit_local_refusals_total", Help: "Refusals that did not ask Redis, because the caller had been told when to come back.",
 		}, []string{"limit"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, who share one key.",
+			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, which share one key.",
 		}, []string{"limit"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_limit_decision_duration_seconds", Help: "Time that a decision took.",

@@ -116,7 +116,7 @@ func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-waiting.Done():
-		return fmt.Errorf("wait for what is in force: %w", context.Cause(waiting))
+		return fmt.Errorf("wait for the limit in force: %w", context.Cause(waiting))
 	}
 	if s.fresh.Load() {
 		return nil

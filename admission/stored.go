@@ -160,7 +160,7 @@ func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err
 	}
 	for i, limit := range limits {
 		if err := limit.Validate(); err != nil {
-			return nil, nil, fmt.Errorf("admission: limit %q in Redis is not one that this program knows, use a newer one: %w", limit.Name, err)
+			return nil, nil, fmt.Errorf("admission: this program does not know limit %q as it is in Redis, use a newer program: %w", limit.Name, err)
 		}
 		override, ok := conf[FieldOverride+limit.Name]
 		if !ok {

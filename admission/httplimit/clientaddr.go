@@ -48,7 +48,7 @@ func (p Proxies) Validate() error {
 	}
 	for _, prefix := range p.Trusted {
 		if !prefix.IsValid() {
-			errs = append(errs, errors.New("trusted_proxies: has one that is no network: want such as 10.0.0.0/8 or ::1/128"))
+			errs = append(errs, errors.New("trusted_proxies: an entry is no network: want 10.0.0.0/8 or ::1/128, for example"))
 		}
 	}
 	return errors.Join(errs...)

@@ -65,7 +65,7 @@ func (l *loader) keySums(p place, list digests, sums map[digest]place) {
 			l.fail(p, "", "has one secret twice")
 			return
 		case taken:
-			l.fail(p, "", "%s has the same: two keys with one secret cannot be told apart", strings.TrimSuffix(first.path, ".sha256"))
+			l.fail(p, "", "%s has the same digest: give each key a secret of its own", strings.TrimSuffix(first.path, ".sha256"))
 			return
 		}
 		sums[sum] = p
@@ -74,7 +74,7 @@ func (l *loader) keySums(p place, list digests, sums map[digest]place) {
 
 func (l *loader) keyRoles(p place, roles []string) {
 	if len(roles) == 0 {
-		l.fail(p, "", "is missing: say what the key may do, such as [%q]", httpapi.RoleEnqueue)
+		l.fail(p, "", "is missing: want the roles of the key, such as [%q]", httpapi.RoleEnqueue)
 	}
 	var names []string
 	for _, role := range httpapi.Roles() {

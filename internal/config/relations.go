@@ -27,7 +27,7 @@ func (l *loader) limits(s *settings) {
 		}
 		limit := written.limit()
 		if limit.Limit.IsZero() {
-			l.fail(p.key("limit"), "", `is missing: say how many in what time, such as "100/m"`)
+			l.fail(p.key("limit"), "", `is missing: want a rate such as "100/m"`)
 			if hasBurst {
 				limit.Burst = max(limit.Burst, 1)
 			}

@@ -150,8 +150,8 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 		}
 	}
 	if senders > 1 && len(unbound) > 0 {
-		warn("%s: %s.key is %q, and keys %s are bound to no %ss: each may have its jobs signed with the secrets, and sent with the headers, "+
-			"of any flow; give each key %ss = [\"...\"]", p.shown, what, key, strings.Join(unbound, ", "), what, what)
+		warn("%s: %s.key is %q, and keys %s are bound to no %ss: each may use the secrets and headers of any flow for its jobs; "+
+			"give each key %ss = [\"...\"]", p.shown, what, key, strings.Join(unbound, ", "), what, what)
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 		return slices.Contains(k.Roles, httpapi.RoleCheck) || slices.Contains(k.Roles, httpapi.RoleAdmin)
 	})
 	if len(users) > 1 {
-		warn("%s: buckets %s share it and count apart: each lets %s in", p.shown, names, limit.Limit)
+		warn("%s: buckets %s share it and count apart: each admits %s", p.shown, names, limit.Limit)
 	}
 	switch {
 	case checked:
@@ -172,7 +172,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 			warn("%s: no bucket names it, and no key has the role %s: nothing asks it", p.shown, httpapi.RoleCheck)
 		}
 	case limit.OnStoreFailure != admission.Closed:
-		warn("%s: on_store_failure = %q is for the check endpoint only: when Redis is away, buckets %s answer 503 to every job, as a job has to be kept",
+		warn("%s: on_store_failure = %q is for the check endpoint only: while Redis is unavailable, buckets %s answer 503 to every job, because a job cannot be stored",
 			p.shown, limit.OnStoreFailure, names)
 	case limit.SyncInterval != 0:
 		warn("%s: sync_interval is for the check endpoint only: buckets %s ask Redis each time", p.shown, names)
@@ -189,16 +189,16 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 		}
 	}
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
-		warn("there are no [[keys]]: every program of this machine may do everything, and a reverse proxy on it that adds no " +
-			"forwarding header makes that everybody; make keys before a proxy is put in front")
+		warn("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no " +
+			"forwarding header, every client may. Make keys before a proxy is put in front")
 	}
 	for _, network := range c.Producer.TrustedProxies {
 		if here := slices.ContainsFunc(loopback, network.Overlaps); here && len(c.Keys) == 0 {
-			warn("producer.trusted_proxies has %s, and there are no [[keys]]: whoever the proxy lets through may do everything, "+
+			warn("producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, "+
 				"change limits (PATCH) too; make keys", network)
 		}
 		if network.Bits() == 0 {
-			warn("producer.trusted_proxies has %s, everybody: any caller can then give itself any address", network)
+			warn("producer.trusted_proxies has %s, the whole internet: any caller can then give itself any address", network)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, 
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
-	return nil, newFault(codeUnauthorized, "the API key is not one that is known here: %s, or have it configured", how)
+	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
 }
 
 // authorize returns the right that a key lacks. It refuses a bucket outside the key's buckets
@@ -126,7 +126,7 @@ func authorize(key *Key, needs rights, bucket string) *fault {
 	default:
 		return nil
 	}
-	return newFault(codeForbidden, "key %q does not have what this needs: %s", key.Name, missing)
+	return newFault(codeForbidden, "key %q lacks %s", key.Name, missing)
 }
 
 // bound answers 403 for a job that the caller's key may not put into its flow or its group. Names

@@ -147,7 +147,7 @@ func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 	whole := (*fault)(nil)
 	switch {
 	case forNow == len(results):
-		whole = newFault(first.Code, "none of the %d jobs was admitted; the one that may be first: %s", len(results), first.Detail)
+		whole = newFault(first.Code, "none of the %d jobs was admitted; the first that may pass later: %s", len(results), first.Detail)
 		whole.RetryAfter, whole.ViolatedPolicies = first.RetryAfter, first.ViolatedPolicies
 	case t.Admitted == 0 && forNow == 0:
 		whole = newFault(codeInvalid, "none of the %d jobs was admitted, and the same ones never will be: see results", len(results))

@@ -28,7 +28,7 @@ const (
 func mediaType(r *http.Request, taken ...string) (string, *fault) {
 	want := strings.Join(taken, " or ")
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return "", newFault(codeMediaType, "content encoding %q is not taken: send the body as it is", encoding)
+		return "", newFault(codeMediaType, "content encoding %q is not supported: send the body without one", encoding)
 	}
 	given := r.Header.Get("Content-Type")
 	name, _, err := mime.ParseMediaType(given)

@@ -51,8 +51,8 @@ type decisionView struct {
 
 // checkLimit asks a limit on its own: any method, /v1/limits/{limit}/check.
 // Key, cost and tier each come from the JSON body, else from the headers, else from
-// the query. The status of a refusal comes from the query alone, because the query is in the path
-// that the gateway is configured with, whatever headers its client sends.
+// the query. The status of a refusal comes from the query alone: the query is in the path
+// that the gateway is configured with, and its client cannot change it.
 func (p *producer) checkLimit(w http.ResponseWriter, r *http.Request) {
 	var q question
 	query := r.URL.Query()

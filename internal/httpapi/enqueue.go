@@ -129,7 +129,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender admission.Identit
 		return invalid(faults)
 	}
 	if key != "" && job.ID != "" && key != job.ID {
-		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "is another than that of the header Idempotency-Key: give one"})
+		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "differs from the header Idempotency-Key: give one of them"})
 	}
 	if job.ID == "" {
 		job.ID = key

@@ -82,8 +82,8 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// observe gives every request an id (the client's, if it is a sane one), logs the request
-// at level debug, and answers a panic with 500. The text of a panic goes to the
+// observe gives every request an id: the client's if it is a sane one, else a new one. It logs the
+// request at level debug and answers a panic with 500. The text of a panic goes to the
 // log only.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// pulse is the last answer of a Pinger. However many ask, there is one PING at a time
+// pulse is the last answer of a Pinger. For any number of callers there is one PING at a time,
 // and at most one in each pulseAge.
 type pulse struct {
 	store Pinger
@@ -38,7 +38,7 @@ func newPulse(store Pinger) *pulse {
 }
 
 // beats reports whether Redis answered within pingTimeout, now or a pulseAge ago. Callers
-// wait for the caller that asks Redis, as long as it takes. The end of ctx ends their wait only.
+// wait up to pingTimeout for the caller that asks Redis. The end of ctx ends their wait only.
 func (p *pulse) beats(ctx context.Context) bool {
 	patience, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
