@@ -7,7 +7,7 @@
 //     of this machine;
 //   - the routes, and with API keys the rights that the route needs (401, 403);
 //   - the decoder, which reports every fault of a job at once;
-//   - the client of package shaper or the limiter of package admission, which decides.
+//   - the client of package producer or the limiter of package admission, which decides.
 //
 // Answers are JSON, errors are problems of RFC 9457 with a code from a closed
 // list. openapi.yaml is the contract, and a test compares it with routes and codes.

@@ -103,7 +103,7 @@ func (p *producer) bucket(r *http.Request) (shaper.Bucket, *fault) {
 }
 
 // send enqueues jobs. A client that disconnects does not undo its request. The client of
-// package shaper bounds the time of Redis.
+// package producer bounds the time of Redis.
 func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	return p.jobs.Enqueue(context.WithoutCancel(r.Context()), jobs...)
 }
@@ -143,7 +143,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender admission.Identit
 	if p.checkJob != nil {
 		errs = append(errs, p.checkJob(bucket.Name, job))
 	}
-	// The client of package shaper gives it the names.
+	// The client of package producer gives it the names.
 	if _, err := bucket.Flow.NameOf(job); err != nil {
 		errs = append(errs, err)
 	}
@@ -175,7 +175,7 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 }
 
 // sender is the caller that enqueues into a bucket, with the headers that name its limits' keys, its
-// flow and its group. Its flow is that of the job: the client of package shaper sets it.
+// flow and its group. Its flow is that of the job: the client of package producer sets it.
 func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {
