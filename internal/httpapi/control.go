@@ -32,12 +32,12 @@ func (o *ops) controlRoutes() []route {
 	}
 }
 
-// as is what the caller changes buckets and pools with.
+// as returns the operator in the caller's name, to change buckets and pools with.
 func (o *ops) as(r *http.Request) operator.Author {
 	if name := keyName(r); name != "" {
 		return o.buckets.As("key " + name)
 	}
-	return o.buckets.As("a program on the dispatcher's machine") // the guard lets in nobody else
+	return o.buckets.As("a program on the dispatcher's machine") // the guard admits no others
 }
 
 // change makes the change of an operator, even if the client does not wait for it, and
@@ -115,7 +115,7 @@ type settable interface {
 	Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error)
 }
 
-// changer does what an operator wants of the bucket or pool that a request names, and answers it as it is then.
+// changer makes the change of an operator to the bucket or pool that a request names, and answers the bucket or pool after it.
 type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error)
 
 func (o *ops) changeBucket(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
