@@ -1,10 +1,10 @@
--- pins.lua: what the scripts that look at a bucket or a pool say of what an operator has set (see
+-- pins.lua: the overrides of a bucket or a pool, for the scripts that inspect it (see
 -- control.lua).
 
 local pins = {}
 
--- Adds to a reply, for each of the fields of a conf that is pinned: field, value of the configuration, value in
--- force, "time who".
+-- Adds to a reply, for each field with an override: field, value of the configuration, value in
+-- force, "time author".
 function pins.add(reply, conf, fields)
   for _, field in ipairs(fields) do
     local pin = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
