@@ -52,5 +52,5 @@ redis:
 parsers:
 	@scripts/parsers
 
-ci: lint test ## what CI runs: lint, tests, the commands of the README
+ci: lint test ## what CI runs: lint, tests, the commands of README and docs
 	@scripts/readme-commands

@@ -5,66 +5,62 @@ import (
 	"time"
 )
 
-// Algorithm names the rule of a limit. The rules are written in lua/limits.lua.
+// Algorithm names the rule of a limit. The rules are written in lua/lib/limits.lua.
 type Algorithm string
 
-// TokenBucket is the rule where none is named: a bucket holds Burst tokens,
-// refills at the limit's rate, and a request of cost n passes when n tokens are
-// there.
+// TokenBucket is the default rule. A bucket holds Burst tokens and refills at the limit's
+// rate. A request of cost n passes when n tokens are there.
 //
-// It allows Burst requests at once and Limit in the long run. It stores one
-// string of about 30 bytes a key (136 bytes of Redis memory with the key's name),
-// which expires when the bucket is full again, and costs one GET and one SET. Do not use it where
-// the number in any window must never be exceeded: a window may hold Burst plus
-// one refill.
+// It allows Burst requests at once and Limit in the long run. Do not use it where the
+// number in any window must never be exceeded: a window may hold Burst plus one refill.
 //
-// The level is kept in whole micro-tokens and the remainder of a division is
-// carried to the next one, so that 7 a minute is 7 a minute for ever. The idea
-// is the one of the articles in seeds ("token bucket with Lua"); the arithmetic
-// is ours.
+// It stores one string of about 30 bytes a key (136 bytes of Redis memory with the key's
+// name), which expires when the bucket is full again. A decision costs one GET and one SET.
+//
+// The level is kept in whole micro-tokens. The remainder of a division is carried to
+// the next one, so that 7 a minute is 7 a minute for ever.
 const TokenBucket Algorithm = "token_bucket"
 
 // SlidingWindowLog allows at most Limit.Count requests in any window of
 // Limit.Per, wherever it begins. It is exact: a request counts until it is as
 // old as the window, to the microsecond.
 //
-// It stores a sorted set with one member for each microsecond in which something
-// was admitted, so that its memory is bounded by the limit and never by the
-// traffic: a refusal stores nothing. What does not count any more is removed with
-// every 16th request, or every sixteenth part of the limit up to the 512th, and may
-// be there until then. A log that is full with requests of cost 1 takes 4.2 kB of
-// Redis memory for a limit of 100, 1.5 MB for 10,000, and 14 MB for 100,000, the
-// largest one that it may have. Jobs of one batch, and a request with a cost above
-// 1, are one member: of a limit of tokens, which requests cost many of, it takes as
-// much as there were requests. A
-// decision takes two reads of O(log n), and if it admits a write, or two, if it is
-// the first in a tenth of a second; one that is refused for a cost above 1 takes
-// O(log n) reads of that kind to say when to come back.
+// It stores a sorted set with one member for each microsecond that admitted something. A
+// refusal stores nothing, so the limit bounds its memory, and not the traffic. A request
+// with a cost above 1 is one member, and so are the jobs of one batch. Expired members are
+// removed every 16 requests. For a limit above 256 it is every Limit.Count/16 requests,
+// at most every 512. A log that is full of requests of cost 1 takes
 //
-// Do not use it for large limits, or for many keys with limits beyond some
-// hundreds: SlidingWindowCounter costs the same for any limit. And do not use
-// it where a steady stream is wanted: who spends all at once waits for a whole
-// window.
+//	limit      Redis memory
+//	100        4.2 kB
+//	10,000     1.5 MB
+//	100,000    14 MB (the largest limit)
 //
-// The sorted set that is cut at the window's edge is that of "Distributed Rate
-// Limiting with Redis and Lua: A Sliding Window Log Deep Dive" (Goh Ling Yong).
-// It counts members; ours carry a running total instead, so that costs above 1
-// are exact and members are unique in the same microsecond.
+// A decision costs two reads of O(log n). One that admits also writes: once, or twice if
+// it is the first in a tenth of a second. A refusal of a cost above 1 costs O(log n) more
+// reads, which find the time to come back.
+//
+// Do not use it for large limits, or for many keys with limits beyond some hundreds:
+// SlidingWindowCounter costs the same for any limit. Do not use it for a steady stream: a
+// caller that spends everything at once waits for a whole window.
+//
+// The idea, a sorted set cut at the window's edge, is described in "Distributed Rate
+// Limiting with Redis and Lua: A Sliding Window Log Deep Dive" (Goh Ling Yong). That one
+// counts members. Members here carry a running total, so that costs above 1 are exact and
+// members of the same microsecond are unique.
 const SlidingWindowLog Algorithm = "sliding_window_log"
 
-// SlidingWindowCounter approximates the log with two counters: the requests of
-// the current window, and those of the window before, weighted by how much of
-// it is less than a window ago. Together they never exceed Limit.Count. With a
-// Precision of N, windows are N times shorter, and the current one, the N-1
-// before it and the weighted one before those count.
+// SlidingWindowCounter approximates the log with two counters: the requests of the current
+// window, and those of the window before. The older counter is weighted by the part of its
+// window that is less than a window ago. Their sum never exceeds Limit.Count. A Precision
+// of N divides the window into N pieces: the current piece and the N-1 before it count in
+// full, and the piece before those is weighted.
 //
-// The weight supposes that requests came evenly. Where they did not, the error
-// is at most that a request is forgotten Limit.Per/N too early or too late:
-// any (N-1)/N of a window never holds more than the limit, and a whole one up
-// to twice the limit if all of it comes at the end of a piece and again as
-// fast as it fades. Measured against the exact log, over requests at random and
-// in bursts of half the limit, twice the limit in all (TestErrorOfTheCounter
-// prints it):
+// The weight supposes that requests came evenly. If they did not, a request is forgotten at
+// most Limit.Per/N too early or too late. Any (N-1)/N of a window never holds more than the
+// limit. A whole window may hold up to twice the limit: if all of it comes at the end of a
+// piece, and again as fast as that piece fades. TestErrorOfTheCounter compares it with the
+// exact log, with requests at random and in bursts of half the limit, twice the limit in all:
 //
 //	traffic  precision  most in a window  mean error  largest  admitted, of the log's
 //	random           1             112 %       1.4 %     43 %  99.5 %
@@ -76,31 +72,30 @@ const SlidingWindowLog Algorithm = "sliding_window_log"
 //
 // An error is that of the count, in percent of the limit.
 //
-// It stores one string of 152 bytes of Redis memory a key, and 184 with a
-// precision of 10, whatever the limit is, until nothing counts any more; it
-// costs one GET and one SET. Do not use it where the limit must never be
-// exceeded in any window: that is SlidingWindowLog.
+// It stores one string a key: 152 bytes of Redis memory, 184 with a precision of 10, for any
+// limit. The string expires when nothing counts any more. A decision costs one GET and one
+// SET. Do not use it where no window may exceed the limit: use SlidingWindowLog.
 //
-// Both are described in "Redis Rate Limiting: Core Principles and Implementation
-// Introduction": the weighted average, which Cloudflare made known, and the
-// shorter windows. Here they are one rule. Fractions are rounded up, so that it
-// errs on the side of refusing.
+// Both ideas are described in "Redis Rate Limiting: Core Principles and Implementation
+// Introduction": the weighted average, which Cloudflare made known, and the shorter
+// windows. Here they are one rule. Fractions are rounded up, so that it errs on the side of
+// refusing.
 const SlidingWindowCounter Algorithm = "sliding_window_counter"
 
-// FixedWindow allows Limit.Count requests in each window of Limit.Per. Windows
-// begin at multiples of their length since the Unix epoch: those of a day at
-// midnight UTC, those of an hour on the hour, those of a week on a Thursday.
+// FixedWindow allows Limit.Count requests in each window of Limit.Per. Windows begin at
+// multiples of their length since the Unix epoch: windows of a day at midnight UTC, windows of
+// an hour on the hour, windows of a week on a Thursday.
 //
 // It stores one string (152 bytes of Redis memory a key), which expires when its
-// window ends, and costs one GET and one SET. It is the rule that callers
+// window ends. A decision costs one GET and one SET. It is the rule that callers
 // understand best, and right for quotas such as 10,000 a day.
 //
-// Do not use it to protect something from bursts: who spends all just before
-// a window's edge and all just after it gets twice the limit through in a
-// moment. And all who were refused come back at the same edge.
+// Do not use it as protection from bursts. A caller that spends everything just before a
+// window's edge, and again just after it, gets twice the limit through in a moment. And all
+// refused callers come back at the same edge.
 //
-// It is the "Fixed Window" of "Rate Limiting Algorithms using Redis" (Rahul,
-// 2020). Most make it of INCR and EXPIRE, which counts what it refuses.
+// It is the "Fixed Window" of "Rate Limiting Algorithms using Redis" (Rahul, 2020). Common
+// implementations use INCR and EXPIRE and count refused requests too. This one does not.
 const FixedWindow Algorithm = "fixed_window"
 
 // Algorithms lists what [Limit.Algorithm] may be.
@@ -116,10 +111,10 @@ func join(algorithms []Algorithm) string {
 	return strings.Join(names, ", ")
 }
 
-// Bounds of what a limit may be.
+// Bounds of a limit.
 const (
-	// maxFill bounds burst × period / count, the time that an empty bucket takes
-	// to be full: beyond it a caller would wait longer than anybody does.
+	// maxFill bounds burst × period / count, the time in which an empty bucket fills up:
+	// a caller would not wait longer.
 	maxFill      = 366 * 24 * time.Hour
 	maxBurst     = 1_000_000
 	minWindow    = 100 * time.Millisecond
@@ -127,8 +122,7 @@ const (
 	maxPrecision = 100
 )
 
-// Params is what lua/limits.lua needs to know of a limit: three numbers, whose
-// meaning is the rule's.
+// Params are the three numbers of a limit that its rule in lua/lib/limits.lua works with.
 //
 //   - TokenBucket: A micro-tokens are added every B microseconds, up to Full
 //     micro-tokens.
@@ -148,9 +142,8 @@ func (l Limit) Params() Params {
 	return p
 }
 
-// Policy is what the RateLimit-Policy header says of the limit: so many
-// requests in so much time. A token bucket says how many a full one holds and
-// how long an empty one takes to refill.
+// Policy returns the numbers of the RateLimit-Policy header: quota requests in a window. For
+// a token bucket, quota is its size and window the time in which an empty one refills.
 func (l Limit) Policy() (quota int64, window time.Duration) {
 	rule, _ := l.Algorithm.rule()
 	return rule.policy(l)
@@ -160,7 +153,7 @@ func (l Limit) Policy() (quota int64, window time.Duration) {
 type rule struct {
 	burst, precision bool // it has this setting
 
-	// validate is told whether the rate is valid by itself.
+	// validate gets rateOK: whether the rate is valid by itself.
 	validate func(l Limit, rateOK bool, fail failFunc)
 	params   func(l Limit) Params
 	policy   func(l Limit) (int64, time.Duration)
@@ -175,7 +168,7 @@ func (a Algorithm) HasBurst() bool {
 	return rule.burst
 }
 
-// rule returns the rule of the algorithm, or that of the token bucket and false.
+// rule returns the rule of the algorithm. For an unknown one it returns the rule of the token bucket and false.
 func (a Algorithm) rule() (rule, bool) {
 	window := func(l Limit) (int64, time.Duration) { return l.Limit.Count, l.Limit.Per }
 	switch a {

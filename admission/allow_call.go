@@ -24,7 +24,7 @@ var errStale = errors.New("admission: the limit was changed")
 
 // errReply says that a script answered something that this program does not
 // understand.
-var errReply = errors.New("script allow answered what is no answer: are there versions of this program that differ?")
+var errReply = errors.New("the reply of script allow is not valid: do all processes run the same version?")
 
 // allowCall is a batch of questions as one run of lua/allow.lua, in which questions
 // that are the same travel as one.
@@ -40,12 +40,12 @@ type allowCall struct {
 	numbers []int64
 }
 
-// takeIfAllowed is a number of times: take what is there, up to the cost, if the
-// question before it was allowed.
+// takeIfAllowed in place of a number of times means: take what is there, up to the cost, if
+// the question before it was allowed.
 const takeIfAllowed = -1
 
-// group is a line of the script: the same question, some times. One of no times,
-// or of takeIfAllowed, takes what is there, up to the cost.
+// group is a line of the script: the same question, asked a number of times. With 0 times, or
+// with takeIfAllowed, the line takes what is there, up to the cost.
 type group struct {
 	state     int
 	cost      int64
@@ -184,7 +184,7 @@ func (c *allowCall) decode(err error) {
 		passed, remaining, reset, slack := in[0], in[1], in[2], in[3]
 		in = in[4:]
 		for n, q := range line.questions[:passed] {
-			after := (passed - int64(n) - 1) * line.cost // what was spent after this one
+			after := (passed - int64(n) - 1) * line.cost // spent by later questions of the line
 			q.verdict, q.remaining, q.wait, q.reset = verdictAllowed, remaining+after, 0, q.earlierReset(reset, slack, after)
 		}
 		if passed == line.times {

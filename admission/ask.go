@@ -19,23 +19,22 @@ const staleTries = 3
 // and spends them if so. A refusal spends nothing and is no error. The limit is the one
 // in force now: the configuration, with the overrides of operators.
 //
-// Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the limit counts by
-// something that is not known of the caller and refuses such callers; one that
-// is [redisconn.Unavailable], where Redis did not answer and the limit is [Closed]; a cost
-// out of range. A caller who is exempt is let in with the source [FromExemption].
+// Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the caller lacks something that
+// the limit counts by and the limit refuses such callers; an error that is
+// [redisconn.Unavailable], where Redis did not answer and the limit is [Closed]; a cost
+// out of range. An exempt caller is let in, with the source [FromExemption].
 func (l *Limiter) Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error) {
 	return l.askAs(ctx, name, &caller{tier: id.Tier, id: &id}, n)
 }
 
-// AskKey is [Limiter.Ask] for a gateway that names the key itself, whatever the
-// limit counts by. The key may be any text; its digest is what is stored, in a
-// domain of its own, so that it never meets an identity of Ask. "" is a caller
-// of whom nothing is known: what the limit says of those holds.
+// AskKey is [Limiter.Ask] for a gateway that names the key itself, whatever the limit counts
+// by. The key may be any text. Its digest is stored, in a domain of its own, so that no key
+// meets an identity of Ask. "" stands for an unknown caller: the limit's OnMissing decides.
 func (l *Limiter) AskKey(ctx context.Context, name, tier, key string, n int64) (Decision, error) {
 	return l.askAs(ctx, name, &caller{tier: tier, key: key}, n)
 }
 
-// caller is who asks: an identity, or a key.
+// caller is an identity, or a key that a gateway named.
 type caller struct {
 	tier, key string
 	id        *Identity

@@ -52,9 +52,9 @@ func (f *compiledLimit) decide(verdict, remaining, wait, reset int64) Decision {
 	}
 }
 
-// earlierReset is what a reset was before the last requests were spent at the
-// same instant, given what lua/allow.lua answers after that. Where it is not
-// levels that refill, nothing is sooner as if never used for having spent less.
+// earlierReset returns the reset of a limit as it was before the last requests were spent at the
+// same instant. The arguments are those that lua/allow.lua returns after them. Only a token
+// bucket is as new sooner if less was spent: for the other rules it is reset itself.
 func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 	if f.Algorithm != TokenBucket || requests == 0 {
 		return reset
@@ -62,7 +62,7 @@ func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 	return lua.EarlierReset(reset, slack, requests*microTokens, f.params.A, f.params.B)
 }
 
-// unasked is the decision to let pass of somebody who did not count.
+// unasked is the decision that admits a caller without asking the limit.
 func (f *compiledLimit) unasked(source Source) Decision {
 	d := f.decide(verdictAllowed, f.quota, 0, 0)
 	d.Source = source
@@ -102,7 +102,7 @@ func (g *gate) compiledOf(limit *Limit) (*compiledLimit, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("limit %q: %w", limit.Name, err)
 	}
-	// Who gives it may change the maps and slices of a limit afterwards.
+	// The owner of a limit may change its maps and slices afterwards.
 	own := *limit
 	own.Per, own.Tiers = slices.Clone(limit.Per), maps.Clone(limit.Tiers)
 	f := compile(own, "", "")
@@ -130,8 +130,8 @@ func safeKey(key string) string {
 	return key
 }
 
-// givenKey is the key of a caller whom a gateway names, in a tier. No identity
-// has the same: what [Limit.Key] makes digests of begins with a digit or "tier".
+// givenKey is the key of a caller, in a tier, if a gateway names the caller. No identity has the
+// same key: the digests of [Limit.Key] are of texts that begin with a digit or "tier".
 func givenKey(tier, key string) string { return digest("given", tier, key) }
 
 // digest is 22 safe characters for texts of any length.

@@ -13,28 +13,27 @@ type Decision struct {
 	Rate    Rate   // of the limit, for the tier of the caller
 	Allowed bool
 
-	// Shadow says that the limit is in shadow mode: it holds nobody back, and
-	// callers are not told of it.
+	// Shadow reports that the limit is in shadow mode: it refuses no request, and callers do
+	// not learn of it.
 	Shadow bool
 
 	// WouldRefuse says that the limit is in shadow mode and would have refused:
 	// RetryAfter and Impossible tell how, and Allowed is true all the same.
 	WouldRefuse bool
 
-	// Source says who decided, if it was not the limit's state in Redis.
+	// Source names what decided, if it was not the limit's state in Redis.
 	Source Source
 
 	// Overflow says that the limit has a state for MaxKeys callers already, so that
 	// this one counts together with all others above that number.
 	Overflow bool
 
-	// Impossible says that the cost is above what the limit can ever hold:
+	// Impossible reports that the cost is above the most that the limit can ever hold:
 	// waiting does not help. RetryAfter is then 0.
 	Impossible bool
 
-	// Quota requests may pass in a Window, for the RateLimit-Policy header; of a
-	// token bucket, what a full one holds and the time in which an empty one
-	// refills.
+	// Quota requests may pass in a Window, for the RateLimit-Policy header. For a token
+	// bucket, Quota is its size, and Window the time in which an empty one refills.
 	Quota  int64
 	Window time.Duration
 
@@ -43,7 +42,7 @@ type Decision struct {
 	Remaining int64
 
 	// RetryAfter is how long to wait until the same question would be allowed,
-	// if nobody else asks meanwhile; 0 when Allowed. ResetAfter is the time
+	// if no other request comes meanwhile; 0 when Allowed. ResetAfter is the time
 	// until the limit is as if it had never been used.
 	RetryAfter time.Duration
 	ResetAfter time.Duration
@@ -58,7 +57,7 @@ func (d Decision) Later(passed time.Duration) Decision {
 	return d
 }
 
-// namedLimits lists limits by their names, each with what there is to say of it:
+// namedLimits lists limits by their names, each followed by the text of say:
 // `limit "a"<say>`, `limits "a"<say> and "b"<say>`.
 func namedLimits(by []Decision, say func(Decision) string) string {
 	words := make([]string, len(by))
@@ -95,18 +94,18 @@ func ImpossibleText(cost int64, by ...Decision) string {
 		namedLimits(by, func(d Decision) string { return fmt.Sprintf(" (at most %d at once)", d.Quota) }))
 }
 
-// Source says who made a decision.
+// Source names what made a decision.
 type Source string
 
-// Who may make a decision.
+// The sources of a decision.
 const (
 	FromStore  Source = ""       // Redis, now
 	FromMemory Source = "memory" // this process, which knows when the refused caller may come again
-	FromSync   Source = "sync"   // this process, of what it took in advance ([Limit.SyncInterval])
+	FromSync   Source = "sync"   // this process, from requests that it took in advance ([Limit.SyncInterval])
 	FromLocal  Source = "local"  // this process, because Redis is away ([Local])
-	FromNobody Source = "open"   // nobody, because Redis is away ([Open], and any limit in shadow mode)
+	FromNobody Source = "open"   // no decision: Redis is unavailable, and the limit is [Open] or in shadow mode
 
-	// FromExemption is nobody either: the limit counts by something of the
-	// caller that is not known, and lets such callers pass ([Exempt]).
+	// FromExemption is no decision either: the caller lacks something that the limit counts by,
+	// and the limit lets such callers pass ([Exempt]).
 	FromExemption Source = "exempt"
 )

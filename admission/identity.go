@@ -16,15 +16,15 @@ const (
 	PerHeader = "header:" // and the name of a header of the request
 )
 
-// Identity is who asks, as far as it is known. An empty field is one that is
-// not known; what a limit that counts by it does then, [Limit.OnMissing] says.
+// Identity is what is known of the caller. An empty field is not known. If a limit counts by
+// such a field, its [Limit.OnMissing] decides.
 type Identity struct {
 	Caller string
 	IP     string
 	Flow   string
 	Tier   string // which of the limits' tiers applies; "" the limit itself
 
-	// Headers are those of the request by which limits count, under their
+	// Headers are the headers of the request by which limits count, under their
 	// canonical names, such as "X-Tenant".
 	Headers map[string]string
 }

@@ -17,12 +17,12 @@ const (
 	instancesKey = "tundish:instances"
 )
 
-// presence says in Redis that this process is there, and knows how many are, so
-// that each may apply its share of a limit when Redis is away ([Local]).
+// presence registers this process in Redis and counts the registered processes, so that each
+// may apply its share of a limit while Redis is unavailable ([Local]).
 //
-// There is no goroutine for it: it is said along with decisions of limits that
-// are Local, at most every five seconds, beside the caller. A process that
-// decides nothing for fifteen seconds does not count.
+// It has no goroutine: a decision of a Local limit registers the process, at most every five
+// seconds, beside the caller. A process that decides nothing for fifteen seconds does not
+// count.
 type presence struct {
 	id    string
 	next  *atomic.Int64 // when to say it again, nanoseconds of the process's clock

@@ -98,7 +98,7 @@ func (c *KeyCollector) sample() map[string]float64 {
 	return counts
 }
 
-// drawKeys draws keys of one server at random; each stands for so many.
+// drawKeys draws keys of one server at random; each stands for the same number of keys.
 func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each float64, err error) {
 	var size *redis.IntCmd
 	drawn := make([]*redis.StringCmd, sampledKeys)
@@ -123,8 +123,8 @@ func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each fl
 	return keys, float64(size.Val()) / sampledKeys, nil
 }
 
-// limitOf is the limit whose state is kept under a key of Redis: on its own, as
-// tundish:{l:<limit>}:<key>, or in a bucket, as
+// limitOf is the limit whose state a key of Redis holds. A limit on its own has keys
+// tundish:{l:<limit>}:<key>; a limit of a bucket has keys
 // tundish:{<tag>}:b:<bucket>:limit:<limit>:<key>.
 func limitOf(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, "tundish:{")

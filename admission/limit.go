@@ -26,21 +26,21 @@ const (
 	Shadow  Mode = "shadow" // decides and counts as if, and refuses nobody
 )
 
-// OnStoreFailure says what a limit does while Redis cannot be asked.
+// OnStoreFailure selects the answer of a limit while Redis is unavailable.
 type OnStoreFailure string
 
-// What a limit may do while Redis cannot be asked.
+// Answers of a limit while Redis is unavailable.
 const (
 	Closed OnStoreFailure = "closed" // an error: nobody is let in
 	Open   OnStoreFailure = "open"   // everybody is let in, and counted
 	Local  OnStoreFailure = "local"  // each instance applies its share of the limit by itself
 )
 
-// OnMissing says what a limit does with a caller of whom it does not know
-// something that it counts by.
+// OnMissing selects the answer of a limit for a caller that lacks something that the limit
+// counts by.
 type OnMissing string
 
-// What a limit may do with a caller who is not fully known.
+// Answers of a limit for a caller that is not fully known.
 const (
 	Refuse OnMissing = "refuse" // an error of the request: [*MissingIdentityError]
 	Share  OnMissing = "share"  // all such callers count together
@@ -84,9 +84,9 @@ type Limit struct {
 	OnMissing      OnMissing      // "" means Refuse
 
 	// SyncInterval, if not 0, lets a [Limiter] take several requests' worth at
-	// once and give them out by itself for so long: fewer questions for Redis. In
-	// a window as long as the limit's, no more passes than the limit takes in one
-	// that is longer by this: measured with four instances and 200 ms, 101 to
+	// once and give them out by itself for that time: fewer questions for Redis. In
+	// a window as long as the limit's, no more passes than the limit takes in a window
+	// that is longer by SyncInterval. Measured with four instances and 200 ms: 101 to
 	// 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use
 	// it.
 	SyncInterval time.Duration
@@ -118,8 +118,8 @@ func (l Limit) WithDefaults() Limit {
 	return l
 }
 
-// For returns the limit as it is for callers of a tier: the same one, if it
-// has no such tier.
+// For returns the limit as it applies to callers of a tier. If it has no such tier, that is
+// the limit itself.
 func (l Limit) For(tier string) Limit {
 	rate, ok := l.Tiers[tier]
 	if !ok {

@@ -31,11 +31,11 @@ var ErrClosed = errors.New("admission: the limiter is closed")
 // givenLimits is how many limits that are given by value a limiter keeps ready.
 const givenLimits = 1000
 
-// LimiterConfig is what a [Limiter] needs. Only Redis is required.
+// LimiterConfig configures a [Limiter]. Only Redis is required.
 type LimiterConfig struct {
 	Redis    redis.UniversalClient // made by [redisconn.Connect]
-	Limits   []Limit               // those that can be asked by name
-	Revision int64                 // of the configuration that Limits are of; a lower one obeys the higher one that is in force
+	Limits   []Limit               // the limits that [Limiter.Ask] knows by name
+	Revision int64                 // of the configuration that has Limits. If Redis holds a higher one, that one is in force
 	Timeout  time.Duration         // of one question, all included; 0 means DefaultLimiterTimeout. At least twice the round trip
 	Breaker  *redisconn.Breaker    // shared by all that talk to this Redis; nil means one of its own
 	Metrics  *Metrics              // nil counts nothing
@@ -79,7 +79,7 @@ type Limiter struct {
 	beside sync.WaitGroup // what runs beside the callers
 }
 
-// gates are those of the configured limits, also in their order.
+// gates are the gates of the configured limits, by name and in their order.
 type gates struct {
 	byName map[string]*gate
 	order  []*gate
@@ -124,7 +124,7 @@ func (l *Limiter) Close() {
 	l.beside.Wait()
 }
 
-// setLimits replaces the configured limits. Those that stay keep what is under
+// setLimits replaces the configured limits. A limit that stays keeps its calls under
 // way.
 func (l *Limiter) setLimits(limits []Limit, revision int64) error {
 	l.mu.Lock()
@@ -181,13 +181,13 @@ func (l *Limiter) byValue(name string) *gate {
 }
 
 // Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and
-// spends them if so; a refusal spends nothing and is no error. The limit is
-// taken as it is given here, whatever is configured under its name; limits of
-// one name share their state. Key is one made by [Limit.Key], or another text of
-// the caller's choice; "" is a caller who is exempt.
+// spends them if so. A refusal spends nothing and is no error. The limit applies
+// as it is given here, whatever is configured under its name. Limits of
+// one name share their state. Key is made by [Limit.Key], or is another text of
+// the caller's choice; "" is an exempt caller.
 //
 // An error that is [redisconn.Unavailable] means that Redis did not answer and that the
-// limit is [Closed]: whether something was spent is not known. Any other error
+// limit is [Closed]. Whether something was spent is then not known. Any other error
 // stays: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
 	if !l.calls.Enter() {
@@ -206,8 +206,8 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	return d, err
 }
 
-// decide answers one question. A key of "" is a caller who is exempt. If away is
-// not nil, Redis is not there.
+// decide answers one question. A key of "" is an exempt caller. If away is
+// not nil, Redis is unavailable.
 func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	if n < 1 || n > MaxCost {
 		return Decision{}, fmt.Errorf("limit %q: cost %d: want 1 to %d", f.Name, n, MaxCost)

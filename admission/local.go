@@ -10,9 +10,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// maxLocals is how many keys of Local limits a process knows of. Those not used
-// for the longest time are forgotten first: they start anew with a full share,
-// and what they were let through is not reported.
+// maxLocals bounds the keys of Local limits that a process knows. The keys not used
+// for the longest time are forgotten first. A forgotten key starts anew with a full share,
+// and Redis never learns of what it was let through.
 const maxLocals = 16_384
 
 // locals are the states of Local limits in this process: what Redis last said
@@ -61,8 +61,8 @@ func newLocals() locals {
 	return l
 }
 
-// get returns the state of a key. Two that begin at once may make two, of which
-// the later one stays.
+// get returns the state of a key. Two calls that begin at once may make two states; the
+// later one stays.
 func (ls locals) get(g *gate, f *compiledLimit, key string) *local {
 	if l, ok := ls.of.Get(key); ok {
 		return l
@@ -150,8 +150,8 @@ func (l *local) until(level float64) time.Duration {
 	return time.Duration(math.Ceil((level-l.level)/l.perSecond*1e6)+1) * time.Microsecond
 }
 
-// owed is what Redis is to take first for a key: what was let through without
-// it and is not refilled yet. [locals.reported] must follow.
+// owed returns how much Redis is to take first for a key: requests that were admitted without
+// Redis and are not refilled yet. [locals.reported] must follow.
 func (ls locals) owed(key string) int64 {
 	if ls.owing.Load() == 0 {
 		return 0
@@ -194,9 +194,9 @@ func (ls locals) reported(key string, n int64, ok bool) {
 	l.reporting = 0
 }
 
-// reconcile tells Redis, which is back, what was let through without it. It
-// does so beside the caller, a batch of keys at a time. A key that is asked
-// about meanwhile is told with its question.
+// reconcile reports the requests that were admitted without Redis, once Redis is back. It
+// runs beside the caller, a batch of keys at a time. A question about a key reports that key
+// itself.
 func (l *Limiter) reconcile(ctx context.Context) {
 	if l.locals.owing.Load() == 0 || !l.locals.busy.CompareAndSwap(false, true) {
 		return
@@ -210,7 +210,7 @@ func (l *Limiter) reconcile(ctx context.Context) {
 			told += n
 			if err != nil || n == 0 {
 				if told > 0 {
-					l.log.InfoContext(ctx, "Redis was told what was let through without it", "keys", told)
+					l.log.InfoContext(ctx, "Redis is back: requests that were admitted without it are counted", "keys", told)
 				}
 				return
 			}

@@ -21,7 +21,7 @@ type Metrics struct {
 	other     *limitMetrics
 }
 
-// limitMetrics are those of one limit, looked up once.
+// limitMetrics are the metrics of one limit, looked up once.
 type limitMetrics struct {
 	outcomes map[outcome]prometheus.Counter
 	refusals prometheus.Counter
@@ -62,7 +62,7 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 			Name: "tundish_limit_local_refusals_total", Help: "Refusals that did not ask Redis, because the caller had been told when to come back.",
 		}, []string{"limit"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, who share one key.",
+			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, which share one key.",
 		}, []string{"limit"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_limit_decision_duration_seconds", Help: "Time that a decision took.",
@@ -139,6 +139,6 @@ func outcomeOf(d *Decision, err error) outcome {
 // [redisconn.BreakerConfig.OnChange].
 func (m *Metrics) SetBreaker(state redisconn.BreakerState) {
 	if m != nil {
-		m.breaker.Set(float64(state)) // the numbers are those of the help text
+		m.breaker.Set(float64(state)) // the help text explains the numbers
 	}
 }

@@ -48,7 +48,7 @@ func (g *gate) info(ctx context.Context) (LimitInfo, error) {
 	return LimitInfo{Configured: s.configured, InForce: s.limit, Override: s.override, Rev: s.rev}, nil
 }
 
-// look asks Redis what is in force.
+// look reads the state in force from Redis.
 func (g *gate) look(ctx context.Context) (*state, error) {
 	s := g.source.Load()
 	s.fresh.Store(false)
@@ -74,9 +74,9 @@ func (e *InvalidPatchError) Unwrap() error { return e.Err }
 // the same moment. The limit keeps its state: a caller that has spent more than a
 // lowered limit allows exceeds it at once. Override returns the limit in force afterwards.
 //
-// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; one that is [redisconn.Unavailable],
+// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; an error that is [redisconn.Unavailable],
 // after which the same call may be made again. It costs three round trips,
-// and two more each time that others come between.
+// and two more each time that another change comes between.
 func (l *Limiter) Override(ctx context.Context, name string, p Patch) (Limit, error) {
 	return l.override(ctx, name, func(before Patch) Patch { return before.Merge(p) })
 }
@@ -120,8 +120,8 @@ func (l *Limiter) override(ctx context.Context, name string, change func(before 
 	return after.limit, nil
 }
 
-// writeOverride reports whether the change was written: not if the limit is another one
-// than that of rev by now.
+// writeOverride reports whether the change was written. It is not written if the limit was
+// changed since rev.
 func (l *Limiter) writeOverride(ctx context.Context, g *gate, name, text, rev string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
@@ -138,12 +138,11 @@ func (l *Limiter) writeOverride(ctx context.Context, g *gate, name, text, rev st
 	return written, err
 }
 
-// Reconfigure replaces the configured limits, as after a reload. What is in
-// force changes for all processes with the first of them that does so, except
-// where a configuration of a higher revision is in force; limits keep their
-// states and what operators changed of them. Limits that are not valid change
-// nothing. Redis need not be there: what could not be written, which is an
-// error, is written with the next question.
+// Reconfigure replaces the configured limits, as after a reload. The first process that does
+// so changes the limits in force for all processes, unless a configuration of a
+// higher revision is in force. Limits keep their states and their overrides. If a limit is
+// not valid, nothing changes. If Redis does not answer, Reconfigure returns an error, and
+// the next question writes the change.
 func (l *Limiter) Reconfigure(ctx context.Context, limits []Limit, revision int64) error {
 	if !l.calls.Enter() {
 		return ErrClosed

@@ -87,8 +87,8 @@ func (g *gate) ask(q *question) error {
 	return fmt.Errorf("the outcome is unknown: %w", context.Cause(q.ctx))
 }
 
-// send has a batch answered, and returns what tells the callers. It outlives the callers:
-// a caller that gives up does not undo what is under way.
+// send has a batch answered, and returns the function that tells the callers. It outlives the
+// callers: a caller that gives up does not undo the call under way.
 func (g *gate) send(batch []*question) (tell func()) {
 	first := batch[0]
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))

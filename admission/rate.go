@@ -30,9 +30,9 @@ type Rate struct {
 	Unit  string        // UnitRequests unless named
 }
 
-// ParseRate reads the grammar of DESIGN: `N [unit]/period`, where period is s,
-// m, h or d, or a Go duration: "50/s", "100/15m", "90000 tokens/m", "2000/d".
-// The error says which part is wrong and what it may be.
+// ParseRate reads `N [unit]/period`, where period is s, m, h or d, or a Go duration:
+// "50/s", "100/15m", "90000 tokens/m", "2000/d".
+// The error names the wrong part and its valid values.
 func ParseRate(text string) (Rate, error) {
 	left, right, ok := strings.Cut(strings.TrimSpace(text), "/")
 	if !ok {
@@ -85,7 +85,7 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// Validate reports what is out of range, or nil.
+// Validate reports a number or period out of range, or nil.
 func (r Rate) Validate() error {
 	switch {
 	case r.Count < 1:

@@ -16,16 +16,15 @@ const (
 	forgetAfter = time.Second
 )
 
-// refusals remembers who was refused, so that Redis is not asked what is known:
-// until the time that a refused caller was told, the answer would be the same.
+// refusals remembers refused callers, so that Redis is not asked for a known answer: until
+// the Retry-After of a refusal ends, the answer would be the same.
 //
-// It refuses nobody whom Redis would admit, as long as that keeps the state and
-// its clock does not step forward: the time is counted by our own monotonic
-// clock from the start of the call, which is no later than the instant at which
-// Redis decided; and a cost below the refused one is not refused. What a caller
-// is told to wait is counted from the end of the call, so that it is never too
-// short. The memory of a key is one of about 300 bytes; those not used for the
-// longest time are forgotten first.
+// It refuses no request that Redis would admit, as long as Redis keeps the state and its clock
+// does not step forward. The time is counted by the monotonic clock of this process, from the
+// start of the call: no later than the instant at which Redis decided. A cost below the refused one
+// is not refused. The wait of the caller is counted from the end of the call, so that it is
+// never too short. A key takes about 300 bytes. The keys not used for the longest time are
+// forgotten first.
 type refusals struct {
 	of   *lru.Cache[string, refusal]
 	some *atomic.Bool // there was one
@@ -54,8 +53,8 @@ func (r refusals) remember(f *compiledLimit, key string, cost int64, start time.
 	r.some.Store(true)
 }
 
-// forget is told of a key that something was spent of: whoever waits for more
-// now waits for longer than he was told.
+// forget removes the refusal of a key that was spent of: its caller now has to wait longer
+// than the refusal said.
 func (r refusals) forget(key string) {
 	if r.some.Load() && r.of.Contains(key) {
 		r.of.Remove(key)
@@ -81,10 +80,9 @@ func (r refusals) recall(f *compiledLimit, key string, cost int64, now time.Time
 	return d, true
 }
 
-// longer is how much longer a question of a cost waits than one of a refused
-// cost, if that is known without asking: for the same cost not at all; and in a
-// fixed window, whose end frees all; and in a token bucket as long as the
-// difference takes to come.
+// longer returns how much longer a question waits than one of a refused cost, and whether
+// that is known without asking. The same cost waits no longer. In a fixed window no cost does,
+// because its end frees everything. In a token bucket the difference of the costs has to refill.
 func (f *compiledLimit) longer(refused, cost int64) (time.Duration, bool) {
 	switch {
 	case cost == refused:

@@ -13,24 +13,24 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// schemaVersion is that of the conf of a limit in Redis. One that is newer is
-// left alone.
+// schemaVersion is the schema of a limit's conf in Redis. A program leaves a newer schema
+// alone.
 const schemaVersion = 1
 
-// source is a configured limit: what the configuration says, and what is in
+// source is a configured limit: its configuration, and its state in
 // force.
 type source struct {
 	own      Limit
 	text     string // of own, as conf has it
 	revision int64
 
-	turn   chan struct{} // held by whoever talks to the conf
+	turn   chan struct{} // held by the caller that reads or writes the conf
 	fresh  atomic.Bool   // the conf in Redis was written, and read since its last change that is known of
 	wrote  atomic.Bool   // the conf in Redis was written
 	latest atomic.Pointer[state]
 }
 
-// state is a limit as it is in force.
+// state is a limit in force.
 type state struct {
 	configured Limit // by the configuration in force, which may be another than ours
 	limit      Limit
@@ -77,8 +77,8 @@ func newSource(limit Limit, revision int64, override Patch) (*source, error) {
 	return s, nil
 }
 
-// inForce is the limit as it is in force, as far as it is known. With an error
-// it is the one that was last known.
+// inForce returns the limit in force, as far as it is known. With an error
+// it is the last known one.
 func (g *gate) inForce(ctx context.Context, start time.Time) (*state, error) {
 	s := g.source.Load()
 	if s.fresh.Load() {
@@ -104,7 +104,7 @@ func (g *gate) unconfigured(rev string) {
 	}
 }
 
-// refresh writes the conf if that was not done yet, and reads what is in force.
+// refresh writes the conf if that was not done yet, and reads the limit in force.
 // Concurrent callers wait for the first, no longer than their ctx.
 func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	if g.limiter.breaker.Shaky() && len(s.turn) > 0 {
@@ -116,12 +116,12 @@ func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-waiting.Done():
-		return fmt.Errorf("wait for what is in force: %w", context.Cause(waiting))
+		return fmt.Errorf("wait for the limit in force: %w", context.Cause(waiting))
 	}
 	if s.fresh.Load() {
 		return nil
 	}
-	// A caller who gives up says nothing of Redis.
+	// A caller that gives up says nothing of Redis.
 	ctx, cancelRun := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancelRun()
 	return g.limiter.breaker.Run(func() error {
@@ -166,7 +166,7 @@ func (g *gate) write(ctx context.Context, s *source) error {
 // errNoConf says that the conf disappeared between two calls.
 var errNoConf = errors.New("its configuration disappeared from Redis: ask again")
 
-// read reads what is in force.
+// read reads the limit in force.
 func (g *gate) read(ctx context.Context, s *source) error {
 	conf, err := g.limiter.redis.HGetAll(ctx, g.conf).Result()
 	if err != nil {

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// This file is the form in which limits are kept in Redis, in the hash "conf"
-// of a bucket and of a limit that is asked on its own:
+// This file is the stored form of limits in Redis, in the hash "settings"
+// of a bucket and the hash "conf" of a limit that is asked on its own:
 //
 //	limits        JSON array of the limits of the configuration in force
 //	pin:<limit>   JSON of a [Patch]: the override of that limit
 //	limits_rev    a number that every change of these raises
 //
-// Scripts compare limits_rev with the one that the caller knows, and the caller
-// reads these fields again when it is another: so a change holds for all
-// processes at once.
+// A caller sends the limits_rev that it knows. If it is outdated, the script says so and the
+// caller reads these fields again. So a change holds for all processes at once.
 
-// Fields of the hash "conf".
+// Fields of the hash.
 const (
 	FieldLimits    = "limits"
 	FieldLimitsRev = "limits_rev"
 	FieldOverride  = "pin:" // and the limit's name
 )
 
-// Patch is a change of a limit. What is nil stays as it is.
+// Patch is a change of a limit. A nil field stays unchanged.
 type Patch struct {
 	Limit *Rate           `json:"limit,omitempty"`
 	Burst *int64          `json:"burst,omitempty"`
@@ -61,8 +60,8 @@ func (p Patch) Merge(over Patch) Patch {
 	return p
 }
 
-// With returns the limit with a patch applied, or what is wrong with that. A
-// token bucket whose rate alone is changed has its burst scaled alike.
+// With returns the limit with a patch applied, or an error if the patch does not fit. If only
+// the rate of a token bucket changes, its burst is scaled alike.
 func (l Limit) With(p Patch) (Limit, error) {
 	if p.Limit != nil {
 		l = l.at(*p.Limit)
@@ -147,11 +146,10 @@ func EncodeLimits(limits []Limit) (string, error) {
 	return string(text), err
 }
 
-// DecodeLimits reads the limits of a hash "conf" as they are in force: what
-// the configuration says, with the operators' overrides. An override that does
-// not fit its limit any more, because the limit was changed, is left out and named
-// in ignored. Limits that this program does not know how to apply are an error:
-// a newer program wrote them.
+// DecodeLimits reads the limits in force from such a hash: the configured limits, with the
+// operators' overrides. It leaves out an override that does not fit its limit any
+// more, because the limit was changed, and names it in ignored. A limit that this program cannot
+// apply is an error: a newer program wrote it.
 func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err error) {
 	text, ok := conf[FieldLimits]
 	if !ok {
@@ -162,7 +160,7 @@ func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err
 	}
 	for i, limit := range limits {
 		if err := limit.Validate(); err != nil {
-			return nil, nil, fmt.Errorf("admission: limit %q in Redis is not one that this program knows, use a newer one: %w", limit.Name, err)
+			return nil, nil, fmt.Errorf("admission: this program does not know limit %q as it is in Redis, use a newer program: %w", limit.Name, err)
 		}
 		override, ok := conf[FieldOverride+limit.Name]
 		if !ok {

@@ -10,18 +10,17 @@ import (
 // maxChunks is how many keys a process gives out in advance.
 const maxChunks = 16_384
 
-// chunks are what this process took in advance of limits with a SyncInterval.
+// chunks are the requests that this process took in advance of limits with a SyncInterval.
 //
-// A question that a chunk cannot answer asks Redis, and takes as many more as
-// were asked for in the last interval, as far as they are there. A question that
-// is refused takes nothing. What was taken is given out without Redis for as long
-// as the interval, and what is left then is dropped.
+// A question that a chunk cannot answer asks Redis. It then takes as many more requests
+// as were asked for in the last interval, as far as they are there. A refused question
+// takes nothing. The chunk is given out without Redis for one interval, and its rest is dropped.
 // While one question fetches a chunk, others of its key ask for themselves only.
 //
-// What is taken is taken by the limit's own rule: all instances together never
-// take more. But what was taken in one moment may be let through up to an
-// interval later. So in any window as long as the limit's, no more passes than
-// the limit takes in a window that is longer by the interval.
+// A chunk is taken by the limit's own rule: all instances together never take more than the
+// limit. But the requests of one chunk may pass up to an interval later. So in any window as
+// long as the limit's, no more passes than the limit takes in a window that is longer by the
+// interval.
 //
 // TestOvershootOfSync measures the overshoot with four instances, a limit of 1,000/s,
 // an interval of 200 ms and 2,000 questions a second. At most this share of the limit
@@ -82,7 +81,7 @@ func (cs chunks) give(q *question) (Decision, bool) {
 	return Decision{}, false
 }
 
-// count notes what is asked for.
+// count notes a question.
 func (c *chunk) count(q *question) {
 	if passed := q.start.Sub(c.since); passed >= q.SyncInterval {
 		c.askedLast = c.asked
@@ -94,7 +93,7 @@ func (c *chunk) count(q *question) {
 	c.asked += q.cost
 }
 
-// keep puts into the chunk what a question took in advance.
+// keep puts the requests that a question took in advance into the chunk.
 func (cs chunks) keep(q *question, err error) {
 	c, ok := cs.of.Peek(q.key)
 	if !ok {
@@ -107,7 +106,7 @@ func (cs chunks) keep(q *question, err error) {
 	}
 	c.fetching = nil
 	if err != nil || q.taken == 0 {
-		return // what is left of the chunk before stays there for as long as it may
+		return // the rest of the chunk before stays for the rest of its interval
 	}
 	// From the start of the call: no later than Redis took it.
 	c.limit, c.left, c.until = q.compiledLimit, q.taken, q.start.Add(q.SyncInterval)

@@ -1,18 +1,18 @@
--- allow.lua: asks one limit, outside any bucket, many questions at once. Decides
--- them in order, as if each were asked alone, and spends what it allows.
+-- allow.lua: answers many questions to one limit, outside any bucket. It decides
+-- them in order, as if each were asked alone, and spends the allowed ones.
 -- All questions are of one algorithm.
 -- Not safe to send twice in the strict sense: a resend after a lost reply spends
 -- once more, which errs on the side of refusing.
 --
--- KEYS[1]     tundish:{l:<limit>}:conf  hash  what an operator made of the limit
+-- KEYS[1]     tundish:{l:<limit>}:conf  hash  the limit in force
 -- KEYS[2...]  tundish:{l:<limit>}:<key>  the limit's states, one for each key that is
 --             asked about: a zset for sliding_window_log, else a string; then for each setting
 --             tundish:{l:<limit>}:keys:<life>  string  how many keys there are (see limit_keys.lua), and
---             tundish:{l:<limit>}:overflow:<tier>  state of the key that all share who are above max
+--             tundish:{l:<limit>}:overflow:<tier>  state of the key that all callers above max share
 -- ARGV[1]     limits_rev: of the conf that the caller knows, "" to decide in any case
 -- ARGV[2]     now: microseconds for tests, "" to ask the server
 -- ARGV[3]     algorithm: a name of limits.lua
--- ARGV[4]     setting_count: how many settings follow; more than one where tiers of the limit differ
+-- ARGV[4]     setting_count: how many settings follow; more than one if tiers of the limit differ
 -- ARGV[5...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
@@ -23,17 +23,17 @@
 --             each question:
 --               number of its state, from 1
 --               cost: requests, 1 or more
---               times: how many ask the same, 1 or more; 0 takes what is there, up to the cost; -1 does so if all of
+--               times: how often it is asked, 1 or more; 0 takes what is there, up to the cost; -1 does so if all of
 --               the question before it about this state were allowed
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
 --            {allowed, remaining, reset, slack}: how many of the times were allowed; slack is what the rounding of
 --            reset added, of token_bucket in a-ths of a microsecond, else 0: lua.EarlierReset computes the earlier resets of it;
 --            and if not all were: {verdict, wait, remaining, reset} of the others: verdict 1 refused, 2 impossible; these
---            are as they are after the last question of the batch, so that who waits that long and is alone is let in;
+--            hold after the last question of the batch, so that a caller that waits that long and is alone is admitted;
 --          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states instead of
 --          which the shared one was asked. Remaining in requests, wait and reset in microseconds
--- Stores   the states that were spent of; each expires a second after it is worth nothing: it is then as if never used;
+-- Stores   the states that were spent of; each expires a second after it is as if never used;
 --          and how many keys there are
 -- Needs    Redis 7.0
 
@@ -63,7 +63,7 @@ else
   now = tonumber(now)
 end
 
--- All states are read before any is written: one that cannot be read spends nothing of the others.
+-- All states are read before any is written: if one cannot be read, nothing is spent.
 local states, spent, known, overflowed = {}, {}, {}, {}
 local at = FIRST_SETTING + SETTING * setting_count
 for i = FIRST_STATE, last_state do

@@ -1,4 +1,4 @@
--- assign.lua: writes into the index where a bucket lives, if the index still says what the caller has read there.
+-- assign.lua: writes the place of a bucket into the index, if the index has not changed since the caller read it.
 -- This one write decides a change of pool: every process reads the index before it configures a bucket.
 -- May be sent twice: the second time it answers 0, and the caller reads the index again.
 --

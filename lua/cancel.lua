@@ -1,17 +1,17 @@
 -- cancel.lua: cancels a job that is not in flight, or drops a dead letter. Sent twice it
--- answers the same. A list is searched for the id only near its two ends, as a search takes as
--- long as the list is. An id beyond them stays as a leftover, which claim pops without a slot,
--- unless there are more leftovers than the bucket has capacity: then the whole list is searched.
+-- answers the same. It searches a list for the id only near its two ends, because the time of a search
+-- grows with the list. An id beyond them stays as a leftover, which claim pops without a slot. With more
+-- leftovers than the bucket has capacity, it searches the whole list.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys; leftovers: whether ids of cancelled jobs may lie in lists
+-- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: whether ids of cancelled jobs may lie in lists
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[9]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[9]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[10]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
@@ -19,7 +19,7 @@
 -- ARGV[1]  id
 -- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  flow: that of the job
+-- ARGV[4]  flow of the job
 -- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
 --          -1 the bucket is not configured, or not with flows or without as levels says; -2 the job is

@@ -1,19 +1,19 @@
--- configure.lua: writes what the scripts obey. A configuration with a lower
--- revision than the stored one changes nothing and is told so. Nor does any where
--- an operator has overridden a setting: it is kept aside then, for when the override goes
--- (control.lua). May be sent twice.
+-- configure.lua: writes the settings that the scripts obey. A configuration with a lower
+-- revision than the stored one changes nothing, and the reply says so. A setting with an override
+-- does not change either: its configured value is kept aside until control.lua removes the override.
+-- May be sent twice.
 --
--- KEYS[1]  …:settings  hash  what a bucket obeys; of a pool, and of a limit that is asked on its own, …:conf
+-- KEYS[1]  …:settings  hash  settings of a bucket; of a pool, and of a limit that is asked on its own, …:conf
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
--- KEYS[3]  …:dead  zset  of a bucket only: those that are dead letters
--- KEYS[4]  …:conf_aside  hash  of a bucket only: what it is to obey, after a change of its pool (see relocate.lua)
--- KEYS[5]  …:conf  hash  of a bucket only: what it obeyed when its data had schema 1. Since then it holds the schema alone: a
---          program of then finds that the bucket is not configured, and that it may not configure it
+-- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
+-- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
+-- KEYS[5]  …:conf  hash  of a bucket only: its settings when its data had schema 1. Since then it holds the schema alone: an
+--          older program finds that the bucket is not configured, and may not configure it
 -- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
 -- ARGV[1]  schema: version of this program
 -- ARGV[2]  revision: of the configuration
 -- ARGV[3]  channel: to wake dispatchers on; "" for none, as of a limit
--- ARGV[4]  bucket: what to publish there
+-- ARGV[4]  bucket: the message to publish
 -- ARGV[5...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
 -- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
@@ -64,7 +64,7 @@ local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
 
--- Jobs lie in the lists of their flows, or in one: with the other setting nobody finds them.
+-- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
 for i = FIRST_FIELD, #ARGV, 2 do
   if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored[3] or '0') then
     local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
@@ -93,6 +93,6 @@ for i = FIRST_FIELD, stored[2] and #ARGV or 0, 2 do
   if OF_TURNS[ARGV[i]] and (redis.call('HGET', conf, ARGV[i]) or '') ~= ARGV[i + 1] then redis.call('HSET', conf, 'recheck', '0') end
 end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
--- Who sleeps until a slot of an older rate looks again.
+-- A dispatcher that sleeps until a slot of an older rate looks again.
 if channel ~= '' then redis.call('PUBLISH', channel, bucket) end
 return { 0, schema, revision }

@@ -1,19 +1,19 @@
--- control.lua: what an operator changes of a bucket at run time: pauses or
--- resumes it, overrides settings over what configurations say, or takes overrides back.
+-- control.lua: changes of a bucket by an operator. It pauses or resumes the bucket, overrides
+-- settings of all configurations, or removes overrides.
 -- All processes obey from the next script on, and after every restart.
 -- May be sent twice.
 --
--- KEYS[1]  …:settings  hash  what the bucket obeys
+-- KEYS[1]  …:settings  hash  settings of the bucket
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
+-- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  action: pause, resume, set or reset
--- ARGV[4]  by: who does it
+-- ARGV[4]  by: the author
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
 --          each field its value before and its value now}
--- Stores   paused (when), paused_by, paused_reason; for a field that is overridden: its value, "own:" and the
---          field with what the configuration says, "set:" and the field with "time who". No expiry: they
---          are obeyed until they are taken back
+-- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
+--          field with the configured value, "set:" and the field with "time author". No expiry: they
+--          are obeyed until they are removed
 -- Needs    Redis 7.0
 
 local conf = KEYS[1]

@@ -1,9 +1,9 @@
--- control_flow.lua: what an operator changes of one flow, or of one group, at run time:
--- pauses or resumes it, gives it settings of its own over those of all, or takes them back.
--- All processes obey from the next script on. One that may go again by the change is
--- put back on the calendar. May be sent twice.
+-- control_flow.lua: changes of one flow, or of one group, by an operator. It pauses or resumes
+-- the flow, gives it settings of its own over those of all flows, or removes them.
+-- All processes obey from the next script on. If the flow may go again after the change, it
+-- returns to the calendar. May be sent twice.
 --
--- KEYS[1]  …:settings    hash  what the bucket obeys
+-- KEYS[1]  …:settings    hash  settings of the bucket
 -- KEYS[2]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
@@ -11,15 +11,15 @@
 -- KEYS[6...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
+-- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
 -- ARGV[4]  action: pause, resume, set or reset (which leaves a pause)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
--- ARGV[6...]  pause: a note of who and why, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
+-- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
 --          none
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
---          groups, else 0 (if it has not what is named, nothing was changed), text of the settings before ("" none),
+--          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
 --          text after}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
 --          lines; no expiry: they are obeyed until they are taken back
@@ -44,7 +44,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local parted = known[2] or '0'
 if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '' } end
 
--- The text as a list of its fields: those of the first line, then the other lines.
+-- The text as a list: the fields of the first line, then the other lines.
 local text = redis.call('HGET', flow_settings, name) or ''
 local fields, lines = {}, {}
 for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
@@ -85,7 +85,7 @@ else
   redis.call('HDEL', flow_settings, name)
 end
 
--- What waits may go, or sooner than before.
+-- Waiting jobs may go, or sooner than before.
 local calendar = flow.calendar(due_flows, pace)
 local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
 if what == GROUP then

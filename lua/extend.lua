@@ -1,6 +1,6 @@
--- extend.lua: the heartbeat: moves the deadlines of leases that are still held. These are
--- those that the dispatcher names, and those of its claim that is under way: while the answer
--- of that is on its way over a slow link, or was lost, the dispatcher cannot know their ids.
+-- extend.lua: the heartbeat: moves the deadlines of leases that are still held. These are the leases
+-- that the dispatcher names, and those of its claim under way. While the reply of that claim is on a slow
+-- link, or was lost, the dispatcher cannot know their ids.
 -- May be sent twice.
 --
 -- KEYS[1]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"

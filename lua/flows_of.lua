@@ -1,5 +1,5 @@
--- flows_of.lua: of which flow jobs are, so that the caller can name the places
--- of that flow to another script. Only of a bucket with flows: others have one.
+-- flows_of.lua: the flows of jobs, so that the caller can give the places of these flows
+-- to another script. Only for a bucket with flows: others have one.
 --
 -- KEYS[1]  …:body  hash  id -> "base time mark index envelope"
 -- ARGV[1]  most_bytes: of bodies to read in this call; one is read in any case

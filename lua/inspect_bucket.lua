@@ -1,7 +1,7 @@
 -- inspect_bucket.lua: a bucket in numbers. Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
--- KEYS[2]  …:settings    hash  what the bucket obeys
+-- KEYS[2]  …:settings    hash  settings of the bucket
 -- KEYS[3]  …:pace    hash  last slot
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
@@ -11,21 +11,21 @@
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time, where flows are in no groups
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
--- KEYS[12...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[12...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
--- ARGV[1]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
 --          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
 --          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head (0 none),
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
---          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, how many flows
---          there are, how many are on the calendar, how many groups there are, how many are on theirs; of
---          its pool, 0 without: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
---          the bucket's weight; bytes of dead letters, how many dead letters and bytes there may be (0 no bound), how many
---          were dropped as their retention had ended, and as there were too many; who paused it, why; and for each field
---          that is overridden: field, value of the configuration, value
---          in force, "time who"}; of a bucket with flows, "in the lists" is all that waits, "in later" is 0, and no head is known
+--          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, number of flows,
+--          of flows on the calendar, of groups, and of groups on their calendar; of
+--          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
+--          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
+--          dropped because of their retention, and because of the bounds; author and reason of the pause; and for each
+--          override: field, value of the configuration, value
+--          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 

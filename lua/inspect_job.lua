@@ -1,9 +1,9 @@
--- inspect_job.lua: where a job is, what is known of it, and what holds it back.
+-- inspect_job.lua: the state and place of a job, and the bounds that hold it back.
 -- Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  last slot
 -- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
@@ -13,20 +13,20 @@
 -- KEYS[10] …:flow_settings  hash  flow -> its own settings
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
--- KEYS[13...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[13...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  id
--- ARGV[2]  flow: that of the job
+-- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
 --          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
---          settled: now, paused since (0 it is not), who paused it, why, in flight, max_in_flight, next slot of the
+--          settled: now, paused since (0 it is not), author and reason of the pause, in flight, max_in_flight, next slot of the
 --          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
---          groups; and of the flow: paused since, its note of that, in flight, max_in_flight (0 none), when its rate
+--          groups; and of the flow: paused since, the note of its pause, in flight, max_in_flight (0 none), when its rate
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
 --          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); instants in microseconds
 -- Stores   nothing

@@ -1,12 +1,12 @@
 -- inspect_pool.lua: a pool in numbers, with the buckets that are in it. Writes nothing.
 --
--- KEYS[1]  …:p:<pool>:conf     hash  what the pool obeys
+-- KEYS[1]  …:p:<pool>:conf     hash  settings of the pool
 -- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets
--- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> what is kept of it (see pool.lua)
+-- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> its state in the pool (see pool.lua)
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
---          ("count microseconds;" for each), last slot (0 none), in flight in all its buckets, how many buckets it knows; for
---          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each field that is
---          overridden: field, value of the configuration, value in force, "time who"}
+--          ("count microseconds;" for each), last slot (0 none), in flight in all its buckets, number of its buckets; for
+--          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each
+--          override: field, value of the configuration, value in force, "time author"}
 -- Stores   nothing
 -- Needs    Redis 7.0
 

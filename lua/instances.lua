@@ -1,10 +1,10 @@
--- instances.lua: says that a process is there and counts those that are. May be sent twice.
+-- instances.lua: registers a process and counts the registered ones. May be sent twice.
 --
--- KEYS[1]  tundish:instances  zset  id of a process → when it last said so, microseconds
+-- KEYS[1]  tundish:instances  zset  id of a process → when it last registered, microseconds
 -- ARGV[1]  id: of this process
 -- ARGV[2]  silence: microseconds after which a silent process counts no more
--- Returns  {how many there are, this one included}
--- Stores   the time; expires when all are silent
+-- Returns  {number of processes, this one included}
+-- Stores   the time; expires when all processes are silent
 -- Needs    Redis 7.0
 
 local instances = KEYS[1]

@@ -1,12 +1,12 @@
--- override.lua: writes or removes what an operator changed of a limit. It stays over
--- what configurations say until it is removed. May be sent twice. Of two changes that
--- were made of the same limit at the same moment, the second is made again of what the first left.
+-- override.lua: writes or removes the override of a limit. It takes precedence over all
+-- configurations until it is removed. May be sent twice. If two changes of the same limit come at the
+-- same moment, the second is made again on the result of the first.
 --
--- KEYS[1]  …:settings  hash  what a bucket, or a limit that is asked on its own, obeys
+-- KEYS[1]  …:settings  hash  settings of a bucket, or conf of a limit that is asked on its own
 -- ARGV[1]  limit: its name
 -- ARGV[2]  change: as text (Patch of package admission), "" to remove it
--- ARGV[3]  limits_rev: that the change was made of; "" for any
--- Returns  {0} the limits are others now: make it again of those;
+-- ARGV[3]  limits_rev: of the limits that the change was made of; "" for any
+-- Returns  {0} the limits have changed: make the change again on the new ones;
 --          {limits_rev}: the number that processes compare; it rises with every call that changes something
 -- Stores   the field "pin:" and the limit's name; no expiry: it is obeyed until it is removed
 -- Needs    Redis 7.0

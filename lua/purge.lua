@@ -1,30 +1,29 @@
--- purge.lua: drops all jobs of a flow that wait; of a bucket without flows, all
--- that wait in it. The first call moves them aside, so that none of them departs
--- from then on and new ones do as always; each call removes a chunk of them. Jobs in
--- flight are left, also when they come back. Sent again with the same id it goes on,
--- or answers what it came to. A bucket purges one flow at a time; what was moved
--- aside and is not removed yet counts against its bounds and its flow's.
+-- purge.lua: drops all waiting jobs of a flow; in a bucket without flows, all waiting jobs.
+-- The first call moves them aside: from then on none of them departs, and new jobs do as
+-- always. Each call removes a chunk of them. Jobs in flight stay, also when they come back.
+-- Sent again with the same id it goes on, or answers its result. A bucket purges one flow at a
+-- time. Jobs that are moved aside and not removed yet count against the bounds of bucket and flow.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:count   hash  last sequence number; purge_id, purge_flow, purge_mark, purge_done, purge_at: of the last purge;
 --          purged: of all
 -- KEYS[5]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[6]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[7]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[7]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
--- KEYS[10...]  what was taken from the places of the flow and is not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[10...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
--- ARGV[1]  purge: its id; "" begins none and goes on with the one that is under way
+-- ARGV[1]  purge: its id; "" goes on with the purge under way and begins none
 -- ARGV[2]  keep_later: 1 leaves delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
 -- ARGV[5]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[6]  flow: which is to be purged
+-- ARGV[6]  flow: the flow to purge
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, whose purge
 --          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
 --          that purge so far, entries left}
@@ -65,8 +64,8 @@ end
 
 if left() == 0 then
   if own or purge == '' then return { 0, own and 1 or 0, 0, done, 0 } end
-  -- Begin. The number of every job that comes from now on is above the mark, so
-  -- that an id which stands here for a job cancelled before can be used again.
+  -- Begin. Every job that comes from now on has a number above the mark, so
+  -- the id of a cancelled job that is still here can be used again.
   mark, done, own, purged_flow = tonumber(stored[1] or 0), 0, true, name
   redis.call('HSET', count, 'seq', text(mark + 1), 'purge_id', purge, 'purge_mark', text(mark), 'purge_flow', name)
   for i = 1, keep_later and LATER - 1 or LATER do
@@ -101,8 +100,8 @@ if n > 0 then
     local job = jobs[i]
     local base, fingerprint, kind, index = string.match(job or '', '^(%-?%d+) %d+ (...........)(.).(%d+)')
     local plain = string.lower(kind or '')
-    -- An id in a list may be what a job cancelled before has left there, and be that of one for
-    -- later by now, or of another flow's.
+    -- An id in a list may be the leftover of a cancelled job. By now it may be the id of a delayed
+    -- job, or of a job of another flow.
     local place, state = from[i] < LATER and QUEUED or RETRYING, metas[i] and string.sub(metas[i], 1, 1)
     if not state then state = not base and place or kind == plain and QUEUED or RETRYING end
     if job and state == place and not handled[id] and (levels == '0' or flow.of(job, levels == '2') == purged_flow) then

@@ -1,9 +1,9 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never passes the bucket's bound, their group's nor their flow's. May be sent twice.
+-- that keep their id. It never exceeds the bound of the bucket, the group or the flow. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead    zset  id -> time of death
@@ -13,14 +13,14 @@
 -- KEYS[10...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
+-- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  flow_count: number of flows
 -- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
---          each id: 1 back in the list, 2 the bucket is full, 3 waits already, 4 its flow is full, or it would be one
---          flow more than there may be, 5 the same of its group, 0 not a dead letter, or none of ours}
+--          each id a code. 1 back in the list. 2 the bucket is full. 3 waits already. 4 its flow is full, or there would
+--          be too many flows. 5 the same of its group. 0 not a dead letter, or none of ours}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -64,7 +64,7 @@ end
 
 local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished >= f.settings.capacity end
 
--- Takes the room that the job's flow and group have for it. Returns the code of what has none, or 1.
+-- Counts the job in its flow and group. Returns the code of the one that is full, or 1.
 local function enter(n)
   if not loaded then return 1 end
   local f = loaded[n]

@@ -1,19 +1,19 @@
 -- relocate.lua: the steps by which an empty bucket gets other keys, because it joins or leaves a pool. Its old and
--- its new keys may be in two slots of a cluster, so no script sees both. The index (see assign.lua) says which keys
--- the bucket has, and a generation: a number that each change raises by one. The conf of each place keeps the
+-- its new keys may be in two slots of a cluster, so no script sees both. The index (see assign.lua) names the keys
+-- of the bucket and a generation: a number that each change raises by one. The settings of each place keep the
 -- lowest generation that is obeyed there. A process that knows an older generation can change nothing and lets no
 -- job in. Each step may be sent twice, and by several processes.
 --
 -- check (new place) -> leave (old place) -> begin (new place) -> put (new place) -> assign.lua -> configure.lua (new), clear (old)
 --
--- KEYS[1]  …:settings  hash  what the bucket obeys. Where the bucket does not live: generation and left_for only
--- KEYS[2]  …:conf_aside  hash  old place: what the bucket obeyed; new place: what it will obey
+-- KEYS[1]  …:settings  hash  settings of the bucket. Where the bucket does not live: generation and left_for only
+-- KEYS[2]  …:conf_aside  hash  old place: the settings of before; new place: the settings to come
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[8]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[9...]  put: the key to write; begin, clear: the keys to remove
 -- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
 -- ARGV[2]  generation: to which the change leads

@@ -1,7 +1,7 @@
--- reserve_flows.lua: the second step of a claim where flows are in groups: says whose turn
--- it is among the flows of the groups that reserve.lua has named, each of which gets as
--- many as there are slots for it, and those that have more what others leave. As reserve.lua
--- does groups, it moves them a second ahead. Sent twice it names others, or none.
+-- reserve_flows.lua: the second step of a claim in a bucket with groups. It names the flows whose
+-- turn it is, of the groups that reserve.lua has named. Each group gets as many flows as it has
+-- slots; groups with more flows get what the others leave. It moves the turns of these flows a
+-- second ahead, as reserve.lua does with groups. Sent twice it names others, or none.
 --
 -- KEYS[1]  …:pace    hash  clock, offset, steps: of the engine's clock (see pacer.lua)
 -- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn on the calendar
@@ -17,7 +17,7 @@
 local pace = KEYS[1]
 local want, horizon, again = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local RESERVED = 1000000
-local MOST_AGAIN = 2000 -- flows of which a run moves the turn
+local MOST_AGAIN = 2000 -- flows whose turn one run moves
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', pace, '')
@@ -42,7 +42,7 @@ for n = #KEYS - again + 1, #KEYS do
   left = left - #waiting
 end
 
--- Names flows of a group, behind those that it has named of it already, and says how many.
+-- Names flows of a group, behind those that it has already named, and returns their number.
 local reply, moved, groups = { 0, now }, {}, #KEYS - 1
 local function name(n, most)
   local found, own = redis.call('ZRANGEBYSCORE', KEYS[n + 1], '-inf', latest, 'WITHSCORES', 'LIMIT', #moved[n] / 2, most), moved[n]

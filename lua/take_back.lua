@@ -1,12 +1,12 @@
--- take_back.lua: the second half of a sweep: takes back jobs whose lease ran out, to the
--- head of their list in the order in which they were admitted; one that crashed its worker
--- too often becomes a dead letter "poison". It puts retries that are in no place back into
--- later, and flows that have something to send on the calendar. Whatever sweep.lua saw is
--- looked at again. May be sent twice.
+-- take_back.lua: the second half of a sweep. It returns jobs with an ended lease to the
+-- head of their list, in the order in which they were admitted. A job that crashed its worker
+-- too often becomes a dead letter "poison". It returns retries that are in no place to
+-- later, and flows that have something to send to the calendar. It checks again everything that sweep.lua
+-- saw. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  offset: of the calendar's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
@@ -14,12 +14,12 @@
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[11...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[11...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
+-- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis
 -- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
@@ -27,7 +27,7 @@
 -- ARGV[7]  longest_wait: of a retry, microseconds: one further ahead is cut to it (or to a second: claim
 --          sets jobs aside for less)
 -- ARGV[8]  latest: time that it can be at most, microseconds: if it is later, no lease is taken back; 0 unknown
--- ARGV[9]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[10] flow_count: number of flows
 -- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
@@ -91,8 +91,8 @@ for i = first_arg + 1, #ARGV, WIDTH do
     end
   end
 end
--- The last one admitted first, so that the oldest is at the head in the end. Among
--- equals (jobs that came as scheduled have no number), that is whose lease ran out first.
+-- The last admitted job first, so that the oldest is at the head in the end. Jobs that came as
+-- scheduled have no number: among them, the job whose lease ended first.
 table.sort(lost_jobs, function(a, b)
   if a.seq ~= b.seq then return a.seq > b.seq end
   if a.deadline ~= b.deadline then return a.deadline > b.deadline end
@@ -107,7 +107,7 @@ for _, lost_job in ipairs(lost_jobs) do
   end
 end
 
--- Everything is decided. From here on there are only writes, and a look at what waits now.
+-- Everything is decided. From here on there are only writes, and reads of the new state.
 local handled, soonest, poisoned = {}, {}, {}
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id

@@ -1,15 +1,15 @@
--- trim_dead.lua: drops dead letters, the oldest first: those whose retention has ended, and, where
--- the bucket is told to drop rather than to refuse new jobs, those above its bounds. A chunk at a time.
+-- trim_dead.lua: drops dead letters, the oldest first, a chunk at a time. It drops those whose retention has
+-- ended. With when_dead_full = "drop_oldest" it also drops those above the bounds of the bucket.
 -- May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[8]  …:seen_minute  list  the same of ids that our client made
+-- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead

@@ -23,7 +23,7 @@ const (
 // address is a Redis URL, taken apart.
 type address struct {
 	topology topology
-	options  *redis.Options // of one server: credentials, database, TLS, what the query says
+	options  *redis.Options // of one server: credentials, database, TLS, settings of the query
 	hosts    []string       // of sentinels or of nodes of a cluster, with ports
 	master   string         // by which sentinels know it
 

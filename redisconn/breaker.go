@@ -20,7 +20,7 @@ const (
 	DefaultBreakerPause    = time.Second
 )
 
-// BreakerConfig is what a [Breaker] needs. The zero value is ready to use.
+// BreakerConfig configures a [Breaker]. The zero value is ready to use.
 type BreakerConfig struct {
 	Failures int                // in a row that open it; 0 means DefaultBreakerFailures
 	Pause    time.Duration      // until one call may probe; 0 means DefaultBreakerPause

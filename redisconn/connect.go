@@ -44,10 +44,10 @@ const (
 // and the same with rediss for TLS, also to the sentinels. The client dials on first use.
 // An error means that the URL or a file cannot be read.
 //
-// No other code builds a client, because the defaults of go-redis are wrong for a
-// queue. They send a script again when its reply is lost, ignore the deadline of a
-// context, keep a dead node of a cluster for a minute, and start goroutines for
-// notifications of a managed Redis. Connect switches all of that off.
+// No other code builds a client, because the defaults of go-redis are wrong for a queue. They send
+// a script again when its reply is lost, and ignore the deadline of a context. They keep a dead node
+// of a cluster for a minute, and start goroutines for notifications of a managed Redis. Connect
+// switches all of that off.
 func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	a, err := parseAddress(url)
 	if err != nil {

@@ -115,7 +115,7 @@ func TestOrphan(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ words, want string }{
-		{"bucket list", "orphaned: not in the configuration, nobody delivers its jobs"},
+		{"bucket list", "orphaned: not in the configuration, no dispatcher delivers its jobs"},
 		{"bucket show " + bucketName, "20 of"},
 		{"bucket show " + bucketName, "orphaned"},
 		{"job show " + bucketName + " waits-3", `{"n":3}`},

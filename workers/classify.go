@@ -16,7 +16,7 @@ import (
 // ErrInvalid marks the error of a job that no request can be made of.
 var ErrInvalid = errors.New("workers: the job cannot be sent")
 
-// Classify says what a receiver's status means for the job:
+// Classify decides by a receiver's status how the attempt of a job ended:
 //
 //	2xx            done
 //	3xx            dead: a redirect would be a second request without a permit
@@ -51,11 +51,11 @@ func statusDetail(status int) string {
 	return fmt.Sprintf("the receiver answered %d", status)
 }
 
-// ClassifyError says what an error means for a job of which something may have
-// been sent. Everything that may pass is tried again, certificates included:
+// ClassifyError decides by an error how the attempt of a job ended, of which something may have
+// been sent. Any error that may pass is a retry, faults of certificates included:
 // people renew them. Only an address that [Guard] refused and an [ErrInvalid]
 // are dead. A canceled context means that the dispatcher stopped. err must not
-// be nil; its text becomes the detail, without what a URL in it may hold back.
+// be nil. Its text becomes the detail, with the secret parts of URLs masked.
 func ClassifyError(err error) shaper.Outcome {
 	detail := errorDetail(err)
 	switch {
@@ -86,7 +86,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isTLS also knows alerts, whose type crypto/tls keeps to itself: it alone
+// isTLS also recognises alerts, whose type crypto/tls does not export. Only crypto/tls
 // makes a net.OpError with these two operations.
 func isTLS(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") {

@@ -17,14 +17,13 @@ var ErrBlockedAddress = errors.New("workers: the address is not on the public in
 // metadata and control endpoint.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// Guard returns a [net.Dialer] Control function that lets connections through
-// only to addresses of the public internet and of the allowed networks, on any
-// port. It sees the address that is about to be connected, after the name was
-// resolved, so neither a name that points inside nor one that changes between
-// two look-ups gets by. What is not public is what the IANA registries of
-// special-purpose addresses say: private, loopback, link-local, shared (CGNAT),
-// documentation, multicast and reserved ones, and those that wrap an IPv4
-// address (NAT64, 6to4, Teredo).
+// Guard returns a [net.Dialer] Control function that lets connections through only to addresses
+// of the public internet and of the allowed networks, on any port. It sees the address of the
+// connection, after the name was resolved. So a name that points to an inner address does not get
+// by, and neither does a name that changes between two look-ups. The IANA registries of
+// special-purpose addresses define the rest: private, loopback, link-local, shared (CGNAT),
+// documentation, multicast and reserved addresses, and those that wrap an IPv4 address (NAT64,
+// 6to4, Teredo).
 func Guard(allowed []netip.Prefix) func(network, address string, conn syscall.RawConn) error {
 	var v4, v6 []netip.Prefix
 	for _, network := range allowed {
@@ -50,8 +49,8 @@ func Guard(allowed []netip.Prefix) func(network, address string, conn syscall.Ra
 
 var publicOnly = Guard(nil)
 
-// Blocks reports whether [Guard] would refuse a connection to addr with these allowed networks,
-// so that a URL with an address in it can be refused before anything is connected.
+// Blocks reports whether [Guard] would refuse a connection to addr with these allowed networks.
+// So a URL with an address in it can be refused before any connection.
 func Blocks(addr netip.Addr, allowed []netip.Prefix) bool {
 	addr = addr.Unmap()
 	if slices.ContainsFunc(allowed, func(network netip.Prefix) bool { return network.Contains(addr) }) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The reasons that outcomes give, apart from those of HTTP statuses. Every
+// The reasons of outcomes, apart from those of HTTP statuses. Every
 // reason is one of [Reasons], so that it can label a metric.
 const (
 	ReasonTimeout        = "timeout"         // no answer within the attempt's time
@@ -26,8 +26,8 @@ const (
 	ReasonStaleConnection = "stale_connection" // a kept connection had died meanwhile
 )
 
-// ownReason are the statuses with a reason of their own; the others share that
-// of their class, which bounds what a receiver can add to the metrics.
+// ownReason are the statuses with a reason of their own. The others share the reason
+// of their class, which bounds the labels that a receiver can add to the metrics.
 var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504}
 
 // statusReason names a status that is neither 2xx, 3xx nor 410.

@@ -18,7 +18,7 @@ import (
 func ParseRetryAfter(h http.Header, now time.Time) time.Duration {
 	exact, value := h.Get("Retry-After-Ms"), h.Get("Retry-After")
 	if exact == "" && value == "" {
-		return 0 // most answers: what is not there is not parsed
+		return 0 // most answers: there is nothing to parse
 	}
 	if wait, ok := parseNumber(exact, time.Millisecond); ok {
 		return wait

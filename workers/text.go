@@ -10,10 +10,9 @@ import (
 // MaxSnippet bounds what [Snippet] returns, in bytes.
 const MaxSnippet = 1 << 10
 
-// Snippet returns the beginning of a text from outside, fit to be stored and
-// shown: at most [MaxSnippet] bytes of valid UTF-8, whole characters, without
-// control characters (but for line feeds and tabs) and without invisible ones
-// that could reorder what is shown.
+// Snippet returns the beginning of a text from outside, fit to be stored and shown. It is at most
+// [MaxSnippet] bytes of valid UTF-8, in whole characters. Control characters (but for line feeds
+// and tabs) are left out, and so are invisible characters that could reorder the text.
 func Snippet(text []byte) string {
 	if len(text) > MaxSnippet {
 		text = text[:MaxSnippet]

@@ -21,17 +21,15 @@ const (
 // customer has a whole network of them, and could use each once.
 const DefaultIPv6Prefix = 64
 
-// Proxies says which proxies stand before a server, and so who the client of a
-// request is. The zero value means none: the client is who has connected.
+// Proxies lists the proxies in front of a server, and so decides which address is the client
+// of a request. The zero value means no proxies: the client is the peer of the connection.
 //
-// Every proxy adds the address of its own peer at the right end of the header.
-// The addresses are therefore read from the right, and only as far as trusted
-// proxies have written them; what stands further left is whatever the client
-// chose to send. Only the one header named by Header is read, for the same
-// reason: a proxy adds to one of them and passes the other on as the client
-// sent it.
+// Every proxy adds the address of its own peer at the right end of the header. The addresses
+// are therefore read from the right, and only as far as trusted proxies have written them. The
+// client may have sent anything further left. Only the header named by Header is read, for
+// the same reason: a proxy adds to one header and passes the other on as the client sent it.
 type Proxies struct {
-	Trusted []netip.Prefix // whose word is taken: their own addresses, nobody else's
+	Trusted []netip.Prefix // addresses of proxies whose header is believed
 	Header  string         // XForwardedFor or Forwarded, in any case; "" means XForwardedFor
 
 	// IPv6Prefix is the length of the prefix that counts as one IPv6 address,
@@ -50,14 +48,14 @@ func (p Proxies) Validate() error {
 	}
 	for _, prefix := range p.Trusted {
 		if !prefix.IsValid() {
-			errs = append(errs, errors.New("trusted_proxies: has one that is no network: want such as 10.0.0.0/8 or ::1/128"))
+			errs = append(errs, errors.New("trusted_proxies: an entry is no network: want 10.0.0.0/8 or ::1/128, for example"))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Peer is the address of who has connected, without port and zone, and as IPv4
-// if it is one. It is not valid where the connection has none.
+// Peer is the address of the other end of the connection, without port and zone, and as IPv4
+// if it is one. It is not valid where the connection has no address.
 func Peer(r *http.Request) netip.Addr {
 	addrPort, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -76,11 +74,10 @@ func (p Proxies) Trusts(addr netip.Addr) bool {
 	})
 }
 
-// ClientAddr is the address of the client: the peer, or, as long as that is a
-// trusted proxy, whom it names. Where a trusted proxy names nobody, or hides
-// its client ("unknown", "_secret"), or writes what is no address, the proxy
-// itself is what is known of the client. It is not valid where the connection
-// has no address, such as a Unix socket.
+// ClientAddr is the address of the client. It is the peer or, while that is a trusted
+// proxy, the address that the proxy names. A trusted proxy may name no address, hide its
+// client ("unknown", "_secret"), or write something that is no address: then ClientAddr is the
+// address of that proxy. It is not valid where the connection has no address, such as a Unix socket.
 func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	client := Peer(r)
 	if !p.Trusts(client) {
@@ -118,9 +115,8 @@ func (p Proxies) Identity(r *http.Request) admission.Identity {
 	return id
 }
 
-// Name is the text under which limits count an address: an IPv4 address as it
-// is, of an IPv6 address its prefix, such as "2001:db8:1:2::/64"; "" if addr
-// is not valid.
+// Name is the text under which limits count an address. For IPv4 it is the address, for IPv6
+// its prefix, such as "2001:db8:1:2::/64". It is "" if addr is not valid.
 func (p Proxies) Name(addr netip.Addr) string {
 	addr = plain(addr)
 	bits := p.IPv6Prefix
@@ -153,9 +149,8 @@ func RequestHeaders(h http.Header) map[string]string {
 
 func plain(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 
-// cutLast cuts the last element off a list. A comma in a quoted string does
-// not divide. It is read from the right, so that what a proxy has appended is
-// found whatever stands before it, an open quote above all.
+// cutLast cuts the last element off a list. A comma in a quoted string does not divide. It reads
+// from the right, so that it finds the element that a proxy has appended, even behind an open quote.
 func cutLast(line string) (rest, last string) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {

@@ -19,7 +19,7 @@ const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// RateLimitHeaders says by which headers a client is told of limits. The zero
+// RateLimitHeaders selects the headers that tell a client of limits. The zero
 // value is [BothHeaders].
 type RateLimitHeaders string
 
@@ -35,8 +35,8 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 	BothHeaders.Set(h, decisions, now)
 }
 
-// Set writes what limits decided of a request, or of several: of each limit the
-// most restrictive decision.
+// Set writes the decisions of limits about one request, or about several: for each limit
+// its most restrictive decision.
 //
 //	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
 //	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is as new.
@@ -45,22 +45,21 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 //	X-RateLimit-Reset      1796213400
 //
 // The first two are lists of structured fields (RFC 9651) as in
-// draft-ietf-httpapi-ratelimit-headers-10 and later. Retry-After is not
-// written: only who refuses knows for which reason.
+// draft-ietf-httpapi-ratelimit-headers-10 and later. Set does not write Retry-After: only
+// the caller knows the reason of a refusal.
 //
 // With [BothHeaders], the most restrictive limit of RateLimit also has its
 // numbers under their names of draft 7: ;limit=200;remaining=7;reset=2. Parsers
-// of that draft, such as ratelimit-header-parser of npm, read RateLimit alone
-// where it is there, and would find no number in it. Parsers of later drafts
+// of that draft, such as ratelimit-header-parser of npm, read only RateLimit
+// where it is present, and would find no number in it. Parsers of later drafts
 // ignore parameters that they do not know.
 //
 // The fields know whole seconds only. A window is rounded up, so that a client
-// that paces itself by it errs on the slow side. now is what X-RateLimit-Reset
-// counts from.
+// that paces itself by it errs on the slow side. X-RateLimit-Reset counts from now.
 //
-// A limit that holds no caller back is left out: one in shadow mode, and one that
+// Set leaves out a limit that refuses no caller: one in shadow mode, and one that
 // exempts the caller. For a limit that could not be asked ([admission.FromNobody]),
-// RateLimit-Policy is written and RateLimit is not. No decision writes no header.
+// it writes RateLimit-Policy and not RateLimit. Without decisions it writes no header.
 func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now time.Time) {
 	decisions = mostRestrictive(decisions)
 	worst := slices.IndexFunc(decisions, func(d admission.Decision) bool { return d.Source != admission.FromNobody })
@@ -105,11 +104,11 @@ func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now
 const wouldRefuse = "X-Tundish-Would-Refuse"
 
 // SetShadowHeader names the limits in shadow mode that would have refused a request, or
-// one of several, so that a trial of a limit is seen by whoever sends:
+// one of several, so that clients see the trial of a limit:
 //
 //	X-Tundish-Would-Refuse  "per-ip", "per-caller"
 //
-// Nothing is written if there is none.
+// Without such limits it writes nothing.
 func SetShadowHeader(h http.Header, decisions []admission.Decision) {
 	list, seen := httpsfv.List{}, make(map[string]bool)
 	for i := range decisions {
@@ -133,7 +132,7 @@ func setField(h http.Header, name string, list httpsfv.List) {
 }
 
 // mostRestrictive keeps one decision of each limit, in order of first
-// appearance, and none that holds nobody back.
+// appearance, and no decision of a limit that refuses no caller.
 func mostRestrictive(decisions []admission.Decision) []admission.Decision {
 	kept := make([]admission.Decision, 0, min(len(decisions), 8))
 	for _, d := range decisions {

@@ -41,16 +41,16 @@ type Policy struct {
 	Logger *slog.Logger // logs faults that only the operator can repair; nil logs nothing
 }
 
-// Middleware lets a limit decide of each request whether the handler behind it
-// sees it. It answers the others with a problem of RFC 9457, and every request
-// with the headers of [RateLimitHeaders.Set]:
+// Middleware asks a limit about each request. An admitted request goes to the handler behind
+// it. A refused one is answered with a problem of RFC 9457. Every answer has the headers of
+// [RateLimitHeaders.Set]:
 //
 //	429 limit-exceeded     with Retry-After: after that time a lone client passes
-//	422 cost-impossible    the cost is above what the limit can ever hold
+//	422 cost-impossible    the cost is above the most that the limit can ever hold
 //	400 identity-missing   the limit counts by something that the request does not have
 //	400 invalid            the cost is out of range
 //	503 store-unavailable  with Retry-After: Redis is unavailable, and the limit is [admission.Closed]
-//	500 internal           the limit is not configured, or such; the log says more
+//	500 internal           a fault of the server, such as a limit that is not configured; see its log
 //
 // A Middleware asks one limit. For several limits, put one Middleware around the
 // other. The outermost is asked first, and a request that an inner limit refuses has been

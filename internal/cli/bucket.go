@@ -17,8 +17,8 @@ func (a *app) bucketCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bucket",
 		Short: "Look at buckets, pause, change or purge them",
-		Long: `Look at buckets: what is in them, and how fast they leak. Pause, change or purge
-them while they run: all processes obey at once, and after every restart.`,
+		Long: `Look at buckets: their jobs and their rate. Pause, change or purge them while they
+run. All processes obey at once, and after every restart.`,
 		Example: `  dispatcher bucket list
   dispatcher bucket show webhooks --json
   dispatcher bucket pause webhooks --reason "the receiver is down"
@@ -28,7 +28,7 @@ them while they run: all processes obey at once, and after every restart.`,
 		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand())
 }
 
-// bucketView is a bucket as it is shown.
+// bucketView is a bucket as commands print it.
 type bucketView struct {
 	Name              string         `json:"name"`
 	Rate              string         `json:"rate"`
@@ -60,8 +60,8 @@ type bucketView struct {
 	ofPool *operator.PoolDetails // nil if it is in none
 }
 
-// bucketViews looks at the buckets of these names; without names, at all of the
-// configuration, in its order, and then at those that left it.
+// bucketViews looks at the named buckets. Without names it looks at all buckets of the
+// configuration, in its order, and then at those that Redis knows and the configuration does not.
 func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketView, error) {
 	if len(names) == 0 {
 		known, err := s.operator.KnownBuckets(ctx)
@@ -90,7 +90,7 @@ func (s *station) bucketViews(ctx context.Context, names ...string) ([]bucketVie
 	for i, info := range infos {
 		ofPool := pools[info.Name]
 		if info.Elsewhere {
-			ofPool = nil // the one that it is configured for
+			ofPool = nil // ofPool is the pool of the configuration
 		}
 		views[i] = s.bucketView(info, ofPool)
 		if info.Elsewhere {
@@ -133,7 +133,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	v.Orphaned = i < 0
 	switch {
 	case v.Orphaned && info.Unfinished+info.Scheduled+info.Dead > 0:
-		v.Notes = append(v.Notes, "orphaned: not in the configuration, nobody delivers its jobs")
+		v.Notes = append(v.Notes, "orphaned: not in the configuration, no dispatcher delivers its jobs")
 	case v.Orphaned:
 		v.Notes = append(v.Notes, "orphaned: not in the configuration, and empty")
 	case !info.Configured:

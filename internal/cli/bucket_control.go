@@ -17,8 +17,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onBucket makes the RunE of a command that changes the bucket NAME: it prints
-// what do says, or as JSON the bucket as it is then.
+// onBucket makes the RunE of a command that changes the bucket NAME. The command prints
+// the text that do returns, or as JSON the bucket after the change.
 func (a *app) onBucket(do func(ctx context.Context, b operator.BucketControl, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
@@ -41,7 +41,7 @@ func (a *app) onBucket(do func(ctx context.Context, b operator.BucketControl, bu
 	}
 }
 
-// author names the user who runs this program: changes are logged and shown with it.
+// author names the user of this program as the author of a change.
 func author() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return "user " + u.Username
@@ -55,9 +55,9 @@ func (a *app) bucketPauseCommand() *cobra.Command {
 		Use:   "pause NAME",
 		Short: "Stop departures from a bucket",
 		Long: `Stop departures from a bucket, in all processes, at once and across restarts,
-until it is resumed. What has its slot already goes out, within 200 ms. Jobs are
-taken in until the bucket is full, and what is in flight ends as ever. To pause a
-bucket twice is harmless.`,
+until it is resumed. Jobs that have a slot already still leave, within 200 ms. Jobs in
+flight end as usual. New jobs are accepted until the bucket is full. To pause a bucket
+twice is harmless.`,
 		Example: `  dispatcher bucket pause webhooks --reason "the receiver is down until 3 pm"
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
@@ -66,7 +66,7 @@ bucket twice is harmless.`,
 		return "paused: " + bucket, b.Pause(ctx, reason)
 	})
 	a.jsonFlag(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "", "why the bucket is paused: a `text` of at most 500 bytes")
 	return cmd
 }
 
@@ -74,8 +74,8 @@ func (a *app) bucketResumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a paused bucket run again",
-		Long: `Let a paused bucket run again, at its pace: what waited does not leave in a
-burst. To resume what is not paused is harmless.`,
+		Long: `Let a paused bucket run again, at its pace: the jobs that waited do not leave in a
+burst. To resume a bucket that is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
 	}
@@ -90,7 +90,7 @@ burst. To resume what is not paused is harmless.`,
 	return cmd
 }
 
-// settingFlag is a flag that takes a setting, with what it takes.
+// settingFlag is a flag that changes a setting, with its help.
 type settingFlag struct {
 	setting shaper.Setting
 	usage   string
@@ -116,10 +116,10 @@ func (a *app) bucketSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change settings of a bucket while it runs",
-		Long: `Change settings of a bucket, in all processes, at once and across restarts: over
-what configurations say, until it is reset. A new rate holds from the next slot
-on. A rate of 0 is refused: pause the bucket, so that all see why.
-` + "`bucket list --diff`" + ` shows what was changed, by whom and when.`,
+		Long: `Change settings of a bucket, in all processes, at once and across restarts. The
+change overrides all configurations until it is reset. A new rate holds from the next
+slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
+` + "`bucket list --diff`" + ` shows each change, its author and its time.`,
 		Example: `  dispatcher bucket set webhooks --rate 20/s
   dispatcher bucket set webhooks --capacity 50000 --max-in-flight 64
   dispatcher bucket reset webhooks`,
@@ -148,7 +148,7 @@ func addSettings(cmd *cobra.Command, flags []settingFlag) {
 	}
 }
 
-// settingsOf makes a patch of those of the flags that are given.
+// settingsOf makes a patch of the flags that are given.
 func settingsOf(cmd *cobra.Command, flags []settingFlag) (patch operator.BucketPatch, err error) {
 	for _, f := range flags {
 		if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
@@ -170,10 +170,10 @@ func (a *app) bucketResetCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "reset NAME [SETTING...]",
-		Short: "Take back what was set: be as configured",
-		Long: `Take back what was changed by ` + "`bucket set`" + `, so that the configuration is in force
-again: of the settings that are named, or of all. They are ` + strings.Join(names[:4], ", ") + `,
-` + strings.Join(names[4:], ", ") + `. To reset what was not changed is harmless.`,
+		Short: "Return to the configured settings",
+		Long: `Remove the changes of ` + "`bucket set`" + `, so that the configuration is in force again: for
+the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
+` + strings.Join(names[4:], ", ") + `. To reset a setting that was not changed is harmless.`,
 		Example: `  dispatcher bucket reset webhooks rate
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME", "[SETTING...]"),

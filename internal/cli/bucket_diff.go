@@ -12,8 +12,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// difference is a setting of a bucket or of a pool in which what is in force is not what
-// the configuration here says.
+// difference is a setting of a bucket or of a pool whose value in force differs from the
+// configuration here.
 type difference struct {
 	Bucket     string     `json:"bucket,omitempty"` // none where a pool is shown on its own
 	Setting    string     `json:"setting"`
@@ -24,8 +24,8 @@ type difference struct {
 	At         *time.Time `json:"at,omitempty"`
 }
 
-// differences lists those of a bucket: its pause, what an operator set, and
-// where another configuration is in force, of its pool too.
+// differences lists the differences of a bucket: its pause, its overrides, and settings of
+// another configuration, those of its pool too.
 func (s *station) differences(v *bucketView) []difference {
 	list := []difference{}
 	if p := v.Pause; p != nil {
@@ -62,8 +62,8 @@ func (s *station) differences(v *bucketView) []difference {
 	return list
 }
 
-// otherRevision says why what is in force, of a revision, is not what the configuration here
-// says, where no operator has set it.
+// otherRevision explains a setting that differs from the configuration here, and is not an
+// override: a configuration of another revision is in force.
 func (s *station) otherRevision(inForce int64) string {
 	if inForce > s.config.Revision {
 		return fmt.Sprintf("revision %d is in force, here is %d", inForce, s.config.Revision)

@@ -15,15 +15,15 @@ func (a *app) bucketListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all buckets with their numbers",
-		Long: `List all buckets: those of the configuration in its order, then those that left
-it and may still hold jobs (orphaned).
+		Long: `List all buckets: first the configured ones, in the order of the configuration, then
+the orphaned ones, which left the configuration and may still hold jobs.
 
 DEPTH counts unfinished jobs (waiting, in flight, retrying) against the
 capacity. LATER are delayed jobs and retries that wait for their time. OLDEST is
-the age of the job at the head. POOL, where buckets are in one, is what they share.
+the age of the job at the head. POOL is the pool of the bucket, if it has one.
 
-With --diff, list instead where what is in force is not what the configuration
-here says, why, and who set it when.`,
+With --diff, list instead the settings whose value in force differs from the
+configuration here: why, and the author and time of the change.`,
 		Example: `  dispatcher bucket list
   dispatcher bucket list --diff
   dispatcher bucket list --json | jq '.[] | select(.dead > 0).name'`,

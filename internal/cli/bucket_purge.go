@@ -18,14 +18,13 @@ func (a *app) bucketPurgeCommand() *cobra.Command {
 	var options operator.PurgeOptions
 	cmd := &cobra.Command{
 		Use:   "purge NAME",
-		Short: "Drop all jobs of a bucket that wait",
-		Long: `Drop all jobs of a bucket that wait, for good. There is no way back. None of them
-departs from the first moment on; what is in flight is left, and jobs that come
-meanwhile are not touched. Should this program be interrupted, the sweeper of a
-dispatcher goes on. The bucket's name has to be typed to confirm; where there is
-no terminal, --yes says so instead.
+		Short: "Drop all waiting jobs of a bucket",
+		Long: `Drop all waiting jobs of a bucket, for good. There is no way back. None of them
+departs from the first moment on. Jobs in flight, and jobs that come meanwhile, stay.
+If this program is interrupted, the sweeper of a dispatcher goes on. Type the
+bucket's name to confirm; without a terminal, give --yes instead.
 
-Works also on a bucket that has left the configuration.`,
+It also works on a bucket that left the configuration.`,
 		Example: `  dispatcher bucket purge webhooks
   dispatcher bucket purge webhooks --keep-later --yes`,
 		Args: positional("NAME"),
@@ -72,7 +71,7 @@ func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, option
 	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
 }
 
-// confirm has the bucket's name typed before what cannot be undone, or costs something.
+// confirm asks the operator to type the bucket's name before a change that cannot be undone, or is costly.
 func (a *app) confirm(what, bucket, instead string) error {
 	fmt.Fprintf(a.err, "%s Type the bucket's name to go on: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -16,7 +16,7 @@ func (a *app) bucketShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one bucket in full",
-		Long:  "Show one bucket in full, also one that has left the configuration.",
+		Long:  "Show one bucket in full. It may have left the configuration.",
 		Example: `  dispatcher bucket show webhooks
   dispatcher bucket show webhooks --json`,
 		Args: positional("NAME"),

@@ -5,10 +5,10 @@ import "github.com/spf13/cobra"
 func (a *app) configCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "config",
-		Short: "Check the configuration, or print what is in force",
-		Long: `Check the configuration, or print what is in force: defaults, then the file, then
-the TUNDISH_ variables of the environment, the later over the earlier. No command
-here talks to Redis.`,
+		Short: "Check the configuration, or print the values in force",
+		Long: `Check the configuration, or print the values in force: defaults, then the file, then
+the TUNDISH_ variables of the environment, the later over the earlier. These commands
+do not talk to Redis.`,
 		Example: `  dispatcher config check
   dispatcher config print --config /etc/tundish/config.toml`,
 	}, a.configCheckCommand(), a.configPrintCommand())

@@ -15,7 +15,7 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check the configuration: every fault at once",
 		Long: `Check the configuration and list every fault, each with its file, line, key and
-value. A valid one may have warnings: what is allowed and yet probably not meant.
+value. A valid configuration may have warnings: settings that are probably not meant.
 The exit code is 2 where there are faults, and 0 where there are only warnings.`,
 		Example: `  dispatcher config check
   dispatcher config check --config staging.toml --json`,

@@ -7,8 +7,8 @@ import (
 func (a *app) configPrintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Print what is in force, with the source of each value",
-		Long: `Print every key with the value in force, as TOML, and where it comes from: the
+		Short: "Print the values in force, with the source of each",
+		Long: `Print every key with its value in force, as TOML, and the source of the value: the
 default, a line of the file, or a variable. Secrets are masked; but for them, the
 output is a configuration file.`,
 		Example: `  dispatcher config print

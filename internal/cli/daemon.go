@@ -37,8 +37,8 @@ type daemon struct {
 }
 
 // newDaemon wires a daemon on the Redis at url. It does not dial.
-// What it is asked while it stops is answered too, so that ctx is taken for its
-// values. One that takes jobs in has a limiter, and callers who will not wait.
+// Requests that come while the daemon stops are answered too, so only the values of ctx are
+// used. A daemon that takes jobs in has a limiter, and short timeouts for its callers.
 func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn bool) (*daemon, error) {
 	conn, err := connect(cfg, url)
 	if err != nil {
@@ -94,7 +94,7 @@ func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
 		buckets := shaperBuckets(cfg)
 		err := reconfigure(buckets)
 		if errors.Is(err, shaper.ErrTagChanged) {
-			// What the bucket holds says more, if it is not empty.
+			// If the bucket is not empty, the error of CheckPools says more.
 			if held := d.client.CheckPools(ctx, buckets); errors.Is(held, shaper.ErrTagChanged) {
 				return held
 			}
@@ -103,8 +103,8 @@ func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
 	}})
 }
 
-// followLimits does not need Redis: what cannot be written now is written with
-// the next question.
+// followLimits does not need Redis: if the change cannot be written now, the next
+// question writes it.
 func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	err := d.limiter.Reconfigure(ctx, cfg.Limits, cfg.Revision)
 	if redisconn.Unavailable(err) {
@@ -150,7 +150,7 @@ func (d *daemon) close() error {
 	return nil
 }
 
-// logger makes the logger of a daemon and says what the configuration warns of.
+// logger makes the logger of a daemon and logs the warnings of the configuration.
 func (a *app) logger(cfg *config.Config) *slog.Logger {
 	log := telemetry.NewLogger(cfg.Log.Level, cfg.Log.Format, a.err)
 	for _, warning := range cfg.Warnings() {
@@ -181,7 +181,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 	return serve, listener.Addr().String(), nil
 }
 
-// checkJob is what the bucket's worker says of a job, asked at the door.
+// checkJob has the bucket's worker check a job before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
 	if i < 0 {
@@ -190,7 +190,7 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return webhookConfig(d.config, d.config.Buckets[i]).CheckJob(job)
 }
 
-// checkFlow is what the only kind of worker says of what a flow is given for its deliveries.
+// checkFlow has the worker, of which there is one kind only, check a flow's own settings for deliveries.
 func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
@@ -200,8 +200,8 @@ func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	}
 }
 
-// greet looks at Redis once: it brings buckets into their pools and warns of what would lose jobs, or says
-// that Redis is not there yet and that the daemon goes on trying. With an error the daemon must not start.
+// greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would
+// lose jobs. If Redis does not answer, it says that the daemon goes on trying. After an error the daemon must not start.
 func (d *daemon) greet(ctx context.Context) error {
 	if err := d.client.Ping(ctx); err != nil {
 		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
@@ -221,7 +221,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	return nil
 }
 
-// totals sums the counters that say what a daemon has done.
+// totals sums the counters of a daemon's work.
 func (d *daemon) totals() []any {
 	sums := map[string]float64{}
 	families, _ := d.registry.Gather() // what Redis should have told is missing when it is down

@@ -19,7 +19,7 @@ func (a *app) deadDropCommand() *cobra.Command {
 		Use:   "drop BUCKET ID...|--all",
 		Short: "Drop dead letters for good",
 		Long: `Drop dead letters for good. There is no way back. With --all the bucket's name
-has to be typed to confirm; where there is no terminal, --yes says so instead.`,
+has to be typed to confirm; without a terminal, give --yes instead.`,
 		Example: `  dispatcher dead drop webhooks order-17
   dispatcher dead drop webhooks --all
   dispatcher dead drop webhooks --all --yes`,

@@ -18,9 +18,9 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Use:   "redrive BUCKET ID...|--all",
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
-They leave at the bucket's pace, and never make it, their group or their flow fuller
-than its capacity: what does not fit stays dead, and the exit code is 3. With --all the
-oldest go first.`,
+They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
+group or the flow: the rest stays dead, and the exit code is 3. With --all the oldest
+go first.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100`,
 		Args: positional("BUCKET", "[ID...]"),
@@ -65,7 +65,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 	}
 	switch {
 	case redriven.Full > 0:
-		return fail(exitRefused, "bucket %q is full: what did not fit stays dead; redrive it when there is room", bucket)
+		return fail(exitRefused, "bucket %q is full: the rest stays dead; redrive it when there is room", bucket)
 	case redriven.FlowFull+redriven.GroupFull > 0:
 		what := "flows"
 		if redriven.GroupFull > 0 {

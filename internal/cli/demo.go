@@ -13,10 +13,10 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: bursts in, an even stream out",
-		Long: `Show the main job in this very process, with nothing to install and no
-configuration: callers push in bursts at three times the rate, two dispatchers
-share one bucket, and a receiver counts what it sees. The exit code is 1 if a job
-was lost or doubled, or if the stream was ever too fast.`,
+		Long: `Show what Tundish does in one process, with nothing to install and no configuration.
+Callers push in bursts at three times the rate, two dispatchers share one bucket, and
+a receiver counts arrivals. The exit code is 1 if a job was lost or doubled, or if the
+stream was ever too fast.`,
 		Example: `  dispatcher demo
   dispatcher demo --rate 200 --seconds 5
   dispatcher demo --json | jq .rate_seen`,

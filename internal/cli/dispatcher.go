@@ -16,7 +16,7 @@ func RunDispatcher(ctx context.Context, args, environ []string, stdin io.Reader,
 		Use:   "dispatcher",
 		Short: "Let jobs out, evenly",
 		Long: `Bursts in, an even stream out: the dispatcher lets jobs out of their buckets at
-the configured rate, and its other commands look after what is in there.
+the configured rate. Its other commands show and change buckets and jobs.
 
 ` + exitCodes,
 		Example: `  dispatcher demo                      # see it work; needs nothing

@@ -1,9 +1,9 @@
 // Package cli is the command lines of the two programs: [RunProducer] and
-// [RunDispatcher]. It wires the other packages together and says in words what
-// they answer; rules of its own it has none.
+// [RunDispatcher]. It wires the other packages together and puts their answers
+// into words. It has no rules of its own.
 //
-// Data goes to stdout, everything else to stderr. What went wrong is said once,
-// as `program: what, why, what to do`, and is the exit code:
+// Data goes to stdout, everything else to stderr. An error is told once,
+// as `program: what, why, what to do`, and becomes the exit code:
 //
 //	0  done
 //	1  failed
@@ -12,6 +12,6 @@
 //	4  not found
 //	5  Redis or the server is unreachable
 //
-// Arguments, environment and streams are parameters, so that a test calls what
-// main calls.
+// Arguments, environment and streams are parameters, so that a test makes the same call
+// as main.
 package cli

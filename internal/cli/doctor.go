@@ -12,9 +12,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine Redis: is it fit to keep jobs?",
-		Long: `Examine the Redis that the configuration names: is it reachable, is it recent, does
-it keep what it acknowledged, can it run full, how far is it, and is every job in
-its place? Each finding says what to do next. What a managed Redis does not tell
+		Long: `Examine the Redis of the configuration: is it reachable and recent, does it keep the
+writes that it acknowledged, can it run full, how far is it, and is every job in its
+place? Each finding says what to do next. An answer that a managed Redis does not give
 is unknown, and no failure. The exit code is 1 if there is a [fail].`,
 		Example: `  dispatcher doctor
   dispatcher doctor --json | jq '.checks[] | select(.status != "ok")'`,
@@ -27,7 +27,7 @@ is unknown, and no failure. The exit code is 1 if there is a [fail].`,
 	return cmd
 }
 
-// The statuses of a check. What cannot be found out is a warning.
+// The statuses of a check. A finding that is unknown is a warning.
 const (
 	statusOK   = "ok"
 	statusWarn = "warn"

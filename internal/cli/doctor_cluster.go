@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// examineMasters checks how each master of a cluster is set up. Where all are
-// alike there is one finding, that of the first.
+// examineMasters checks the settings of each master of a cluster. If all have the same
+// finding, it is reported once.
 func examineMasters(ctx context.Context, client *redis.ClusterClient) []check {
 	var mu sync.Mutex
 	servers := map[string]*server{}
@@ -61,7 +61,7 @@ func examineCluster(ctx context.Context, client *redis.ClusterClient) check {
 	}
 	info := fields(text)
 	if info["cluster_state"] != "ok" || info["cluster_slots_ok"] != info["cluster_slots_assigned"] {
-		return bad(name, "see CLUSTER NODES for the node that is down, or the slot that nobody has", "its state is %q, and %s of %s slots are served",
+		return bad(name, "see CLUSTER NODES for the node that is down, or the slot that no node has", "its state is %q, and %s of %s slots are served",
 			info["cluster_state"], info["cluster_slots_ok"], "16384")
 	}
 	if info["cluster_slots_assigned"] != "16384" {

@@ -37,7 +37,7 @@ func examineClock(ctx context.Context, client redis.UniversalClient) check {
 			low, high = l, h
 		}
 	}
-	text := fmt.Sprintf("that of Redis minus ours is between %s and %s", human(low), human(high))
+	text := fmt.Sprintf("the clock of Redis minus that of this machine is between %s and %s", human(low), human(high))
 	if low > skewToTell || high < -skewToTell {
 		return warn(name, "run NTP on both machines", "%s: harmless for the pace, which goes by Redis alone, "+
 			"but a not_before is off by that, and so are the times shown here", text)

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is what Redis tells of itself. Managed ones forbid CONFIG, and the
-// embedded store knows little of INFO: what is missing has a reason.
+// server holds the answers of Redis about itself. Managed servers forbid CONFIG, and the
+// embedded store knows little of INFO: each missing answer has a reason.
 type server struct {
 	info      map[string]string
 	config    map[string]string
@@ -76,7 +76,7 @@ func (s *server) mode() check {
 	case s.info["role"] == "slave":
 		return bad(name, "set redis.url to the master", "this is a replica: it refuses writes")
 	case s.info["cluster_enabled"] == "1" && !s.followed:
-		return bad(name, `set redis.url to "redis+cluster://" and some of the nodes`, "this is a node of a cluster, and redis.url is that of a single server: other buckets cannot be used")
+		return bad(name, `set redis.url to "redis+cluster://" and some of the nodes`, "this is a node of a cluster, and redis.url names a single server: buckets of other nodes cannot be used")
 	case s.info["loading"] == "1":
 		return warn(name, "wait until it is done", "it loads its data, and refuses commands until then")
 	case s.info["role"] == "":
@@ -103,7 +103,7 @@ func (s *server) persistence() check {
 	case s.config["appendfsync"] == "no":
 		return warn(name, "CONFIG SET appendfsync everysec", "appendonly is yes, appendfsync no: a power loss may lose half a minute")
 	case s.config["appendfsync"] == "always":
-		return ok(name, "appendonly is yes, appendfsync always: what was answered is on disk")
+		return ok(name, "appendonly is yes, appendfsync always: every acknowledged write is on disk")
 	}
 	return ok(name, "appendonly is yes, appendfsync %s: a crash of Redis loses next to nothing, a power loss up to a second or two", s.config["appendfsync"])
 }
@@ -117,7 +117,7 @@ func (s *server) eviction() check {
 		return ok(name, "maxmemory-policy is noeviction")
 	default:
 		return bad(name, "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
-			"maxmemory-policy is %s: a full Redis throws jobs away", policy)
+			"maxmemory-policy is %s: a full Redis deletes jobs", policy)
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *server) memory() check {
 	case err1 != nil || err2 != nil:
 		return s.notTold(name, "used_memory and maxmemory")
 	case most == 0:
-		return warn(name, "CONFIG SET maxmemory to what the machine can spare",
+		return warn(name, "CONFIG SET maxmemory to the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
 	case used > 0.8*most:
 		return warn(name, "raise maxmemory, or lower the capacity of the buckets",
@@ -145,7 +145,7 @@ func (s *server) replicas() check {
 	case err != nil:
 		return s.notTold(name, "connected_slaves")
 	case n == 0 && s.followed:
-		return warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, nobody takes its buckets over")
+		return warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, no replica takes its buckets over")
 	case n == 0:
 		return ok(name, "none: jobs are as safe as this one server")
 	case s.configErr != nil:

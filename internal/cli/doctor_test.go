@@ -40,7 +40,7 @@ func TestDoctor(t *testing.T) {
 		"memory only": {
 			[]string{"--maxmemory", "100mb"}, 1, map[string]string{"persistence": "fail"},
 		},
-		"throws jobs away": {
+		"a full Redis deletes jobs": {
 			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, 1, map[string]string{"eviction": "fail"},
 		},
 		"no bound, no fsync": {

@@ -42,8 +42,8 @@ func fail(code int, format string, args ...any) error {
 // silent exits with a code and says nothing more.
 func silent(code int) error { return &exitError{code: code} }
 
-// codeOf is the exit code of an error: its own, or that of what it means. That a
-// server is unreachable only those know who asked it, and say so with fail.
+// codeOf returns the exit code of an error: its own, or that of its kind. An unreachable
+// server is no kind of its own: the code that called the server marks it with fail.
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults

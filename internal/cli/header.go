@@ -15,11 +15,11 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// valueForms is what helps say of values that others must not read.
-const valueForms = `Other users of this machine can read a command line. So the value of a header may say
-where it is: "Name: env:VARIABLE", "Name: file:/path", or "Name: -" for standard input.`
+// valueForms is the part of helps on values that others must not read.
+const valueForms = `Other users of this machine can read a command line. So a header may name the source of
+its value: "Name: env:VARIABLE", "Name: file:/path", or "Name: -" for standard input.`
 
-// maxSecret bounds what is read of standard input for one value.
+// maxSecret bounds the bytes that one value reads from standard input.
 const maxSecret = 64 << 10
 
 // secrets reads values that may stand elsewhere. Standard input is read for one of them at most.
@@ -28,7 +28,8 @@ type secrets struct {
 	stdin bool // it is taken
 }
 
-// value is what a text says: the value itself, or "env:NAME", "file:/path" or "-" for where it is.
+// value returns the value that a text stands for: a variable for "env:NAME", a file for "file:/path",
+// standard input for "-", else the text itself.
 func (s *secrets) value(text string) (string, error) {
 	if text != "-" {
 		return config.SecretValue(s.app.options(), text)

@@ -26,7 +26,7 @@ func (a *app) jobCommand() *cobra.Command {
 	}, a.jobShowCommand(), a.jobCancelCommand())
 }
 
-// jobView is a job as it is shown. Fields that do not apply to its state are
+// jobView is a job as commands print it. Fields that do not apply to its state are
 // left out.
 type jobView struct {
 	ID        string              `json:"id"`
@@ -48,8 +48,8 @@ type jobView struct {
 	URL       string              `json:"url,omitempty"`
 	Headers   map[string][]string `json:"headers,omitempty"` // credentials redacted
 
-	Payload json.RawMessage      `json:"payload,omitempty"`        // JSON as it is, other text as a string
-	Base64  string               `json:"payload_base64,omitempty"` // of what is no text
+	Payload json.RawMessage      `json:"payload,omitempty"`        // JSON unchanged, other text as a string
+	Base64  string               `json:"payload_base64,omitempty"` // a payload that is no text
 	Last    *shaper.LastResponse `json:"last_response,omitempty"`
 }
 

@@ -13,10 +13,9 @@ import (
 func (a *app) jobCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel BUCKET ID",
-		Short: "Cancel a job that waits",
-		Long: `Cancel a job that waits: queued, scheduled or retrying. One that is in flight,
-dead or done is left as it is, and the exit code is 1. To cancel a job twice is
-harmless.`,
+		Short: "Cancel a waiting job",
+		Long: `Cancel a waiting job: queued, scheduled or retrying. A job that is in flight, dead or
+done does not change, and the exit code is 1. To cancel a job twice is harmless.`,
 		Example: `  dispatcher job cancel webhooks order-17`,
 		Args:    positional("BUCKET", "ID"),
 		RunE:    a.onJob(a.jobCancel),

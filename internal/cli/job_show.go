@@ -10,10 +10,10 @@ func (a *app) jobShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET ID",
 		Short: "Show a job: state, position, ETA, last response",
-		Long: `Show all that is known of a job: its state and why it waits, position and ETA,
-attempts, the last response, and what it delivers. Headers whose names say that they
-hold a credential, such as Authorization, are shown as "***". Of a settled job only the
-state is known, until its dedupe window ends.`,
+		Long: `Show a job: its state and why it waits, position and ETA, attempts, the last response,
+and its payload. Headers with the name of a credential, such as Authorization, are
+shown as "***". Of a settled job only the state is known, until its dedupe window
+ends.`,
 		Example: `  dispatcher job show webhooks order-17
   dispatcher job show webhooks order-17 --json | jq .payload`,
 		Args: positional("BUCKET", "ID"),

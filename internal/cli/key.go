@@ -6,8 +6,8 @@ func (a *app) keyCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "key",
 		Short: "Make API keys",
-		Long: `Make API keys. The configuration holds only their hashes, in [[keys]]; to take a
-key away, take its table out. No command here talks to a server.`,
+		Long: `Make API keys. The configuration holds only their hashes, in [[keys]]. To revoke a key,
+remove its table. These commands do not talk to a server.`,
 		Example: `  producer key new billing --role enqueue --bucket webhooks`,
 	}, a.keyNewCommand())
 }

@@ -17,16 +17,16 @@ func (a *app) keyNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a key: its secret, and the table for the configuration",
-		Long: `Make an API key. The secret goes to stdout, this once: it is kept nowhere, and the
-configuration knows its SHA-256 only. The table to paste into the configuration
-goes to stderr; with --json both are on stdout.
+		Long: `Make an API key. The secret goes to stdout, once: it is stored nowhere, and the
+configuration has only its SHA-256. The table to paste into the configuration goes to
+stderr; with --json both are on stdout.
 
-Roles: enqueue puts jobs into the key's buckets, looks at one by its id and cancels
+Roles: enqueue puts jobs into the key's buckets, looks at a job by its id and cancels
 it; check asks limits; read looks at everything, metrics too; admin may do all that
-and change limits. For the limits a key is the caller of its name.
+and change limits, buckets and pools. The limits count a key by its name.
 
 To replace a secret, make a new one and put its sha256 beside the old one:
-sha256 = ["old", "new"]. Take the old one away when all clients send the new one.`,
+sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 		Example: `  producer key new billing --role enqueue --bucket webhooks
   producer key new acme --role enqueue --bucket webhooks --flow acme
   producer key new gateway --role check --tier pro
@@ -43,7 +43,7 @@ sha256 = ["old", "new"]. Take the old one away when all clients send the new one
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&roles, "role", nil, "what the key may do: enqueue, check, read or admin, a `role`; may be repeated")
+	f.StringSliceVar(&roles, "role", nil, "`role` of the key: enqueue, check, read or admin; may be repeated")
 	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
 	f.StringArrayVar(&key.Flows, "flow", nil, "`name` of a flow that the key may enqueue into, and into no other; may be repeated (default: all)")
 	f.StringArrayVar(&key.Groups, "group", nil, "`name` of a group that the key may enqueue into, and into no other; may be repeated (default: all)")

@@ -15,10 +15,9 @@ func (a *app) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load BUCKET",
 		Short: "Generate load: many jobs, at a rate or as fast as it goes",
-		Long: `Send many jobs to the HTTP API and report how they were answered: admitted,
-refused and failed, and the latency. With --rate, latency counts from when a
-request should have started. A refusal is an honest answer: the exit code is 1
-only where jobs failed.`,
+		Long: `Send many jobs to the HTTP API and report the answers: admitted, refused and failed, and
+the latency. With --rate, latency counts from the time at which a request should have
+started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
 		Example: `  producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer load webhooks --jobs 100000 --rate 5000 --batch 100 --json
   producer load webhooks --jobs 3000 --wait`,

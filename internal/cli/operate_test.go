@@ -116,7 +116,7 @@ func TestBuckets(t *testing.T) {
 	s.enqueue(t, "gone", "f")
 
 	list := s.run(t, "dispatcher bucket list")
-	list.want(t, 0, "BUCKET", "full", "orphaned: not in the configuration, nobody delivers its jobs")
+	list.want(t, 0, "BUCKET", "full", "orphaned: not in the configuration, no dispatcher delivers its jobs")
 	if webhooks, gone := strings.Index(list.out, "webhooks"), strings.Index(list.out, "gone"); webhooks > gone {
 		t.Errorf("the orphaned bucket comes first:\n%s", list.out)
 	}

@@ -108,7 +108,7 @@ func line(s string, limit int) string {
 	return string(runes)
 }
 
-// dash stands for what is not there.
+// dash returns "-" for an empty text.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -116,7 +116,7 @@ func dash(s string) string {
 	return s
 }
 
-// isTerminal reports whether somebody sits at the other end of a stream.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -16,11 +16,11 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// parts are the commands on what a bucket is parted into: its flows, or its groups.
+// parts are the commands on the flows of a bucket, or on its groups.
 type parts struct {
 	*app
 	opsview.Kind
-	group string // that of a flow, as --group says
+	group string // the group of a flow, from --group
 }
 
 func (a *app) flowCommand() *cobra.Command {
@@ -28,10 +28,10 @@ func (a *app) flowCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
-		Long: `Look at the flows of a bucket: the jobs of one key, such as a tenant or a receiving
-host. Pause one, give it settings of its own, or purge it, while the others run: all
-processes obey at once, and after every restart. A name of a flow may be any text. In a
-bucket with groups, --group says in which the flow is.`,
+		Long: `Look at the flows of a bucket. A flow is the jobs of one key, such as a tenant or a
+receiving host. Pause a flow, give it settings of its own, or purge it, while the others
+run. All processes obey at once, and after every restart. The name of a flow may be
+any text. In a bucket with groups, --group names the flow's group.`,
 		Example: `  dispatcher flow list webhooks
   dispatcher flow show webhooks acme
   dispatcher flow pause webhooks acme --reason "their server is down"
@@ -46,10 +46,10 @@ func (a *app) groupCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "group",
 		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
-		Long: `Look at the groups of a bucket: the flows of one key, such as a tenant over its
-endpoints. Pause one, give it settings of its own, or purge it, while the others run: all
-processes obey at once, and after every restart. A name of a group may be any text. Its
-flows are told by ` + "`dispatcher flow list BUCKET --group GROUP`" + `.`,
+		Long: `Look at the groups of a bucket. A group is the flows of one key, such as a tenant over
+its endpoints. Pause a group, give it settings of its own, or purge it, while the others
+run. All processes obey at once, and after every restart. The name of a group may be any
+text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
 		Example: `  dispatcher group list webhooks
   dispatcher group show webhooks acme
   dispatcher group pause webhooks acme --reason "they have not paid"
@@ -222,7 +222,7 @@ func (p *parts) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET " + p.arg(),
 		Short: p.text("Show one $"),
-		Long:  p.text("Show one $: what waits in it, whether it is paused, and the settings that it has of its own."),
+		Long:  p.text("Show one $: its waiting jobs, its pause, and the settings that it has of its own."),
 		Example: p.text(`  dispatcher $ show webhooks acme
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),

@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// on makes the RunE of a command on the flow or group that stands behind BUCKET: it prints
-// what do says; if that is nothing, or as JSON, the flow or group as it is then.
+// on makes the RunE of a command on the flow or group named behind BUCKET. The command prints the
+// text that do returns. Without a text, or with --json, it prints the flow or group after the change.
 func (p *parts) on(do func(ctx context.Context, part opsview.Part, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
@@ -44,7 +44,7 @@ func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-// mustBeKnown fails for one that the bucket does not have now: most often its name is mistyped.
+// mustBeKnown fails if the bucket has no flow or group of this name now: most often the name is mistyped.
 func (p *parts) mustBeKnown(ctx context.Context, part opsview.Part, bucket, name string) error {
 	view, err := part.Show(ctx)
 	if err != nil || view.Known {
@@ -77,7 +77,7 @@ because its name may be mistyped.`),
 		return "paused: " + quoted(name), part.Pause(ctx, reason)
 	})
 	p.createFlag(cmd, &create)
-	cmd.Flags().StringVar(&reason, "reason", "", "why: a `text` for whoever looks, at most 500 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason: a `text` of at most 500 bytes")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func (p *parts) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume BUCKET " + p.arg(),
 		Short:   p.text("Let a paused $ run again"),
-		Long:    p.text("Let a paused $ run again, at its pace. To resume what is not paused is harmless."),
+		Long:    p.text("Let a paused $ run again, at its pace. To resume a $ that is not paused is harmless."),
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
@@ -109,14 +109,15 @@ var partFlags = []struct {
 	{shaper.FlowCapacity, "`number` of unfinished jobs at most; 0: the bucket's bound only"},
 	{shaper.FlowMaxInFlight, "`number` of jobs in flight at most; 0: the bucket's bound only"},
 	{shaper.FlowWeight, "`number` of departures in each of its turns, 1 to 1000"},
-	{shaper.FlowURL, "`url` of its jobs that name none"},
+	{shaper.FlowURL, "`url` for its jobs that name no url"},
 }
 
-// ofDeliveries is what the help of `flow set` says of settings that groups do not have.
+// ofDeliveries is the part of the help of `flow set` on settings that groups do not have.
 const ofDeliveries = `
 
-Its url is where jobs go that name none, before the bucket's. Its headers and secrets
-are used only towards the origin of that url or, without one, of the bucket's.
+Jobs that name no url go to the url of their flow, else to the bucket's. The headers and
+secrets of a flow are used only towards the origin of its url or, without one, of the
+bucket's url.
 
 ` + valueForms + `
 Secrets are given in these forms only.`
@@ -127,10 +128,10 @@ func (p *parts) setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
 		Short: p.text("Give a $ settings of its own"),
-		Long: p.text(`Give one $ settings of its own, over those of all $s of its bucket, in all
-processes, at once and across restarts, until it is reset. What is not named stays. A
-rate of 0 is refused: pause the $, so that all see why. A $ that has no jobs and no
-settings now takes --create, because its name may be mistyped.`),
+		Long: p.text(`Give one $ settings of its own, over those of all $s of its bucket. They hold in all
+processes, at once and across restarts, until they are reset. Settings that are not named
+stay. A rate of 0 is refused: pause the $ instead, with a reason. A $ without jobs and
+settings needs --create, because its name may be mistyped.`),
 		Example: p.text(`  dispatcher $ set webhooks acme --rate 5/s --max-in-flight 2
   dispatcher $ set webhooks acme --weight 10`),
 		Args: positional("BUCKET", p.arg()),
@@ -211,10 +212,10 @@ func (p *parts) resetCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
-		Short: p.text("Let a $ be as all of its bucket"),
-		Long: p.text(`Take back settings that one $ has of its own: those that are named, or all. They
-are ` + strings.Join(names, ", ") + `. A pause
-stays. To reset what was not set is harmless.`),
+		Short: p.text("Return a $ to the settings of its bucket"),
+		Long: p.text(`Remove settings that one $ has of its own: the named ones, or all. They are
+` + strings.Join(names, ", ") + `. A pause
+stays. To reset a setting that was not set is harmless.`),
 		Example: p.text(`  dispatcher $ reset webhooks acme rate
   dispatcher $ reset webhooks acme`),
 		Args: positional("BUCKET", p.arg(), "[SETTING...]"),
@@ -258,7 +259,7 @@ there is no terminal, --yes says so instead.`
 	}
 	cmd := &cobra.Command{
 		Use:   "purge BUCKET " + p.arg(),
-		Short: p.text("Drop all jobs of one $ that wait"),
+		Short: p.text("Drop all waiting jobs of one $"),
 		Long:  long,
 		Example: p.text(`  dispatcher $ purge webhooks acme
   dispatcher $ purge webhooks acme --keep-later --yes`),

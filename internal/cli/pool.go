@@ -19,9 +19,9 @@ func (a *app) poolCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "pool",
 		Short: "Look at pools and change them",
-		Long: `Look at pools, which are what several buckets share: how fast they leak together, and
-what is in flight. Change one while it runs: all processes obey at once, and after every
-restart. A pool is not paused: pause its buckets.`,
+		Long: `Look at pools. A pool is a rate and a bound on jobs in flight that several buckets share.
+Change a pool while it runs: all processes obey at once, and after every restart. A pool
+has no pause: pause its buckets.`,
 		Example: `  dispatcher pool list
   dispatcher pool show vendor --json
   dispatcher pool set vendor --rate 20/s
@@ -30,7 +30,7 @@ restart. A pool is not paused: pause its buckets.`,
 	}, a.poolListCommand(), a.poolShowCommand(), a.poolSetCommand(), a.poolResetCommand())
 }
 
-// poolView is a pool as it is shown.
+// poolView is a pool as commands print it.
 type poolView struct {
 	opsview.PoolView
 	Notes       []string     `json:"notes"`
@@ -39,7 +39,7 @@ type poolView struct {
 	details operator.PoolDetails
 }
 
-// poolViews looks at the pools of these names; without names, at all of the configuration,
+// poolViews looks at the named pools. Without names it looks at all pools of the configuration,
 // in its order, and then at those that only Redis knows a bucket in.
 func (s *station) poolViews(ctx context.Context, names ...string) ([]poolView, error) {
 	if len(names) == 0 {
@@ -114,7 +114,7 @@ func (s *station) isPool(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(known, name), err
 }
 
-// bound is what is in flight of what may be.
+// bound writes the number in flight and the bound.
 func (v *poolView) bound() string {
 	if v.MaxInFlight == 0 {
 		return fmt.Sprint(v.InFlight)
@@ -126,9 +126,9 @@ func (a *app) poolListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all pools with their numbers",
-		Long: `List all pools: those of the configuration in its order, then those that left it and
-still have a bucket (orphaned). BUCKETS are those in it, * where one has something to
-send now and takes its share.`,
+		Long: `List all pools: first the configured ones, in the order of the configuration, then the
+orphaned ones, which left the configuration and still have a bucket. BUCKETS are its
+buckets; * marks a bucket that has something to send now and takes its share.`,
 		Example: `  dispatcher pool list
   dispatcher pool list --json | jq '.[] | {name, in_flight}'`,
 		Args: positional(),
@@ -165,7 +165,7 @@ func (a *app) poolShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one pool in full",
-		Long:  "Show one pool in full: what it obeys, who changed it, and the buckets that share it.",
+		Long:  "Show one pool in full: its settings in force, their authors, and the buckets that share it.",
 		Example: `  dispatcher pool show vendor
   dispatcher pool show vendor --json`,
 		Args: positional("NAME"),
@@ -223,9 +223,9 @@ func (a *app) poolShow(ctx context.Context, s *station, name string) error {
 	})
 }
 
-// poolDifferences lists where what is in force of a pool is not what the configuration here
-// says: what an operator set, and where another configuration is in force. The bucket is one
-// of those in it that is told so, or "".
+// poolDifferences lists the settings of a pool that differ from the configuration here: its overrides,
+// and settings of another configuration. bucket is a bucket of the pool that reports them,
+// or "".
 func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *operator.PoolDetails) []difference {
 	var list []difference
 	inForce := shaper.Bucket{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
@@ -255,7 +255,7 @@ func (s *station) poolDifferences(bucket string, here *shaper.Pool, there *opera
 	return list
 }
 
-// setBy says who set what, and when.
+// setBy names the author and the time of an override.
 func setBy(override operator.Override, now time.Time) string {
 	return line(fmt.Sprintf("set %s by %s", relative(override.At, now), override.By), 200)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onPool makes the RunE of a command that changes the pool NAME: it prints what do has
-// changed, or as JSON the pool as it is then.
+// onPool makes the RunE of a command that changes the pool NAME. The command prints the changes
+// that do returns, or as JSON the pool after them.
 func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
@@ -37,7 +37,7 @@ func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl) ([]sha
 	}
 }
 
-// poolFlags are the flags of `pool set`, with what they take.
+// poolFlags are the flags of `pool set`, with their help.
 var poolFlags = []settingFlag{
 	{shaper.SettingRate, "departures of all its buckets together, such as `20/s` or 500/m"},
 	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
@@ -48,9 +48,9 @@ func (a *app) poolSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change settings of a pool while it runs",
-		Long: `Change settings of a pool, in all processes, at once and across restarts: over what
-configurations say, until it is reset. A new rate holds from the next slot on.
-` + "`bucket list --diff`" + ` and ` + "`pool show`" + ` tell what was changed, by whom and when.`,
+		Long: `Change settings of a pool, in all processes, at once and across restarts. The change
+overrides all configurations until it is reset. A new rate holds from the next slot on.
+` + "`bucket list --diff`" + ` and ` + "`pool show`" + ` show each change, its author and its time.`,
 		Example: `  dispatcher pool set vendor --rate 20/s
   dispatcher pool set vendor --burst 5 --max-in-flight 64
   dispatcher pool reset vendor`,
@@ -77,10 +77,10 @@ func (a *app) poolResetCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "reset NAME [SETTING...]",
-		Short: "Take back what was set: be as configured",
-		Long: `Take back what was changed by ` + "`pool set`" + `, so that the configuration is in force
-again: of the settings that are named, or of all. They are ` + strings.Join(names, ", ") + `.
-To reset what was not changed is harmless.`,
+		Short: "Return to the configured settings",
+		Long: `Remove the changes of ` + "`pool set`" + `, so that the configuration is in force again: for the
+named settings, or for all. They are ` + strings.Join(names, ", ") + `.
+To reset a setting that was not changed is harmless.`,
 		Example: `  dispatcher pool reset vendor rate
   dispatcher pool reset vendor`,
 		Args: positional("NAME", "[SETTING...]"),

@@ -129,7 +129,7 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	const note = `it is in no pool, the configuration here has it in pool "vendor": it goes there once it is empty`
+	const note = `it is in no pool, and the configuration here has it in pool "vendor": once it is empty`
 	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, note)
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, `bucket "webhooks" is in no pool, but this configuration has it in pool "vendor"`)
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")

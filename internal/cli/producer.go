@@ -15,8 +15,8 @@ func RunProducer(ctx context.Context, args, environ []string, stdin io.Reader, s
 	root := group(&cobra.Command{
 		Use:   "producer",
 		Short: "Take jobs in",
-		Long: `Bursts in, an even stream out: the producer takes jobs in, by the HTTP API that it
-serves or from the command line, and refuses what is too much.
+		Long: `Bursts in, an even stream out: the producer takes jobs in, over its HTTP API
+or from the command line, and refuses jobs above the limits.
 
 ` + exitCodes,
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook

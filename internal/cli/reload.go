@@ -20,10 +20,10 @@ type source struct {
 	file    string            // the configuration file; "" if there was none
 }
 
-var errUnchanged = errors.New("what was read is what was read before")
+var errUnchanged = errors.New("the files have not changed")
 
-// load reads the configuration. Where the files are the same as the last time
-// it returns [errUnchanged], unless it is told to look all the same.
+// load reads the configuration. If the files are the same as the last time
+// it returns [errUnchanged], unless again is true.
 func (s *source) load(again bool) (*config.Config, error) {
 	digest := sha256.New()
 	empty := ""
@@ -56,19 +56,19 @@ func (s *source) load(again bool) (*config.Config, error) {
 	return cfg, nil
 }
 
-// reloader has a running daemon follow its configuration: all of a new one that
-// it can follow, or, where there is a fault, nothing of it.
+// reloader applies a changed configuration to a running daemon: every part that can change while
+// it runs, or nothing if there is a fault.
 type reloader struct {
 	source  *source
 	started *config.Config // with which the process started
-	inForce *config.Config // what it follows now
+	inForce *config.Config // the configuration that is applied now
 	targets []target
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
 }
 
-// target is a part of a daemon that can follow a configuration. What it is
-// given is valid.
+// target is a part of a daemon that can follow a configuration. apply gets valid
+// configurations only.
 type target struct {
 	paths []string // which keys it follows: these, and those below them
 	apply func(context.Context, *config.Config) error
@@ -94,8 +94,8 @@ func newReloader(cfg *config.Config, src *source, log *slog.Logger, reg promethe
 	return r
 }
 
-// reload reads the configuration again and applies what has changed. Asked by
-// somebody, it says so where nothing has.
+// reload reads the configuration again and applies the changes. If it was asked for by a
+// signal, it logs also that nothing has changed.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	cfg, err := r.source.load(asked)
 	if errors.Is(err, errUnchanged) {
@@ -113,7 +113,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.inForce = cfg
 }
 
-// apply has every part follow cfg; if one cannot, all go back to what was.
+// apply has every part follow cfg. If one cannot, all go back to the configuration in force.
 func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 	for i, t := range r.targets {
 		err := t.apply(ctx, cfg)
@@ -140,7 +140,7 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 	}
 }
 
-// tell says what is followed from now on, and what waits for a restart.
+// tell logs the changes that are followed from now on, and those that wait for a restart.
 func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// app is one run of a program: what it was given, and the flags that many
+// app is one run of a program: its environment and streams, and the flags that many
 // commands have.
 type app struct {
 	program string
@@ -39,11 +39,11 @@ func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetUsageTemplate(usage)
 	root.SetHelpCommand(helpCommand())
 	root.CompletionOptions.HiddenDefaultCmd = true
-	logging.Disable() // of go-redis: what it would print, it also returns
+	logging.Disable() // of go-redis: it also returns everything that it would print
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, "%v", err) })
 	root.PersistentFlags().StringVar(&a.configPath, "config", "",
-		"`file` to read (default: the one that TUNDISH_CONFIG names, else ./config.toml if it is there)")
+		"`file` to read (default: the file in TUNDISH_CONFIG, else ./config.toml if it exists)")
 	return report(a.err, a.program, root.ExecuteContext(ctx))
 }
 
@@ -86,7 +86,7 @@ admission (try again later), 4 not found, 5 Redis or server unreachable.`
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.FParseErrWhitelist.UnknownFlags = true // those of the command that was mistyped
+	cmd.FParseErrWhitelist.UnknownFlags = true // flags of the mistyped command
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -119,13 +119,13 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// wrongUsage says what is wrong with a command line and what to type.
+// wrongUsage explains a fault of a command line and shows the right usage.
 func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
 	return fail(exitUsage, "%s: %s\nusage: %s\nrun `%s --help` for examples",
 		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
 }
 
-// path is the name of a command without that of the program, which report puts
+// path returns the name of a command without the name of the program, which report puts
 // in front.
 func path(cmd *cobra.Command) string {
 	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
@@ -155,7 +155,7 @@ func positional(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// version says what was built: version, commit, date, Go.
+// version describes the build: version, commit, date, Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -24,19 +24,20 @@ func (a *app) dispatchCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon that lets jobs out",
 		Long: `Run the daemon until SIGINT or SIGTERM: it lets jobs out of their buckets at the
-configured rate, and serves metrics and health on dispatcher.listen. Any number
-of them may share a Redis: the rate is that of all together.
+configured rate, and serves metrics and health on dispatcher.listen. Any number of
+dispatchers may share a Redis: the rate is that of all together.
 
 With redis.url = "embedded" it is the whole of Tundish in one process: the store,
 in memory only, and the API that takes jobs in, on producer.listen.
 
-A stop goes with the flow: nobody new is let in, nothing more is claimed,
-deliveries have dispatcher.shutdown_timeout to end. A second signal kills; what
-was in flight then is delivered again when its lease ends. While Redis is away it
+A stop admits no new jobs, claims nothing more, and gives deliveries
+dispatcher.shutdown_timeout to end. A second signal ends the process at once; jobs in
+flight are delivered again when their lease ends. While Redis is unavailable the daemon
 goes on trying, and /readyz is 503.
 
-SIGHUP, or a change of the configuration file, applies what can change while it
-runs, or nothing where there is a fault; the log names what needs a restart.`,
+SIGHUP, or a change of the configuration file, applies all settings that can change
+while it runs. After a fault it applies nothing. The log names settings that need a
+restart.`,
 		Example: `  dispatcher run
   TUNDISH_REDIS_URL=redis://127.0.0.1:6379 dispatcher run
   curl -s 127.0.0.1:8081/readyz?verbose`,

@@ -38,12 +38,14 @@ func (a *app) sendCommand() *cobra.Command {
 is JSON and is delivered byte for byte, without blanks around it. Each job gets one line
 on stdout: its state and id, its position, and when it leaves.
 
-Every job has an id before it is sent, so a lost answer is no loss: what is sent
-again under the same id is the same job. With --wait a refused job is tried again
-when the server says so; without, the exit code is 3.
+Every job has an id before it is sent, so a lost answer loses nothing: send it again
+under the same id, and it is the same job. With --wait a refused job is tried again
+when the server says so; without --wait the exit code is 3.
 
-A server that has API keys wants one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. ` + valueForms + `
-So prefer the variables to a key that stands in --key itself.`,
+A server with API keys needs one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. Prefer the
+variables to a key in --key itself.
+
+` + valueForms,
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
   producer send webhooks '{"order":17}' --id order-17 --delay 10m
   producer send webhooks '{"order":17}' --header "X-Tenant: 7" --header "Authorization: file:/run/secrets/hook"
@@ -67,11 +69,11 @@ So prefer the variables to a key that stands in --key itself.`,
 	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated, also with one name for several lines")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
-	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m: after it the job becomes a dead letter (default: for ever)")
-	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: who gets in as the bucket fills up, and who leaves first (default: normal)")
+	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m; then the job becomes a dead letter (default: for ever)")
+	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: a full bucket refuses low jobs first, and high ones leave first (default: normal)")
 	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
 	f.StringVar(&flags.job.Group, "group", "", "`name` of the group of the flow, where the bucket has groups that jobs name")
-	f.Int64Var(&flags.job.Cost, "cost", 0, "what the limits are charged, a `number` (default: 1)")
+	f.Int64Var(&flags.job.Cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
 	return cmd
 }
@@ -137,8 +139,8 @@ func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 	return a.sendLines(cmd.Context(), s, flags.job)
 }
 
-// server is the base URL of the API: what the flag says, else where the
-// configuration has it.
+// server returns the base URL of the API: the flag, else producer.listen of the
+// configuration.
 func (a *app) server(flag string) (string, error) {
 	if flag == "" {
 		cfg, err := a.load()
@@ -153,7 +155,7 @@ func (a *app) server(flag string) (string, error) {
 	return strings.TrimRight(flag, "/"), nil
 }
 
-// checkPriority wants one that there is, or none.
+// checkPriority returns an error if the priority is neither known nor empty.
 func checkPriority(cmd *cobra.Command, priority string) error {
 	known := shaper.Priorities()
 	if priority != "" && !slices.Contains(known, shaper.Priority(priority)) {

@@ -52,7 +52,7 @@ func (j jobRequest) pack() ([]byte, error) {
 	return append(append(body, payload...), '}'), nil
 }
 
-// answer is what the API said of a job: 202, or a problem.
+// answer is the API's answer for a job: 202, or a problem.
 type answer struct {
 	Status    int          `json:"status"`
 	ID        string       `json:"id"`

@@ -13,11 +13,11 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the HTTP API that takes jobs in",
 		Long: `Serve the HTTP API on producer.listen until SIGINT or SIGTERM; a second signal
-kills. Any number of producers may share a Redis. While Redis is away it goes on:
-/readyz is 503, and jobs are answered 503.
+ends it at once. Any number of producers may share a Redis. While Redis is
+unavailable it goes on: /readyz is 503, and jobs are answered 503.
 
-SIGHUP, or a change of the configuration file, applies keys, limits and the
-settings of buckets, or nothing where there is a fault; the log names what needs a
+SIGHUP, or a change of the configuration file, applies keys, limits and the settings of
+buckets. After a fault it applies nothing. The log names settings that need a
 restart.
 
 With redis.url = "embedded" there is nothing to serve: the embedded store and the

@@ -9,8 +9,8 @@ import (
 type stage func(ctx context.Context) error
 
 // runStages runs all stages at once until ctx ends or one of them returns.
-// Then it stops them in order, each when the one before has ended, so that
-// nothing is taken in any more when the next one drains. It returns their
+// Then it stops them in order, each when the one before has ended. So no stage
+// takes anything in while the next one drains. It returns their
 // errors, joined, and leaves no goroutine.
 func runStages(ctx context.Context, stages ...stage) error {
 	running, ended := context.WithCancel(ctx)

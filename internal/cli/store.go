@@ -47,7 +47,7 @@ func (a *app) open() (*station, error) {
 }
 
 func (s *station) close() {
-	_ = s.redis.Close() // what was asked is answered
+	_ = s.redis.Close() // every call was answered
 }
 
 // connect makes the client for a URL with the settings of the configuration.
@@ -60,7 +60,7 @@ func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {
 	return redisconn.Connect(url, options)
 }
 
-// callTimeout bounds a call with its resends, of which each command has the
+// callTimeout bounds a call with its resends. Each command of a call has the
 // configured timeout.
 func callTimeout(cfg *config.Config) time.Duration { return cfg.Redis.Timeout * 3 / 2 }
 
@@ -88,7 +88,7 @@ func (s *station) explain(err error) error {
 	case errors.Is(err, redis.Nil) && strings.Contains(string(s.config.Redis.URL), "+sentinel:"):
 		return fail(exitUsage, "the sentinels at %s know no master of this name: %w", s.config.Redis.URL, err)
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return fail(exitUsage, "Redis at %s forbids the user a command: deploy/redis/users.acl has what is needed: %w", s.config.Redis.URL, err)
+		return fail(exitUsage, "Redis at %s forbids the user a command: deploy/redis/users.acl lists the commands that are needed: %w", s.config.Redis.URL, err)
 	case !redisconn.Unavailable(err):
 		return err
 	case s.config.Redis.URL.Embedded():

@@ -50,8 +50,8 @@ func watchFile(path string) (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// follow turns what happens to the file into reloads, one for all that comes
-// within settleTime: who reads a file that is being written reads half of it.
+// follow turns the events of the file into reloads: one for all events within
+// settleTime, because a file that is being written is read in half.
 func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-chan fsnotify.Event, errs <-chan error) {
 	settled := time.NewTimer(settleTime)
 	settled.Stop()

@@ -8,8 +8,8 @@ import (
 
 // Change is a difference between two configurations.
 type Change struct {
-	// Key is what is different, such as redis.url or `buckets "webhooks".rate`;
-	// of a table that came or went, the table: `buckets "webhooks"`.
+	// Key is the changed key, such as redis.url or `buckets "webhooks".rate`. For
+	// a table that was added or removed it is the table: `buckets "webhooks"`.
 	Key string
 
 	// Path is the key without names, such as buckets.rate; of a table that came
@@ -17,8 +17,8 @@ type Change struct {
 	Path string
 }
 
-// Changes lists what is different between two configurations, in alphabetical
-// order. Tables of an array are told apart by their names: where they stand
+// Changes lists the differences of two configurations, in alphabetical
+// order. Tables of an array are matched by their names: their order
 // makes no difference.
 func Changes(before, after *Config) []Change {
 	was, is := before.byName(), after.byName()

@@ -13,7 +13,7 @@ import (
 // load another one.
 type Config struct {
 	// Revision orders configurations: a process whose revision is lower than
-	// the one stored in Redis obeys what is stored and changes nothing.
+	// the stored one in Redis obeys the stored configuration and changes nothing.
 	Revision int64
 
 	Redis      Redis
@@ -50,10 +50,10 @@ type Producer struct {
 	Listen           string        `mapstructure:"listen"`
 	ShutdownTimeout  time.Duration `mapstructure:"shutdown_timeout"`
 	StoreTimeout     time.Duration `mapstructure:"store_timeout"`      // how long a request waits for Redis
-	TrustedProxies   Networks      `mapstructure:"trusted_proxies"`    // whose word on the client's address counts
+	TrustedProxies   Networks      `mapstructure:"trusted_proxies"`    // proxies whose header names the client's address
 	ForwardedHeader  string        `mapstructure:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
 	IPv6Prefix       int           `mapstructure:"ipv6_prefix"`        // bits of an IPv6 address that are one client
-	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // by which clients are told of limits: both, standard, legacy
+	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
 	BodyMemory       size          `mapstructure:"body_memory"`        // bytes of the bodies of all requests together
 	MaxConnections   int           `mapstructure:"max_connections"`    // at a time
 }
@@ -69,7 +69,7 @@ type Dispatcher struct {
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
 }
 
-// Log says what is logged and how.
+// Log selects the log's level and format.
 type Log struct {
 	Level  string `mapstructure:"level"`  // debug, info, warn, error
 	Format string `mapstructure:"format"` // auto, text, json
@@ -83,7 +83,7 @@ type Bucket struct {
 	Webhook WebhookSettings
 }
 
-// WebhookSettings are those of a bucket whose worker is "webhook".
+// WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
 	URL           string         `mapstructure:"url"`     // where a job names none
 	JobURL        bool           `mapstructure:"job_url"` // whether a job may name its own

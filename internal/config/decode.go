@@ -21,7 +21,7 @@ var later = map[string]bool{
 
 const notYet = "is not supported in this version yet"
 
-// loader gathers the layers of a configuration and what is wrong with them.
+// loader gathers the layers of a configuration and their faults.
 type loader struct {
 	doc      document
 	env      map[string]string
@@ -48,7 +48,7 @@ func (l *loader) fail(p place, value, format string, args ...any) {
 }
 
 // table checks the keys and types of a table of the file and returns it with
-// the types of settings. Of one that need not be there it is complete.
+// the types of settings. A missing optional table is returned with all defaults.
 func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]any {
 	if t.Kind() == reflect.Pointer {
 		whole := asMap(defaultElement(t.Elem()))
@@ -88,7 +88,7 @@ func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]a
 }
 
 // entries does the same for a table whose keys are names that the user chose.
-// It returns a map of type t: in one of any, viper would change the keys.
+// It returns a map of type t, because viper would change the keys of a map of type any.
 func (l *loader) entries(t reflect.Type, raw any, p place) any {
 	out := reflect.MakeMap(t)
 	table, ok := raw.(map[string]any)
@@ -124,7 +124,7 @@ func (l *loader) tables(t reflect.Type, raw any, p place) []any {
 	return out
 }
 
-// value converts one value. It notes what is wrong and returns false then.
+// value converts one value. It notes a fault and returns false if that fails.
 func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
 	shown := literal(raw)
 	switch {

@@ -36,7 +36,7 @@ func parseDocument(file string, data []byte) (document, *Fault) {
 	return doc, nil
 }
 
-// line is that of the path, or of the nearest table around it, or 0.
+// line returns the line of the path, or of the nearest table around it, or 0.
 func (d document) line(path string) int {
 	for path != "" {
 		if line, ok := d.lines[path]; ok {

@@ -14,7 +14,7 @@ type Setting struct {
 	Source string // "default", "config.toml:12" or "env TUNDISH_REDIS_URL"
 }
 
-// sourceDefault is the source of what nobody wrote.
+// sourceDefault is the source of a value that no file and no variable sets.
 const sourceDefault = "default"
 
 // printed is a setting and the table of TOML in which it stands.
@@ -33,7 +33,7 @@ func (c *Config) Effective() []Setting {
 	return list
 }
 
-// WriteTOML prints what is in force as TOML, with the source of each value as a
+// WriteTOML prints the configuration in force as TOML, with the source of each value as a
 // comment. But for masked secrets, it reads back as the same configuration.
 func (c *Config) WriteTOML(w io.Writer) error {
 	var b strings.Builder

@@ -17,7 +17,7 @@ type Fault struct {
 	Reason string
 }
 
-// Error is `config.toml:12: key: value: reason`, without what is not known.
+// Error returns `config.toml:12: key: value: reason`, without the parts that are not known.
 func (f Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(f.File)

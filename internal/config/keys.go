@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// keys wants each key to be one that can be used, and to be there once.
+// keys checks that each key is valid and that no name or secret is there twice.
 func (l *loader) keys(s *settings) {
 	names, sums := map[string]place{}, map[digest]place{}
 	var buckets []string
@@ -33,7 +33,7 @@ func (l *loader) keys(s *settings) {
 	}
 }
 
-// key checks what is to be known of a key alone.
+// key checks one key by itself.
 func (l *loader) key(p place, key keySettings) {
 	if !admission.ValidName(key.Name) {
 		l.fail(p.key("name"), literal(key.Name), "want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit")
@@ -65,7 +65,7 @@ func (l *loader) keySums(p place, list digests, sums map[digest]place) {
 			l.fail(p, "", "has one secret twice")
 			return
 		case taken:
-			l.fail(p, "", "%s has the same: two keys with one secret cannot be told apart", strings.TrimSuffix(first.path, ".sha256"))
+			l.fail(p, "", "%s has the same digest: give each key a secret of its own", strings.TrimSuffix(first.path, ".sha256"))
 			return
 		}
 		sums[sum] = p
@@ -74,7 +74,7 @@ func (l *loader) keySums(p place, list digests, sums map[digest]place) {
 
 func (l *loader) keyRoles(p place, roles []string) {
 	if len(roles) == 0 {
-		l.fail(p, "", "is missing: say what the key may do, such as [%q]", httpapi.RoleEnqueue)
+		l.fail(p, "", "is missing: want the roles of the key, such as [%q]", httpapi.RoleEnqueue)
 	}
 	var names []string
 	for _, role := range httpapi.Roles() {
@@ -88,8 +88,8 @@ func (l *loader) keyRoles(p place, roles []string) {
 	}
 }
 
-// keyBuckets wants buckets where a role is nothing without: who reads may be
-// there for metrics alone.
+// keyBuckets requires buckets for the roles that do nothing without one. A key with the role
+// read may be there for metrics alone.
 func (l *loader) keyBuckets(p place, key keySettings) {
 	needs := func(role string) bool {
 		return role == string(httpapi.RoleEnqueue) || role == string(httpapi.RoleAdmin)
@@ -186,14 +186,14 @@ func (l *loader) forwarding(p Producer) {
 	}.Validate())
 }
 
-// SecretValue is what a text of a command line says: the value itself, or what is in the
-// variable or the file where it says "env:NAME" or "file:/path", as every secret of a
-// configuration may.
+// SecretValue returns the secret that a text of a command line stands for. "env:NAME" stands
+// for the value of a variable, "file:/path" for the contents of a file, as in every secret of a
+// configuration. Any other text is the secret itself.
 func SecretValue(o Options, text string) (string, error) { return newLoader(o).resolve(text) }
 
-// ClientKey is the API key that a client sends: flag, else TUNDISH_KEY, else
-// what is in the file that TUNDISH_KEY_FILE names, else "". The flag and the
-// variable may say "env:NAME" or "file:/path", as every secret may.
+// ClientKey returns the API key that a client sends: flag, else TUNDISH_KEY, else
+// the contents of the file that TUNDISH_KEY_FILE names, else "". The flag and the
+// variable may be "env:NAME" or "file:/path", as every secret may.
 func ClientKey(o Options, flag string) (Secret, error) {
 	l := newLoader(o)
 	text, from := flag, "--key"

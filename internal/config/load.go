@@ -22,7 +22,7 @@ const (
 // Options say what to load. The zero value is ./config.toml, if there is one,
 // and no environment.
 type Options struct {
-	// Path is the file; it must exist. Empty means the one that TUNDISH_CONFIG
+	// Path is the file; it must exist. Empty means the file that TUNDISH_CONFIG
 	// names, else config.toml in the working directory if it exists, else the
 	// defaults alone.
 	Path string
@@ -100,8 +100,8 @@ func reason(err error) string {
 }
 
 // merge puts the layers over each other: defaults, the file, the environment.
-// Each call has its own viper. It reads neither files nor the environment: what
-// it is given is known to be right, so an error of it is one of ours.
+// Each call has its own viper. It reads neither files nor the environment. Its
+// arguments are checked, so an error of it is a fault of this program.
 func merge(file, env map[string]any) (settings, error) {
 	v := viper.New()
 	for _, key := range scalars() {

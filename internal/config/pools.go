@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// pools wants each pool to be one that can be used, whether a bucket names it or not.
+// pools checks that each pool is valid, whether a bucket names it or not.
 func (l *loader) pools(s *settings) {
 	names := map[string]place{}
 	for i, written := range s.Pools {

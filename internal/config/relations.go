@@ -27,7 +27,7 @@ func (l *loader) limits(s *settings) {
 		}
 		limit := written.limit()
 		if limit.Limit.IsZero() {
-			l.fail(p.key("limit"), "", `is missing: say how many in what time, such as "100/m"`)
+			l.fail(p.key("limit"), "", `is missing: want a rate such as "100/m"`)
 			if hasBurst {
 				limit.Burst = max(limit.Burst, 1)
 			}
@@ -68,7 +68,7 @@ func (l *loader) buckets(s *settings) {
 	}
 }
 
-// references wants each name to be that of one of the tables, and to be there
+// references checks that each name is the name of one of the tables, and is there
 // once.
 func (l *loader) references(p place, names, tables []string, table string) {
 	seen := map[string]bool{}
@@ -110,7 +110,7 @@ func (l *loader) unique(p place, name string, names map[string]place) {
 	}
 }
 
-// failAll notes the joined errors of a limit or a bucket, each of which begins
+// failAll notes the joined errors of a limit or a bucket. Each begins
 // with a key and mostly goes on with the value.
 func (l *loader) failAll(p place, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

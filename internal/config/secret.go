@@ -49,7 +49,7 @@ func (u RedisURL) Reveal() string { return string(u) }
 // Embedded reports whether the in-process store is wanted.
 func (u RedisURL) Embedded() bool { return u == embedded }
 
-// String masks all of what is not a URL: who knows what it is.
+// String masks everything if the text is no URL, because any part may be the secret.
 func (u RedisURL) String() string {
 	if u == "" || u == embedded {
 		return string(u)
@@ -72,7 +72,7 @@ func (u RedisURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil
 // LogValue masks the password in logs.
 func (u RedisURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// validate returns what is wrong with the URL, without any part of it, or "".
+// validate returns the fault of the URL, without any part of it, or "".
 func (u RedisURL) validate() string {
 	if u == embedded {
 		return ""

@@ -97,7 +97,7 @@ type flowSettings struct {
 	MaxFlows    int64            `mapstructure:"max_flows"`
 }
 
-// groupSettings are those of flows, but for their number.
+// groupSettings are the settings of flows, without max_flows.
 type groupSettings struct {
 	Key         string           `mapstructure:"key"`
 	Rate        admission.Rate   `mapstructure:"rate"`
@@ -168,8 +168,8 @@ func defaultFlow() flowSettings {
 
 func defaultGroup() groupSettings { return groupSettings{Burst: shaper.DefaultGroupSettings().Burst} }
 
-// defaultElement returns the defaults of a table in an array of tables, or of one that
-// need not be there.
+// defaultElement returns the defaults of a table in an array of tables, or of an optional
+// table.
 func defaultElement(t reflect.Type) reflect.Value {
 	switch t {
 	case reflect.TypeFor[limitSettings]():
@@ -211,7 +211,7 @@ func (s poolSettings) pool(revision int64) shaper.Pool {
 	return shaper.Pool{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Quotas: s.Quotas, MaxInFlight: s.MaxInFlight, Revision: revision}
 }
 
-// bucket returns the bucket with its pool and those of the limits that it names.
+// bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
 	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,

@@ -33,7 +33,7 @@ const (
 )
 
 // validate notes every value out of range and every relation that does not
-// hold. What a limit and a bucket may be is said by their own packages.
+// hold. The packages of limits and buckets define their own ranges.
 func (l *loader) validate(s *settings) {
 	inRange(l, at("revision"), s.Revision, 0, maxRevision)
 	if reason := s.Redis.URL.validate(); reason != "" {
@@ -54,7 +54,7 @@ func (l *loader) validate(s *settings) {
 		string(httplimit.BothHeaders), string(httplimit.StandardHeaders), string(httplimit.LegacyHeaders))
 	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf(at("log.format"), s.Log.Format, "auto", "text", "json")
-	const open = "anybody who reaches it could use it"
+	const open = "every program that reaches it could use it"
 	l.listen(at("redis.embedded_listen"), s.Redis.EmbeddedListen, "the embedded store has no password, so "+open)
 	noKeys := ""
 	if len(s.Keys) == 0 {
@@ -139,7 +139,7 @@ func (l *loader) webhookURL(p place, text string) {
 	case u.User != nil:
 		l.fail(p, shown, "want no user or password in the URL")
 	case u.Fragment != "":
-		l.fail(p, shown, `want no "#" in the URL: what follows it would not be sent`)
+		l.fail(p, shown, `want no "#" in the URL: the part behind it would not be sent`)
 	default:
 		if _, err := shaper.OriginOf(u); err != nil {
 			l.fail(p, shown, "%v", err)

@@ -18,7 +18,7 @@ import (
 type size int64
 
 // digest is a SHA-256, written as 64 hex digits. It is a string so that a
-// missing one is told from one of zeros.
+// missing digest differs from one of zeros.
 type digest string
 
 func (d digest) sum() (sum [sha256.Size]byte) {
@@ -26,10 +26,10 @@ func (d digest) sum() (sum [sha256.Size]byte) {
 	return sum
 }
 
-// digests are those of a key's secrets: written as one digest, or as a list.
+// digests are the digests of a key's secrets: written as one digest, or as a list.
 type digests []digest
 
-// convert makes of a value of TOML one of type want, or says what it wants.
+// convert converts a value of TOML to type want, or returns the valid form.
 func convert(want reflect.Type, v any) (any, error) {
 	text, isText := v.(string)
 	number, isInt := v.(int64)
@@ -148,7 +148,7 @@ func parseSize(text string) (size, error) {
 	return 0, errors.New(`want a whole number of bytes, or text such as "256KiB" or "1MiB"`)
 }
 
-// parseDigests takes one or a list, without a word of what is in it.
+// parseDigests takes one digest or a list. Its error repeats no part of them.
 func parseDigests(v any) (digests, error) {
 	list, isList := v.([]any)
 	if !isList {
@@ -166,8 +166,8 @@ func parseDigests(v any) (digests, error) {
 	return sums, nil
 }
 
-// parseDigest does not show what it was given: who mixes the two up gives the
-// secret itself.
+// parseDigest never shows its argument: a user who mixes up secret and digest puts the
+// secret itself there.
 func parseDigest(text string) (digest, error) {
 	sum, err := hex.DecodeString(text)
 	if err != nil || len(sum) != sha256.Size {
@@ -226,7 +226,7 @@ func convertList[T any](v any, want string, parse func(string) (T, error)) (any,
 	return values, errors.Join(errs...)
 }
 
-// elementError is what is wrong with one element of a list.
+// elementError is the fault of one element of a list.
 type elementError struct {
 	index int
 	value any
@@ -306,7 +306,7 @@ func brief(d time.Duration) string {
 	return text
 }
 
-// clip cuts what is too long to be shown.
+// clip shortens a text that is too long to be shown.
 func clip(s string) string {
 	const most = 200
 	if len(s) <= most {

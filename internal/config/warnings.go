@@ -23,7 +23,7 @@ var guarded = []netip.Prefix{
 // loopback is where a proxy calls from that a server without keys serves.
 var loopback = guarded[:2]
 
-// Warnings lists what is allowed and yet probably not meant.
+// Warnings lists settings that are valid and yet probably not meant.
 func (c *Config) Warnings() []string {
 	var list []string
 	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -70,13 +70,13 @@ func (c *Config) Warnings() []string {
 
 // level is a bound of a bucket, or of each of its groups or flows.
 type level struct {
-	of    string  // whose it is
+	of    string  // the owner of the bound
 	key   string  // with the table
 	value float64 // 0 if there is none
 	text  string
 }
 
-// boundsOf are a rate, then bounds on what is in flight and on what is unfinished.
+// boundsOf are a rate, then bounds on jobs in flight and on unfinished jobs.
 func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) []level {
 	return []level{
 		{of, table + "rate", rate.PerSecond(), rate.String()},
@@ -85,7 +85,7 @@ func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) [
 	}
 }
 
-// aboveMeans is what it means that bounds of that order are above those of the bucket or the group.
+// aboveMeans explains, in the order of boundsOf, a bound that is above the one of the bucket or the group.
 var aboveMeans = [...]string{"no %s ever reaches it in %s", "one %s may hold all deliveries of %s", "one %s may fill %s"}
 
 // warnOfFlows tells which bounds of a group or a flow are never met, as those above them
@@ -115,13 +115,13 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
 }
 
-// senderNames reports whether who enqueues a job says what the key of its flow or group is.
+// senderNames reports whether the sender of a job chooses the key of its flow or group.
 func senderNames(key string) bool {
 	return key == shaper.FlowKeyJob || admission.HeaderOf(key) != ""
 }
 
-// warnOfUnbound tells which keys may enqueue into the flows of each other: whose secrets sign the
-// jobs of a flow, and whose headers go with them, is then for the sender to choose.
+// warnOfUnbound warns of keys that may enqueue into the flows of each other. The sender then
+// chooses whose secrets sign a job and whose headers go with it.
 func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	if b.Flow == nil {
 		return
@@ -150,12 +150,12 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 		}
 	}
 	if senders > 1 && len(unbound) > 0 {
-		warn("%s: %s.key is %q, and keys %s are bound to no %ss: each may have its jobs signed with the secrets, and sent with the headers, "+
-			"of any flow; give each key %ss = [\"...\"]", p.shown, what, key, strings.Join(unbound, ", "), what, what)
+		warn("%s: %s.key is %q, and keys %s are bound to no %ss: each may use the secrets and headers of any flow for its jobs; "+
+			"give each key %ss = [\"...\"]", p.shown, what, key, strings.Join(unbound, ", "), what, what)
 	}
 }
 
-// warnOfLimit tells what of a limit has no effect where it is used. users are
+// warnOfLimit warns of settings of a limit that have no effect where it is used. users are
 // the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
 	names := strings.Join(users, ", ")
@@ -163,7 +163,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 		return slices.Contains(k.Roles, httpapi.RoleCheck) || slices.Contains(k.Roles, httpapi.RoleAdmin)
 	})
 	if len(users) > 1 {
-		warn("%s: buckets %s share it and count apart: each lets %s in", p.shown, names, limit.Limit)
+		warn("%s: buckets %s share it and count apart: each admits %s", p.shown, names, limit.Limit)
 	}
 	switch {
 	case checked:
@@ -172,14 +172,14 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 			warn("%s: no bucket names it, and no key has the role %s: nothing asks it", p.shown, httpapi.RoleCheck)
 		}
 	case limit.OnStoreFailure != admission.Closed:
-		warn("%s: on_store_failure = %q is for the check endpoint only: when Redis is away, buckets %s answer 503 to every job, as a job has to be kept",
+		warn("%s: on_store_failure = %q is for the check endpoint only: while Redis is unavailable, buckets %s answer 503 to every job, because a job cannot be stored",
 			p.shown, limit.OnStoreFailure, names)
 	case limit.SyncInterval != 0:
 		warn("%s: sync_interval is for the check endpoint only: buckets %s ask Redis each time", p.shown, names)
 	}
 }
 
-// warnOfAccess tells of keys and proxies that are trusted with more than is
+// warnOfAccess warns of keys and proxies that are trusted with more than is
 // probably meant.
 func (c *Config) warnOfAccess(warn func(string, ...any)) {
 	for i, key := range c.Keys {
@@ -189,16 +189,16 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 		}
 	}
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
-		warn("there are no [[keys]]: every program of this machine may do everything, and a reverse proxy on it that adds no " +
-			"forwarding header makes that everybody; make keys before a proxy is put in front")
+		warn("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no " +
+			"forwarding header, every client may. Make keys before a proxy is put in front")
 	}
 	for _, network := range c.Producer.TrustedProxies {
 		if here := slices.ContainsFunc(loopback, network.Overlaps); here && len(c.Keys) == 0 {
-			warn("producer.trusted_proxies has %s, and there are no [[keys]]: whoever the proxy lets through may do everything, "+
+			warn("producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, "+
 				"change limits (PATCH) too; make keys", network)
 		}
 		if network.Bits() == 0 {
-			warn("producer.trusted_proxies has %s, everybody: any caller can then give itself any address", network)
+			warn("producer.trusted_proxies has %s, the whole internet: any caller can then give itself any address", network)
 		}
 	}
 }

@@ -38,8 +38,8 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket`,
 		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
 		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
-		`limits[0] "l": buckets "a", "b" share it and count apart: each lets 5/m in`,
-		`there are no [[keys]]: every program of this machine may do everything, and a reverse proxy on it that adds no forwarding header makes that everybody; make keys before a proxy is put in front`,
+		`limits[0] "l": buckets "a", "b" share it and count apart: each admits 5/m`,
+		`there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no forwarding header, every client may. Make keys before a proxy is put in front`,
 	}
 	if got := c.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -124,7 +124,7 @@ limits = ["open", "sync"]
 	key := func(name, roles string) string {
 		return fmt.Sprintf("[[keys]]\nname = %q\nsha256 = \"%064x\"\nroles = [%s]\nbuckets = [\"*\"]\n", name, name, roles)
 	}
-	open := `limits[0] "open": on_store_failure = "open" is for the check endpoint only: when Redis is away, buckets "a" answer 503 to every job, as a job has to be kept`
+	open := `limits[0] "open": on_store_failure = "open" is for the check endpoint only: while Redis is unavailable, buckets "a" answer 503 to every job, because a job cannot be stored`
 	sync := `limits[1] "sync": sync_interval is for the check endpoint only: buckets "a" ask Redis each time`
 	for name, test := range map[string]struct {
 		text string
@@ -136,7 +136,7 @@ limits = ["open", "sync"]
 		"more than an admin": {limits + key("k", `"admin", "enqueue"`), []string{`keys[0] "k": role admin may do everything: the other roles add nothing; a key that only enqueues or looks should not have it`}},
 		"every proxy": {
 			limits + key("k", `"check"`) + "[producer]\ntrusted_proxies = [\"::/0\"]\n",
-			[]string{"producer.trusted_proxies has ::/0, everybody: any caller can then give itself any address"},
+			[]string{"producer.trusted_proxies has ::/0, the whole internet: any caller can then give itself any address"},
 		},
 	} {
 		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
@@ -153,7 +153,7 @@ func TestWarningsOfUnboundKeys(t *testing.T) {
 	}
 	const flows, groups = `flows = ["x"]`, `groups = ["x"]`
 	warning := func(what, by, keys string) string {
-		return fmt.Sprintf(`buckets[0] "b": %s.key is %q, and keys %s are bound to no %[1]ss: each may have its jobs signed with the secrets, and sent with the headers, of any flow; give each key %[1]ss = ["..."]`, what, by, keys)
+		return fmt.Sprintf(`buckets[0] "b": %s.key is %q, and keys %s are bound to no %[1]ss: each may use the secrets and headers of any flow for its jobs; give each key %[1]ss = ["..."]`, what, by, keys)
 	}
 	for name, test := range map[string]struct{ flow, group, keys, want string }{
 		"none is bound":       {"job", "", key("k", "") + key("l", ""), warning("flow", "job", `"k", "l"`)},
@@ -187,7 +187,7 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
 	const key = "[[keys]]\nname = \"k\"\nsha256 = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\nroles = [\"read\"]\n"
 	const proxy, redis = "[producer]\ntrusted_proxies = [\"%s\"]\n", "[redis]\nurl = \"redis://db\"\n"
-	const noKeys, patch = "there are no [[keys]]: every program", "producer.trusted_proxies has %s, and there are no [[keys]]: whoever the proxy lets through may do everything, change limits (PATCH) too"
+	const noKeys, patch = "there are no [[keys]]: every program", "producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, change limits (PATCH) too"
 	for name, test := range map[string]struct {
 		text string
 		want []string // how the warnings begin

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// access decides who may do what.
+// access checks the API key of a request and its rights.
 type access struct {
 	keys    atomic.Pointer[keyring] // empty: programs of this machine may do everything
 	proxies httplimit.Proxies
@@ -33,8 +33,8 @@ func (a *access) setKeys(keys []Key) {
 
 func (a *access) ring() keyring { return *a.keys.Load() }
 
-// rights is what a key must have for a route. The zero value is open to all
-// that guard lets in.
+// rights are the roles that a route needs of a key. The zero value is open to every
+// request that guard lets through.
 type rights struct {
 	roles      []Role // one of these, or RoleAdmin
 	allBuckets bool   // and be for all buckets
@@ -62,8 +62,8 @@ func keyOf(r *http.Request) *Key {
 	return key
 }
 
-// allow serves who has the rights that the route needs, and answers 401 to whom
-// it does not know and 403 to who may not.
+// allow serves a request whose key has the rights that the route needs. It answers 401 to a
+// request without a known key, and 403 to a key without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch ring := a.ring(); {
@@ -109,11 +109,11 @@ func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, 
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
-	return nil, newFault(codeUnauthorized, "the API key is not one that is known here: %s, or have it configured", how)
+	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
 }
 
-// authorize says what a key lacks. A bucket that it is not for is refused
-// whether there is one or not.
+// authorize returns the right that a key lacks. It refuses a bucket outside the key's buckets
+// whether the bucket exists or not.
 func authorize(key *Key, needs rights, bucket string) *fault {
 	missing := ""
 	switch {
@@ -126,7 +126,7 @@ func authorize(key *Key, needs rights, bucket string) *fault {
 	default:
 		return nil
 	}
-	return newFault(codeForbidden, "key %q does not have what this needs: %s", key.Name, missing)
+	return newFault(codeForbidden, "key %q lacks %s", key.Name, missing)
 }
 
 // bound answers 403 for a job that the caller's key may not put into its flow or its group. Names
@@ -147,8 +147,8 @@ func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	return newFault(codeForbidden, "key %q may not enqueue into flow %q: it is bound to others", key.Name, flow)
 }
 
-// identity is who asks: by its key, else by its address. The headers by which
-// limits count are those of names, or all where names is nil.
+// identity is the caller of a request: by its key, else by its address. names selects the headers
+// by which limits count; nil takes all.
 func (a *access) identity(r *http.Request, names []string) admission.Identity {
 	id := admission.Identity{IP: a.proxies.Name(a.proxies.ClientAddr(r))}
 	id.Caller = admission.AddrCaller(id.IP)

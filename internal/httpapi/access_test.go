@@ -109,7 +109,7 @@ func TestRoles(t *testing.T) {
 				switch may := slices.Contains(test.may, key.Name); {
 				case may && w.Code/100 != 2:
 					t.Errorf("%s: %d: %s", key.Name, w.Code, w.Body)
-				case !may && (w.Code != 403 || !strings.Contains(w.Body.String(), "needs: ")):
+				case !may && (w.Code != 403 || !strings.Contains(w.Body.String(), " lacks ")):
 					t.Errorf("%s may: %d: %s", key.Name, w.Code, w.Body)
 				}
 			}

@@ -18,15 +18,15 @@ const (
 	maxBatchBytes = 8 << 20
 )
 
-// tally is what a batch is answered: a result for each job, in order.
+// tally is the answer for a batch: a result for each job, in order.
 type tally struct {
 	Admitted int      `json:"admitted"`
-	Refused  int      `json:"refused"` // and those that are not valid
+	Refused  int      `json:"refused"` // includes jobs that are not valid
 	Results  []result `json:"results"`
 }
 
-// result is what one job of a batch is answered: as it would be alone, with
-// the status that it would have.
+// result is the answer for one job of a batch: the same as if it had come alone, with
+// its status.
 type result struct {
 	Status int          `json:"status"`
 	ID     string       `json:"id,omitempty"`
@@ -131,7 +131,7 @@ func jobTooLarge(item []byte, bucket *shaper.Bucket) *fault {
 func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 	t := &tally{Results: results}
 	var forNow int
-	var first *fault // of those refused for now, the one that may pass first
+	var first *fault // of the jobs refused for now, the fault of the one that may pass first
 	for i := range results {
 		switch f := results[i].fault; {
 		case f == nil:
@@ -147,7 +147,7 @@ func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 	whole := (*fault)(nil)
 	switch {
 	case forNow == len(results):
-		whole = newFault(first.Code, "none of the %d jobs was admitted; the one that may be first: %s", len(results), first.Detail)
+		whole = newFault(first.Code, "none of the %d jobs was admitted; the first that may pass later: %s", len(results), first.Detail)
 		whole.RetryAfter, whole.ViolatedPolicies = first.RetryAfter, first.ViolatedPolicies
 	case t.Admitted == 0 && forNow == 0:
 		whole = newFault(codeInvalid, "none of the %d jobs was admitted, and the same ones never will be: see results", len(results))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of what the bodies of all requests may take in memory together.
+// Bounds of the memory for the bodies of all requests together.
 const (
 	DefaultBodyMemory = 64 << 20
 	MinBodyMemory     = 16 << 20 // room for any one request

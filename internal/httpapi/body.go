@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// envelopeBytes is what may stand around a payload: ids, URLs, headers.
+// envelopeBytes bounds the rest of a body around the payload: ids, URLs, headers.
 const envelopeBytes = 64 << 10
 
 const (
@@ -23,12 +23,12 @@ const (
 	typeMergePatch = "application/merge-patch+json"
 )
 
-// mediaType returns the content type of the body if it is one of taken. It must
-// be named: a form or a plain text is what a web page can send anywhere.
+// mediaType returns the content type of the body if it is in taken. The request must
+// name it: a web page can send forms and plain texts to any server.
 func mediaType(r *http.Request, taken ...string) (string, *fault) {
 	want := strings.Join(taken, " or ")
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return "", newFault(codeMediaType, "content encoding %q is not taken: send the body as it is", encoding)
+		return "", newFault(codeMediaType, "content encoding %q is not supported: send the body without one", encoding)
 	}
 	given := r.Header.Get("Content-Type")
 	name, _, err := mime.ParseMediaType(given)
@@ -66,8 +66,8 @@ func readJobBody(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket) 
 		fmt.Sprintf("bucket %q takes payloads of at most %d bytes, and %d around them", bucket.Name, bucket.MaxPayload, envelopeBytes))
 }
 
-// idempotencyKey returns what the header Idempotency-Key says, or "". It is a
-// string of structured fields, in quotes; without them it is taken too.
+// idempotencyKey returns the header Idempotency-Key, or "". It is a
+// string of structured fields, in quotes; without quotes it is accepted too.
 func idempotencyKey(h http.Header) (string, error) {
 	const name = "Idempotency-Key"
 	values := h.Values(name)

@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Limits is what the API asks of [*admission.Limiter].
+// Limits are the methods of [*admission.Limiter] that the API calls.
 type Limits interface {
 	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
 	AskKey(ctx context.Context, name, tier, key string, n int64) (admission.Decision, error)
@@ -23,9 +23,9 @@ type Limits interface {
 	ResetOverride(ctx context.Context, name string) (admission.Limit, error)
 }
 
-// Headers by which a gateway says what it asks. It must not pass on those of
-// its clients. An empty one is one that is not given: some gateways can set a
-// header to nothing, but not take it away.
+// Headers by which a gateway asks a check. It must not pass on those of
+// its clients. An empty header counts as missing: some gateways can set a
+// header to nothing, but not remove it.
 const (
 	headerKey  = "X-Tundish-Key"
 	headerCost = "X-Tundish-Cost"
@@ -40,7 +40,7 @@ type decisionView struct {
 	Limit       string           `json:"limit"`
 	Allowed     bool             `json:"allowed"`
 	WouldRefuse bool             `json:"would_refuse,omitempty"` // in shadow mode
-	Source      admission.Source `json:"source,omitempty"`       // who decided, if it was not Redis
+	Source      admission.Source `json:"source,omitempty"`       // what decided, if it was not Redis
 	Overflow    bool             `json:"overflow,omitempty"`     // counted with all others above max_keys
 	Quota       int64            `json:"quota"`
 	Window      float64          `json:"window_seconds"`
@@ -50,10 +50,9 @@ type decisionView struct {
 }
 
 // checkLimit asks a limit on its own: any method, /v1/limits/{limit}/check.
-// Key, cost and tier are those of the JSON body, else of the headers, else of
-// the query, each for itself. The status of a refusal is for the query alone:
-// it is in the path that the gateway is configured with, whatever headers its
-// client sends.
+// Key, cost and tier each come from the JSON body, else from the headers, else from
+// the query. The status of a refusal comes from the query alone: the query is in the path
+// that the gateway is configured with, and its client cannot change it.
 func (p *producer) checkLimit(w http.ResponseWriter, r *http.Request) {
 	var q question
 	query := r.URL.Query()
@@ -66,10 +65,9 @@ func (p *producer) checkLimit(w http.ResponseWriter, r *http.Request) {
 	p.answerCheck(w, r, &q)
 }
 
-// checkForGateway is checkLimit for a gateway that appends the path and the
-// query of its client's request, and may send its body: any method,
-// /v1/limits/{limit}/check/.... What the client chose must not choose the key,
-// so only the headers are read.
+// checkForGateway is checkLimit for a gateway that appends the path and the query of its client's
+// request, and may send its body: any method, /v1/limits/{limit}/check/.... It reads only the
+// headers: the client must not choose the key by its path, query or body.
 func (p *producer) checkForGateway(w http.ResponseWriter, r *http.Request) {
 	var q question
 	q.values(headersOf(r.Header), headerKey, headerCost, headerTier, headerDeny)
@@ -109,7 +107,7 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 	}
 	id := p.access.identity(r, nil)
 	if p.access.proxies.ClientAddr(r) != httplimit.Peer(r) {
-		// A gateway asks for its client: its own key and tier are not his.
+		// A gateway asks for its client: its own key and tier are not the client's.
 		id.Caller, id.Tier = admission.AddrCaller(id.IP), ""
 	}
 	if q.tier != "" {
@@ -133,7 +131,7 @@ func limited(d *admission.Decision, cost int64) *fault {
 	return f
 }
 
-// limitFault makes a fault of what the limiter could not do.
+// limitFault makes a fault of an error of the limiter.
 func (p *producer) limitFault(r *http.Request, err error) *fault {
 	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
 		return newFault(codeIdentityMissing, "%s", missing)
@@ -144,8 +142,8 @@ func (p *producer) limitFault(r *http.Request, err error) *fault {
 	return p.store.of(r, err)
 }
 
-// question is what a check asks. What is read later goes over what was read
-// before.
+// question is the question of a check. A later source overwrites an earlier
+// one.
 type question struct {
 	key    *string // nil if none is given
 	tier   string
@@ -273,9 +271,9 @@ func cutCheck(r *http.Request) (limit, rest string, ok bool) {
 	return limit, rest, ok && admission.ValidName(limit)
 }
 
-// cutOriginal takes away what a gateway has appended to the path of a check:
-// the path and the query of its client's request. They may be anything, such
-// as "//" or "/../", of which the routes would make a redirect.
+// cutOriginal removes from the path of a check the path and the query that a gateway has appended
+// of its client's request. They may be any text, such as "//" or "/../", and the routes would
+// answer such a path with a redirect.
 func cutOriginal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if limit, rest, ok := cutCheck(r); ok && strings.HasPrefix(rest, "/") {

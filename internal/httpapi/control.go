@@ -15,8 +15,8 @@ import (
 const (
 	maxControlBytes = 64 << 10
 
-	// purgePatience is how long a request waits for a purge; the sweeper of a
-	// dispatcher finishes one that takes longer.
+	// purgePatience is how long a request waits for a purge. The sweeper of a
+	// dispatcher finishes a longer purge.
 	purgePatience = 20 * time.Second
 )
 
@@ -32,16 +32,16 @@ func (o *ops) controlRoutes() []route {
 	}
 }
 
-// as is what the caller changes buckets and pools with.
+// as returns the operator in the caller's name, to change buckets and pools with.
 func (o *ops) as(r *http.Request) operator.Author {
 	if name := keyName(r); name != "" {
 		return o.buckets.As("key " + name)
 	}
-	return o.buckets.As("a program on the dispatcher's machine") // the guard lets in nobody else
+	return o.buckets.As("a program on the dispatcher's machine") // the guard admits no others
 }
 
-// change does what the operator wants, whether or not he waits for it, and
-// answers the bucket as it is then.
+// change makes the change of an operator, even if the client does not wait for it, and
+// answers the bucket after it.
 func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, b operator.BucketControl) error) {
 	bucket := r.PathValue("bucket")
 	if err := do(context.WithoutCancel(r.Context()), o.as(r).Bucket(bucket)); err != nil {
@@ -51,7 +51,7 @@ func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context
 	o.showBucket(w, r)
 }
 
-// controlFault makes a fault of what a change came to.
+// controlFault makes a fault of the error of a change.
 func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))
@@ -115,7 +115,7 @@ type settable interface {
 	Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error)
 }
 
-// changer does what an operator wants of the bucket or pool that a request names, and answers it as it is then.
+// changer makes the change of an operator to the bucket or pool that a request names, and answers the bucket or pool after it.
 type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error)
 
 func (o *ops) changeBucket(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
@@ -151,7 +151,7 @@ func resetting(change changer) http.HandlerFunc {
 	}
 }
 
-// purgeView is what a purge came to.
+// purgeView is the result of a purge.
 type purgeView struct {
 	Bucket string  `json:"bucket"`
 	Flow   *string `json:"flow,omitempty"`  // only of a purge of one
@@ -171,7 +171,7 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 	o.purge(w, r, purgeView{Bucket: bucket}, o.as(r).Bucket(bucket).Purge, options)
 }
 
-// readPurge reads the body of a purge, which has to confirm what is purged by its name.
+// readPurge reads the body of a purge, which has to confirm the name of its object.
 func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (options operator.PurgeOptions, f *fault) {
 	confirm, given := "", false
 	f = readObject(w, r, func(d *jobDecoder, member string, value []byte) {
@@ -192,7 +192,7 @@ func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (optio
 	return options, f
 }
 
-// purge has something purged and answers what it came to.
+// purge runs a purge and answers its result.
 func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, operator.PurgeOptions) (operator.Purged, error), options operator.PurgeOptions) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
 	defer cancel()

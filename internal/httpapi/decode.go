@@ -18,13 +18,13 @@ import (
 // bodyField stands in a fault for the body as a whole.
 const bodyField = "body"
 
-// decodeJob reads a job, strictly: a field that is unknown, given twice or of
+// decodeJob reads a job, strictly. A field that is unknown, given twice or of
 // another type is an error, and every such error is reported, joined, each a
-// [*shaper.FieldError]. Names are compared exactly; null stands for a field
-// that is not given. The payload keeps its bytes as they were sent.
+// [*shaper.FieldError]. Names are compared exactly; null counts as a missing
+// field. The payload keeps its bytes as they were sent.
 //
-// Which values are in bounds is for [shaper.Job.Validate] to say, but for what
-// it cannot see: that a value was given, and was empty.
+// [shaper.Job.Validate] checks the bounds of values. Here is checked what it cannot
+// see: whether a given value was empty.
 func decodeJob(data []byte) (shaper.Job, error) {
 	if err := checkJSON(data); err != nil {
 		return shaper.Job{}, err
@@ -32,7 +32,7 @@ func decodeJob(data []byte) (shaper.Job, error) {
 	return decodeValidJob(data)
 }
 
-// decodeValidJob is decodeJob of what is known to be JSON, as an element of a valid array is.
+// decodeValidJob is decodeJob of text that is known to be JSON, such as an element of a valid array.
 func decodeValidJob(data []byte) (shaper.Job, error) {
 	var d jobDecoder
 	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
@@ -131,8 +131,8 @@ func (d *jobDecoder) text(field string, value []byte) (text string, given bool) 
 	return text, true
 }
 
-// hasLoneSurrogate reports whether a string of JSON escapes one half of a pair only, of which
-// encoding/json makes another character.
+// hasLoneSurrogate reports whether a string of JSON escapes only one half of a surrogate pair.
+// encoding/json makes another character of it.
 func hasLoneSurrogate(value []byte) bool {
 	escaped := func(at int) (r rune, ok bool) {
 		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
@@ -273,7 +273,7 @@ func checkJSON(data []byte) error {
 		return nil
 	}
 	var whole json.RawMessage
-	err := json.Unmarshal(data, &whole) // says what is wrong
+	err := json.Unmarshal(data, &whole) // its error describes the fault
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return bodyFault("is not JSON: %v, at byte %d", syntax, syntax.Offset)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// jobAnswer is what a job that got in is answered.
+// jobAnswer is the answer for an admitted job.
 type jobAnswer struct {
 	ID        string       `json:"id"`
 	Bucket    string       `json:"bucket"`
@@ -102,8 +102,8 @@ func (p *producer) bucket(r *http.Request) (shaper.Bucket, *fault) {
 	return bucket, nil
 }
 
-// send enqueues jobs. A client that goes away does not undo what it asked for;
-// the time that Redis may take is bounded by the client of package shaper.
+// send enqueues jobs. A client that disconnects does not undo its request. The client of
+// package producer bounds the time of Redis.
 func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	return p.jobs.Enqueue(context.WithoutCancel(r.Context()), jobs...)
 }
@@ -122,14 +122,14 @@ func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, er
 	return problem
 }
 
-// complete gives a decoded job its bucket, its sender and its id, and reports everything that is
-// wrong with it. err is what decoding it reported, key the Idempotency-Key, keyErr what is wrong with that.
+// complete gives a decoded job its bucket, its sender and its id, and reports every fault of it. err is the
+// error of decoding it, key the Idempotency-Key, keyErr the fault of that header.
 func (p *producer) complete(job *shaper.Job, err error, sender admission.Identity, bucket *shaper.Bucket, key string, keyErr error) *fault {
 	if faults := fieldErrors(err); len(faults) > 0 && faults[0].Field == bodyField {
 		return invalid(faults)
 	}
 	if key != "" && job.ID != "" && key != job.ID {
-		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "is another than that of the header Idempotency-Key: give one"})
+		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "differs from the header Idempotency-Key: give one of them"})
 	}
 	if job.ID == "" {
 		job.ID = key
@@ -143,7 +143,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender admission.Identit
 	if p.checkJob != nil {
 		errs = append(errs, p.checkJob(bucket.Name, job))
 	}
-	// The client of package shaper gives it the names.
+	// The client of package producer gives it the names.
 	if _, err := bucket.Flow.NameOf(job); err != nil {
 		errs = append(errs, err)
 	}
@@ -160,8 +160,8 @@ func (p *producer) complete(job *shaper.Job, err error, sender admission.Identit
 	return invalid(faults)
 }
 
-// onePerField keeps the first fault of each field: what was not readable is
-// not out of bounds too.
+// onePerField keeps the first fault of each field: an unreadable value is
+// not reported as out of bounds too.
 func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 	seen := map[string]bool{}
 	kept := all[:0]
@@ -174,8 +174,8 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 	return kept
 }
 
-// sender is who enqueues into a bucket, with the headers by which its limits count and its
-// flows and groups are named. Its flow is that of the job: the client of package shaper sets it.
+// sender is the caller that enqueues into a bucket, with the headers that name its limits' keys, its
+// flow and its group. Its flow is that of the job: the client of package producer sets it.
 func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {

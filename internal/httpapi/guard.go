@@ -9,16 +9,15 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
-// guard is what a request passes before its route is looked for.
+// guard checks a request before its route is looked up.
 //
-// With keys it refuses what a web page of another origin sends; a question for
-// a gateway (isCheck) is let through, as it has the headers of the gateway's
-// client, and a key that no web page has. Who may do what is for
-// [access.allow] to say, at the route.
+// With keys it refuses requests that a web page of another origin sends. A question of a
+// gateway (isCheck) passes: it has the headers of the gateway's client, and a key that
+// no web page has. [access.allow] checks the rights of the key, at the route.
 //
-// Without keys, being here is all that a caller can show, and guard lets in
-// only what a program of this machine sends to this machine. A check spends with
-// any method: [access.allow] refuses a GET of another origin there too.
+// Without keys, only programs of this machine are trusted, and guard lets through only their
+// requests to this machine. A check spends with any method, so [access.allow] also refuses a GET
+// of another origin there.
 func (a *access) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why, keyless := "", len(a.ring()) == 0
@@ -53,10 +52,10 @@ func (a *access) refuse(why string) *fault {
 	return newFault(codeForbidden, "this server has no API keys and serves only programs of its own machine; the request is refused because %s", why)
 }
 
-// notLocal says why a request is not one of a program of this machine, or "".
-// A proxy would lend that to anybody, unless the configuration trusts it;
-// another host name is how a web page gets past the same-origin rule (DNS
-// rebinding).
+// notLocal returns why a request is not from a program of this machine, or "". A request
+// through a proxy is not, unless the configuration trusts the proxy: it may come from anywhere.
+// A request for another host name is not: a web page gets past the same-origin rule by such a
+// name (DNS rebinding).
 func (a *access) notLocal(r *http.Request) string {
 	peer := httplimit.Peer(r)
 	header := forwardingHeader(r.Header)

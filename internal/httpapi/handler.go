@@ -23,8 +23,8 @@ type Handler struct {
 // only programs of this machine are served. It is safe at any time.
 func (h *Handler) SetKeys(keys []Key) { h.access.setKeys(keys) }
 
-// Drain makes /readyz answer 503 from now on, so that nobody sends new
-// requests; those that come are still served. [Serve] calls it.
+// Drain makes /readyz answer 503 from now on, so that load balancers send no new
+// requests. Requests that come anyway are served. [Serve] calls it.
 func (h *Handler) Drain() { h.draining.Store(true) }
 
 // route is a method and a path of an API, in the grammar of http.ServeMux.
@@ -65,7 +65,7 @@ func orProblem(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// headerOnly is a response of which only the header is of interest.
+// headerOnly is a response that keeps the header and drops the rest.
 type headerOnly http.Header
 
 func (h headerOnly) Header() http.Header         { return http.Header(h) }
@@ -82,8 +82,8 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// observe gives every request an id, the client's if it is a sane one, logs it
-// at level debug, and makes a 500 of a panic. What the panic said goes to the
+// observe gives every request an id: the client's if it is a sane one, else a new one. It logs the
+// request at level debug and answers a panic with 500. The text of a panic goes to the
 // log only.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

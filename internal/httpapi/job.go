@@ -23,7 +23,7 @@ type jobView struct {
 	Attempts     *int                 `json:"attempts,omitempty"`
 	Lost         int                  `json:"lost,omitempty"`
 	Position     *int64               `json:"position,omitempty"`
-	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of one that waits
+	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of a waiting job
 	LeaseUntil   *time.Time           `json:"lease_until,omitempty"` // in flight
 	DiedAt       *time.Time           `json:"died_at,omitempty"`
 	EnqueuedAt   *time.Time           `json:"enqueued_at,omitempty"`
@@ -31,7 +31,7 @@ type jobView struct {
 	Method       string               `json:"method,omitempty"`
 	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
 	Payload      json.RawMessage      `json:"payload,omitempty"`
-	PayloadBytes []byte               `json:"payload_base64,omitempty"` // of one that is not JSON
+	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
 }
 
 func viewOf(info *shaper.JobInfo) *jobView {
@@ -58,7 +58,7 @@ func viewOf(info *shaper.JobInfo) *jobView {
 	return view
 }
 
-// showJob answers what is known of a job, also of one whose bucket has left the
+// showJob answers a job. Its bucket may have left the
 // configuration: GET /v1/buckets/{bucket}/jobs/{id}.
 func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
 	p.withJob(w, r, func(bucket, id string) error {
@@ -101,8 +101,8 @@ func (p *producer) cancelJob(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// isOf reports whether a job is in a flow and a group that the key is for. Of a settled job, of
-// which only the state is known, it is.
+// isOf reports whether a job is in a flow and a group of the key. A settled job is: only its
+// state is known.
 func (p *producer) isOf(key *Key, info *shaper.JobInfo) bool {
 	if !key.isBound() || info.Enqueued.IsZero() {
 		return true

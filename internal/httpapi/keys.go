@@ -30,15 +30,15 @@ const AllBuckets = "*"
 // Key is an API key. The secret itself is not kept anywhere.
 type Key struct {
 	Name  string // the caller's name, for limits
-	Roles []Role // what it may do; empty: nothing but what is open to all
+	Roles []Role // roles of the key; without one it may do only what is open to all
 
-	// SHA256 is that of the secret. While clients change to another secret there are two.
+	// SHA256 is the digest of the secret. While clients change to another secret there are two.
 	SHA256 [][sha256.Size]byte
 
-	// Buckets are those that it may do it to, or [AllBuckets]; empty: none.
-	// Limits, pools and metrics are of no bucket: everybody with the role sees all of
-	// them, of pools without the buckets that the key is not for. To change a limit or a
-	// pool, which changes every bucket that names it, needs [AllBuckets].
+	// Buckets are the buckets that the key is for, or [AllBuckets]; empty: none.
+	// Limits, pools and metrics belong to no bucket: a key with the role sees all of
+	// them, and of a pool its own buckets only. A change of a limit or a pool changes every
+	// bucket that names it, so it needs [AllBuckets].
 	Buckets []string
 
 	// Flows and Groups bind RoleEnqueue: the key puts jobs into these only, and looks at and
@@ -72,7 +72,7 @@ func (k *Key) mayUse(bucket string) bool {
 const SecretPrefix = "tdk_"
 
 // NewSecret makes the secret of a new key, of 32 random bytes, and its SHA-256
-// for [Key] and the configuration. Who makes it shows it once and forgets it.
+// for [Key] and the configuration. Its caller shows the secret once and forgets it.
 func NewSecret() (secret string, sum [32]byte) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails

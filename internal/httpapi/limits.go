@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// BucketLimits is what the API asks of [*producer.Client] to change a limit in
+// BucketLimits are the methods of [*producer.Client] that change a limit in
 // the buckets that name it.
 type BucketLimits interface {
 	OverrideLimit(ctx context.Context, name string, p admission.Patch) error
@@ -26,7 +26,7 @@ type limitView struct {
 	Name       string           `json:"name"`
 	Configured *admission.Limit `json:"configured,omitempty"`
 	InForce    *admission.Limit `json:"in_force"`
-	Override   *admission.Patch `json:"override,omitempty"` // what was changed at run time, if anything
+	Override   *admission.Patch `json:"override,omitempty"` // nil without an override
 }
 
 func limitViewOf(info *admission.LimitInfo) *limitView {
@@ -111,8 +111,8 @@ func (p *producer) resetLimit(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// change is one that is made twice: to the limit that is asked on its own, and
-// to the one that buckets ask.
+// change is a change that is made twice: to the limit that is asked on its own, and
+// to the limit of buckets.
 type change struct {
 	limit   func(ctx context.Context, name string) (admission.Limit, error)
 	buckets func(ctx context.Context, name string) error

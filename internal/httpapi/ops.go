@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Buckets is what the operator's API asks of [*producer.Client].
+// Buckets are the methods of [*operator.Operator] that the operator's API calls.
 type Buckets interface {
 	Pinger
 	Buckets() []string
@@ -28,10 +28,10 @@ type Buckets interface {
 	Bucket(name string) operator.Bucket
 }
 
-// OpsConfig is what the operator's API needs.
+// OpsConfig configures the operator's API.
 type OpsConfig struct {
 	Buckets Buckets
-	Keys    []Key               // who may come in; without any, only programs of this machine
+	Keys    []Key               // the API keys; without any, only programs of this machine are served
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
 	Logger  *slog.Logger        // nil logs nothing
 
@@ -69,8 +69,8 @@ func (o *ops) routes() []route {
 	}, slices.Concat(o.controlRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
-// bucketView is a bucket in numbers. What the scripts obey is absent as long
-// as nothing has used the bucket.
+// bucketView is a bucket in numbers. The settings in force are absent until
+// something has used the bucket.
 type bucketView struct {
 	Name       string `json:"name"`
 	Orphaned   bool   `json:"orphaned"` // Redis knows it, the configuration does not
@@ -99,7 +99,7 @@ type bucketView struct {
 	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
 
-	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of one that is in a pool
+	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of a bucket in a pool
 	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here
 
 	Pause     *opsview.Pause     `json:"pause,omitempty"`   // only of one that is paused
@@ -111,7 +111,7 @@ type bucketView struct {
 // partCounts are the flows or the groups of a bucket in numbers.
 type partCounts struct {
 	Known   int64  `json:"known"`             // that have jobs, or had some lately
-	Waiting *int64 `json:"waiting,omitempty"` // that have something to send, now or later; of flows in groups nobody counts them
+	Waiting *int64 `json:"waiting,omitempty"` // have something to send, now or later; not counted for flows in groups
 }
 
 func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
@@ -138,8 +138,8 @@ func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 	return view
 }
 
-// listBuckets answers all buckets that the caller's key is for, first those of
-// the configuration in its order, then the orphaned: GET /v1/buckets.
+// listBuckets answers all buckets of the caller's key: first the configured ones in the order of
+// the configuration, then the orphaned ones: GET /v1/buckets.
 func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
 	names, err := o.names(r.Context())
 	if key := keyOf(r); key != nil {

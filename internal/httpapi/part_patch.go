@@ -11,11 +11,11 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// hidden are the settings that nobody can read to send them again.
+// hidden are the settings that no client can read, so that it cannot send them again.
 var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.FlowSecrets}
 
-// readPatch reads settings of a flow or a group: those that are not named stay, or are
-// cleared where all are replaced and they are not hidden.
+// readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
+// replaced, they are cleared, but for the hidden ones.
 func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (operator.FlowPatch, *fault) {
 	var patch operator.FlowPatch
 	if replace {

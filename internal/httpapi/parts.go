@@ -16,8 +16,8 @@ const (
 	maxParts    = 1000
 )
 
-// parts serves what a bucket is parted into: its flows, or its groups. One is named by a
-// parameter of the query, as its name may be any text.
+// parts serves the flows of a bucket, or its groups. A parameter of the query names a flow or group,
+// because its name may be any text.
 type parts struct {
 	*ops
 	opsview.Kind
@@ -109,8 +109,8 @@ func (p parts) show(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// change does what the operator wants, whether or not he waits for it, and answers the flow
-// or group as it is then.
+// change makes the change of an operator, even if the client does not wait for it, and answers the flow
+// or group after it.
 func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
 	if p.on(w, r, func(bucket, name string) error {
 		return do(context.WithoutCancel(r.Context()), p.one(r, bucket, name))
@@ -119,8 +119,8 @@ func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx contex
 	}
 }
 
-// changeKnown is change of one that the bucket has now, or of any name with ?create=true: a
-// mistyped one is no request to pause or change what does not exist.
+// changeKnown is change for a flow or group that the bucket has now, or for any name with ?create=true.
+// Without it a mistyped name would pause or change an object that does not exist.
 func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
 	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
 		if r.URL.Query().Get("create") != "true" {
@@ -168,7 +168,7 @@ func (p parts) resume(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// purge drops all jobs of one that wait: POST /v1/buckets/{bucket}/flow/purge.
+// purge drops all waiting jobs of a flow or group: POST /v1/buckets/{bucket}/flow/purge.
 func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
 		options, f := readPurge(w, r, name, "the "+p.Name+"'s name")
@@ -189,8 +189,8 @@ func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 // PATCH /v1/buckets/{bucket}/flow.
 func (p parts) patch(w http.ResponseWriter, r *http.Request) { p.set(w, r, false) }
 
-// putSettings replaces the settings of one, but for a URL, headers and secrets that it does
-// not name: nobody can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
+// putSettings replaces the settings of a flow or group. A URL, headers and secrets that it does not name
+// stay, because no client can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
 func (p parts) putSettings(w http.ResponseWriter, r *http.Request) { p.set(w, r, true) }
 
 func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
@@ -200,7 +200,7 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 		return
 	}
 	change := p.changeKnown
-	if replace { // a PUT creates what is not there
+	if replace { // a PUT creates a missing flow or group
 		change = p.change
 	}
 	change(w, r, func(ctx context.Context, part opsview.Part) error {
@@ -209,7 +209,7 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 	})
 }
 
-// showSettings answers what one has of its own:
+// showSettings answers a flow's or group's own settings:
 // GET /v1/buckets/{bucket}/flow-settings.
 func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {

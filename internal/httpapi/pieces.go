@@ -40,7 +40,7 @@ func pieces(data []byte, each func(piece []byte) bool) {
 }
 
 // eachMember calls each with every member of an object of valid JSON until it
-// returns false; again tells of a name that came before. It returns false when
+// returns false; again reports a name that came before. It returns false when
 // data is no object.
 func eachMember(data []byte, each func(name string, value []byte, again bool) bool) (isObject bool) {
 	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {

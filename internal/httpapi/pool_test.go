@@ -63,7 +63,7 @@ func TestPools(t *testing.T) {
 	}
 	for path, body := range map[string]string{jobs: job(""), jobs + "/batch": "[" + job("") + "]"} {
 		a := api.do("POST", path, body).want(503, "store-unavailable")
-		a.has("detail", "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told")
+		a.has("detail", "this process is configured for another pool of the bucket and admits no jobs; its log tells the operator")
 		a.wantHeader("Retry-After", "1")
 	}
 	if !strings.Contains(log.String(), "it holds 1 job: let it drain") {

@@ -13,7 +13,7 @@ import (
 
 func (o *ops) poolRoutes() []route {
 	read := roles(RoleRead)
-	// What is changed of a pool holds for all its buckets.
+	// A change of a pool holds for all its buckets.
 	change := rights{roles: []Role{RoleAdmin}, allBuckets: true}
 	return []route{
 		{"GET", "/v1/pools", o.listPools, read},
@@ -37,7 +37,7 @@ func (o *ops) poolNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// poolView shows a pool, of whose buckets those that the caller's key is for.
+// poolView shows a pool with the buckets that the caller's key is for.
 func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolView {
 	view := opsview.PoolViewOf(p, !slices.Contains(o.buckets.Pools(), p.Name))
 	if key := keyOf(r); key != nil {
@@ -50,7 +50,7 @@ func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolVie
 func (o *ops) listPools(w http.ResponseWriter, r *http.Request) {
 	names, err := o.poolNames(r.Context())
 	var all []operator.PoolDetails
-	if err == nil && len(names) > 0 { // none would mean those of the configuration
+	if err == nil && len(names) > 0 { // no names would mean all of the configuration
 		all, err = o.buckets.PoolDetails(r.Context(), names...)
 	}
 	if err != nil {
@@ -87,8 +87,8 @@ func unknownPool(name string) *fault {
 	return newFault(codeUnknownPool, "no bucket of the configuration, and none that Redis knows, is in a pool %q", name)
 }
 
-// changePool does what the operator wants, whether or not he waits for it, and answers the
-// pool as it is then.
+// changePool makes the change of an operator, even if the client does not wait for it, and answers the
+// pool after it.
 func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
 	pool := r.PathValue("pool")
 	err := do(context.WithoutCancel(r.Context()), o.as(r).Pool(pool))

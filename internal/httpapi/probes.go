@@ -37,13 +37,13 @@ func (p *probes) routes() []route {
 	}
 }
 
-// livez answers as long as the process does. It asks nobody: to restart this
+// livez answers as long as the process does. It does not ask Redis: a restart of this
 // process does not bring Redis back.
 func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
-// readyz says whether it is worth sending requests here: Redis answers and the
-// process does not stop. What Redis says is kept for pulseAge. With ?verbose it
-// lists what was checked.
+// readyz answers 200 if it is worth sending requests here: Redis answers and the
+// process does not stop. The answer of Redis is kept for pulseAge. With ?verbose it
+// lists the checks.
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	var list strings.Builder
 	status := http.StatusOK

@@ -73,9 +73,9 @@ var kinds = map[code]struct {
 	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
 	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
-	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not one that is taken"},
+	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},
-	codeIDReused:         {http.StatusUnprocessableEntity, "The id is that of another job"},
+	codeIDReused:         {http.StatusUnprocessableEntity, "Another job has this id"},
 	codeCostImpossible:   {http.StatusUnprocessableEntity, "The cost can never be met"},
 	codeLimitExceeded:    {http.StatusTooManyRequests, "Quota Exceeded"},
 	codeBucketFull:       {http.StatusTooManyRequests, "The bucket is full"},
@@ -145,8 +145,8 @@ type problem struct {
 	Instance  string       `json:"instance"`
 	RequestID string       `json:"request_id,omitempty"`
 	State     shaper.State `json:"state,omitempty"` // of the job, in a conflict
-	IDs       []string     `json:"ids,omitempty"`   // of the jobs whose outcome is unknown: send them again under these
-	*tally                 // of a batch of which nothing was admitted
+	IDs       []string     `json:"ids,omitempty"`   // of jobs whose outcome is unknown: send them again under these ids
+	*tally                 // of a batch without an admitted job
 }
 
 func (f *fault) problem(r *http.Request) *problem {
@@ -173,8 +173,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	write(w, status, "application/json", body)
 }
 
-// write encodes the body first: the status of an answer without its body would be a
-// promise that nobody can read. A body that cannot be encoded is a 500.
+// write encodes the body first, so that no status is sent without its body. A body that cannot
+// be encoded is a 500.
 func write(w http.ResponseWriter, status int, contentType string, body any) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

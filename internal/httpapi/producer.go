@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Jobs is what the producer's API asks of [*producer.Client].
+// Jobs are the methods of [*producer.Client] that the producer's API calls.
 type Jobs interface {
 	Pinger
 	Bucket(name string) (shaper.Bucket, error)
@@ -22,32 +22,32 @@ type Jobs interface {
 	LimitHeaders(bucket string) []string
 }
 
-// ProducerConfig is what the producer's API needs.
+// ProducerConfig configures the producer's API.
 type ProducerConfig struct {
 	Jobs Jobs
 
-	// CheckJob reports what the bucket's kind of worker finds wrong with a
+	// CheckJob reports the faults that the bucket's kind of worker finds in a
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
-	// Limits are those of /v1/limits: the check asks them. BucketLimits are the
-	// same ones as the buckets count them. nil means that there are none.
+	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
+	// same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
 	BucketLimits BucketLimits
 
-	// Keys are who may come in. Without any, only programs of this machine are
+	// Keys are the API keys. Without any, only programs of this machine are
 	// served.
 	Keys []Key
 
-	// TrustedProxies are the proxies whose word on their client's address is
-	// taken, and ForwardedHeader is where they leave it; IPv6Prefix is the
-	// length of the prefix that counts as one address, 1 to 128, 0 means 64.
+	// TrustedProxies are the proxies that are believed on their client's address, and
+	// ForwardedHeader is the header in which they report it. IPv6Prefix is the
+	// length of the prefix that counts as one address, 1 to 128; 0 means 64.
 	// See [httplimit.Proxies].
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader string
 	IPv6Prefix      int
 
-	// RateLimitHeaders are those that tell a client of limits; "" means both.
+	// RateLimitHeaders selects the headers that tell a client of limits; "" means both.
 	RateLimitHeaders httplimit.RateLimitHeaders
 
 	// BodyMemory is how many bytes the bodies of all requests may take together; above it the

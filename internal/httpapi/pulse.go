@@ -10,8 +10,8 @@ const (
 	// ready.
 	pingTimeout = time.Second
 
-	// pulseAge is how long an answer of Redis is kept for the next /readyz. Anybody may
-	// ask that without a key, and must not have Redis work for each question.
+	// pulseAge is how long an answer of Redis is kept for the next /readyz. Any client may
+	// ask /readyz without a key, so Redis must not work for each question.
 	pulseAge = 200 * time.Millisecond
 )
 
@@ -20,13 +20,13 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// pulse is the last answer of a Pinger. However many ask, there is one PING at a time
+// pulse is the last answer of a Pinger. For any number of callers there is one PING at a time,
 // and at most one in each pulseAge.
 type pulse struct {
 	store Pinger
-	turn  chan struct{} // holds one while nobody asks
+	turn  chan struct{} // holds one element while no caller asks Redis
 
-	// Of whoever has the turn.
+	// Written by the caller that has the turn.
 	asked time.Time
 	alive bool
 }
@@ -38,7 +38,7 @@ func newPulse(store Pinger) *pulse {
 }
 
 // beats reports whether Redis answered within pingTimeout, now or a pulseAge ago. Callers
-// wait for the one that asks, and for as long; the end of ctx ends their wait only.
+// wait up to pingTimeout for the caller that asks Redis. The end of ctx ends their wait only.
 func (p *pulse) beats(ctx context.Context) bool {
 	patience, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ const (
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 
-	// DefaultMaxConnections is how many connections a server has at a time, unless it is told another number.
+	// DefaultMaxConnections is the default number of connections of a server at a time.
 	DefaultMaxConnections = 4096
 )
 
@@ -41,8 +41,8 @@ func Listen(ctx context.Context, addr, key string, maxConnections int) (net.List
 	return netutil.LimitListener(listener, maxConnections), nil
 }
 
-// Serve serves handler on listener until ctx ends. Then /readyz turns to 503,
-// nobody new is let in, and requests that are under way have shutdownTimeout
+// Serve serves handler on listener until ctx ends. Then /readyz turns to 503, and the listener
+// takes no new connections. Requests that are under way have shutdownTimeout
 // to end before they are cut off, which is an error. It closes the listener
 // and leaves no goroutine.
 func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdownTimeout time.Duration, log *slog.Logger) error {

@@ -47,7 +47,7 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 // elsewhere says of an error that a bucket is in another pool than this process is configured for; "" of others.
 func elsewhere(err error) string {
 	if errors.Is(err, shaper.ErrTagChanged) {
-		return "the bucket is in another pool than this process is configured for, so that it takes none: the operator is told"
+		return "this process is configured for another pool of the bucket and admits no jobs; its log tells the operator"
 	}
 	return ""
 }

@@ -1,10 +1,10 @@
 -- dedupe.lua: the ids of jobs that were settled, cancelled, dropped or purged. They are
 -- remembered until their dedupe window ends, and never more of them than dedupe_max.
 --
--- The hash seen says of each what it was and when its window ends (see codec.lua). There are two windows: dedupe_window, and a
--- minute for ids that our client made. Ids of one window end in the order in which they came. So two lists, seen_window
--- and seen_minute, oldest first, say which may be forgotten. What was longer than the window is now does not end by the
--- order any more: it keeps those behind it a little longer in memory, and enqueue.lua looks at the end itself.
+-- The hash seen holds the state of each id and the end of its window (see codec.lua). There are two windows:
+-- dedupe_window, and a minute for ids that the client made. Ids of one window end in the order in which they came. So two
+-- lists, seen_window and seen_minute, oldest first, name the ids to forget. After the window was shortened, older ids end
+-- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
 
 --#include lib/codec.lua
 
@@ -13,7 +13,7 @@ local dedupe = {
   MINUTE = 60000000, -- microseconds: our client sends no second job under an id that it has made
 }
 
--- What a run of the script is to remember: window and max as in the conf; the keys seen, seen_window and seen_minute.
+-- The ids that a run of the script remembers: window and max as in the settings; the keys seen, seen_window and seen_minute.
 function dedupe.open(window, max, now, seen, seen_window, seen_minute)
   local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} } }
   d.ends = { string.format('%.0f', now + window), string.format('%.0f', now + math.min(window, dedupe.MINUTE)) }
@@ -37,7 +37,7 @@ local function in_chunks(command, key, list)
   end
 end
 
--- Forgets the ids at the head of a list whose window has ended, so many at most.
+-- Forgets the ids at the head of a list whose window has ended, up to a number.
 local function forget(d, list, most)
   local ids = redis.call('LRANGE', list, 0, most - 1)
   if #ids == 0 then return end
@@ -51,15 +51,15 @@ local function forget(d, list, most)
   in_chunks('HDEL', d.seen, gone)
 end
 
--- Forgets ids whose window has ended, so many of each list at most; 500 or fewer.
+-- Forgets ids whose window has ended, up to a number of each list; 500 or fewer.
 function dedupe.forget(d, most)
   for n = 1, 2 do forget(d, d.lists[n], most) end
 end
 
--- Writes what was noted. Forgets ids whose window ended, and the oldest where there are too many: first those that end within a
+-- Writes the noted ids. Forgets ids whose window ended, and the oldest if there are too many: first those that end within a
 -- minute.
 function dedupe.write(d, count)
-  -- More than come are forgotten, so that those that ended do not pile up.
+  -- More ids are forgotten than come, so that ended ones do not pile up.
   for n = 1, 2 do forget(d, d.lists[n], math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
   in_chunks('HSET', d.seen, d.fields)
   for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end

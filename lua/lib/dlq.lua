@@ -1,15 +1,15 @@
--- dlq.lua: the dead letters of a bucket, and how many bytes they hold. Every script
--- that adds one, takes one away, or asks whether there is room for more includes it.
+-- dlq.lua: the dead letters of a bucket, and their bytes. Every script that adds a dead letter,
+-- removes one, or asks whether there is room for more includes it.
 --
 -- A dead letter counts with the lengths of its id, body and meta. Their sum is dead_bytes of …:count.
--- As a counter may be lost, or be of a time before it was kept, dlq.audit sums up all dead letters
--- again, a chunk at a time in the order of their deaths. dead_walk of …:count says how far it came,
--- "time bytes", and add and remove change that sum too, so that it is exact at the end.
+-- A counter may be lost, or missing in older data. So dlq.audit sums up all dead letters again, a chunk at
+-- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
+-- change that sum too, so that it is exact at the end.
 
 local dlq = {
   CHUNK = 500,
   PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
-  GUESS = 60000000, -- microseconds to wait where nobody knows when there is room
+  GUESS = 60000000, -- microseconds to wait if it is not known when there is room
   FULL = 14, TOO_LARGE = 15, -- codes of enqueue.lua
 }
 
@@ -32,7 +32,7 @@ local function change(count, time, bytes)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
 
--- Adds jobs. Their metas are written already, and what they hold does not change any more.
+-- Adds jobs. Their metas are written already and do not change any more.
 function dlq.add(dead, body, meta, count, now, ids)
   if #ids == 0 then return end
   local bytes, scores = 0, {}
@@ -52,8 +52,8 @@ function dlq.remove(dead, body, meta, count, id)
   change(count, tonumber(time), -size(body, meta, id))
 end
 
--- What the bucket obeys: how many dead letters it may have, and how many bytes; math.huge without a
--- bound, as in a conf of before there were some.
+-- The bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
+-- settings.
 function dlq.bounds(capacity, most, bytes)
   most, bytes = tonumber(most), tonumber(bytes)
   if most == 0 then most = 10 * capacity end
@@ -83,7 +83,7 @@ function dlq.audit(dead, body, meta, count)
   local from = upto and string.format('(%.0f', upto) or '-inf'
   local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.CHUNK)
   local ended, n = #some < 2 * dlq.CHUNK, #some
-  -- Only whole groups of those that died at the same time: the sum is of all up to a time.
+  -- Dead letters of the same time are summed together: the sum is of all up to a time.
   if not ended and some[2] ~= some[n] then
     local last = some[n]
     while some[n] == last do n = n - 2 end

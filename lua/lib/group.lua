@@ -1,10 +1,10 @@
--- group.lua: what the scripts know of groups, which a bucket may have above its flows. A group is the flows of
--- one key, such as the endpoints of a tenant; its bounds hold together with those of the
+-- group.lua: the groups of a bucket, a level above its flows. A group is the flows of
+-- one key, such as the endpoints of a tenant. Its bounds hold together with those of the
 -- flow and of the bucket.
 --
--- What is kept of a group are two texts as those of a flow (see flow.lua), in the
--- hashes groups and group_settings. Its counts are the sums of those of its flows. Of one
--- without a rate, the slot is that of its last departure.
+-- A group is stored as two texts like those of a flow (see flow.lua), in the
+-- hashes groups and group_settings. Its counts are the sums over its flows. Without a rate, its
+-- slot is that of its last departure.
 --
 -- The calendar has two levels: due_groups has each group whose flows have something to
 -- send, at the time that its own bounds and the first of its flows allow; and
@@ -30,7 +30,7 @@ function group.names(flows)
   return names, of
 end
 
--- What is kept of the groups of flows; each flow gets its own as f.group. Behind keys[before] are the
+-- Reads the groups of flows; each flow gets its own as f.group. Behind keys[before] are the
 -- hashes groups and group_settings, then, of scripts that need them, due:<group> of each, in
 -- the order of group.names.
 function group.load(conf, keys, before, flows)
@@ -44,17 +44,17 @@ function group.load(conf, keys, before, flows)
   return loaded
 end
 
--- When the group may depart next by its rate, and not before its last departure: else one that
--- gets new flows all the time would be first all the time. By the engine's clock.
+-- When the group may depart next by its rate, in the engine's clock. It is not before the last departure:
+-- else a group that gets new flows all the time would always be first.
 function group.ready(g, clock)
   local s = g.settings
   if s.rate_count > 0 then return flow.ready(g.state, s, clock) end
   return math.min(g.state.slot, clock + pacer.MAX_HORIZON)
 end
 
--- The group's turn on the calendar: g.turn is the soonest that flows got on theirs, nil if none
--- did; for one that is not there at all or was held back, whatever is on that of its flows. Nil if
--- it is held back, or need not move.
+-- The group's turn on the calendar. g.turn is the soonest turn that flows got on the group's own calendar, nil
+-- if none did. If the group is missing on the calendar or was held back, it is the first turn there. Nil if the group is
+-- held back, or need not move.
 function group.turn(calendar, g, now)
   if pacer.is_held(g) then return nil end
   local turn, clock = g.turn, now + calendar.offset

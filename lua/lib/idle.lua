@@ -1,12 +1,12 @@
 -- idle.lua: forgets flows, and groups of them, that have become idle.
 --
 -- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
--- one. The zset idle has when that is over: "f" and the name of a flow, or "g" and that of a group -> that time,
--- microseconds of the engine's clock. claim.lua notes it when nothing of the flow waits any more. enqueue.lua looks at those whose time
--- has come before it makes new flows, at more than it makes: so flows are forgotten as fast as they come, and idle
--- ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped; claim.lua notes
--- that flow anew when these have left. So there are not many more entries than flows. What was never noted, as its
--- last jobs were cancelled, the audit of sweep.lua finds.
+-- one. The zset idle holds when that is over: "f" and the name of a flow, or "g" and the name of a group -> that time,
+-- microseconds of the engine's clock. claim.lua notes it when nothing of the flow waits any more. Before enqueue.lua makes
+-- new flows, it looks at entries whose time has come, at more than it makes. So flows are forgotten as fast as they come,
+-- and idle ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped. claim.lua notes
+-- that flow anew when these have left. So there are not many more entries than flows. The audit of sweep.lua finds flows
+-- that were never noted, because their last jobs were cancelled.
 
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -43,9 +43,9 @@ local function look(found, kind, names, states, own_settings, of_all, spared, cl
   return gone
 end
 
--- Looks at so many entries whose time has come, 1000 at most, but not at those in spared (by entry). Behind keys[before]
+-- Looks at a number of entries whose time has come, 1000 at most, but not at those in spared (by entry). Behind keys[before]
 -- are groups and group_settings; before is nil without groups. Returns what idle.forget takes, or nil if there is
--- nothing: flows and groups are the names of those that are idle.
+-- nothing: flows and groups are the names of idle ones.
 function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, spared)
   local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', clock), 'LIMIT', 0, most)
   if #entries == 0 then return nil end

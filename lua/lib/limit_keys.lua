@@ -1,11 +1,11 @@
--- limit_keys.lua: how many keys a limit has, and the key that all share who are above what it may have. Scripts that
+-- limit_keys.lua: the number of keys of a limit, and the key that all callers above that number share. Scripts that
 -- ask limits include it (see limits.lua).
 --
--- A limit may have at most `max` keys (0: any number). What is written now expires within `life` microseconds: so no
--- key lives that was not written in this span of `life` or in the one before. The first write in a span counts a key,
--- which costs the others nothing. So never more than `max` live, and one that expired counts for up to two spans.
+-- A limit may have at most `max` keys (0: any number). A key expires within `life` microseconds of its last write. So each
+-- key was written in this span of `life` or in the one before. The first write in a span counts a key,
+-- which costs the others nothing. So never more than `max` keys live, and an expired key counts for up to two spans.
 -- If the count is lost, it is right again two spans later.
--- Stores the string span:this:before:both, the start of the span and how many keys were written in it, in the one
+-- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the one
 -- before, and in both; it expires two spans after it was written.
 
 local limit_keys = {}
@@ -25,8 +25,8 @@ local function count_of(key, life, now)
   return count
 end
 
--- The state of a key by a rule's `read`, or, where the key is new and there are `max`, that of the shared key. `known`
--- has the counts and shared states of this run; the state says in `place` where it is, and in `shared` if it is that.
+-- The state of a key by a rule's `read`. If the key is new and there are `max`, it is the state of the shared key. `known`
+-- has the counts and shared states of this run. `place` of the state is its key, and `shared` marks the shared one.
 function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, max, life)
   local state = read(key, now, a, b, full)
   state.place = key

@@ -1,5 +1,5 @@
--- limit_text.lua: what a rule whose state is a string reads where GET failed: nothing, if another rule has left a sorted
--- set there. What no rule can have left is an error.
+-- limit_text.lua: the state that a rule reads if its state is a string and GET failed. It is empty if another rule
+-- has left a sorted set there. Any other type is an error.
 
 local limit_text = {}
 

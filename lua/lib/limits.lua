@@ -1,23 +1,23 @@
 -- limits.lua: the rules of admission, for enqueue.lua and allow.lua.
 --
 -- A rule is a file with a function that makes the five functions of the rule: Lua makes functions anew for each run,
--- and a run needs one rule mostly. They work on a state that lives in one key; what its three numbers a, b and
--- full mean, each rule says:
+-- and a run needs one rule mostly. They work on a state in one key. Each rule defines its three numbers a, b and
+-- full:
 --   read(key, now, a, b, full)   the state as of now; writes nothing
 --   check(state, cost)           0 allowed, 1 refused, 2 impossible; and the microseconds to wait
 --   take(state, cost)            spends the cost in the state
 --   answer(state)                whole requests left, microseconds until it is as if never used; of token_bucket
---                                also what the rounding up of those added, in a-ths of a microsecond
+--                                also what rounding up added to them, in a-ths of a microsecond
 --   write(key, state, reset)     stores it, with the TTL after which it is worth nothing; reset is
---                                what answer says, if it was asked after the last take
+--                                that of answer, if it was called after the last take
 -- A state with `stepped` must be written also when nothing was spent.
 -- A time in the future means that the clock stepped back, which mints nothing.
 -- A step of up to a second is waited out (`ahead`), so that a clock that jitters
--- mints nothing either; after a larger one the time becomes now and must be
+-- mints nothing either. After a larger step the time becomes now and must be
 -- written, or nothing would come until the clock is there again.
--- What another rule left in the key, because the limit's algorithm was changed,
+-- If the limit's algorithm was changed, the key holds a state of another rule. It
 -- is worth nothing and is replaced.
--- A state tells in `at` when it was last written; it has none if nothing of its rule is stored.
+-- `at` of a state is the time of its last write; nil if nothing of its rule is stored.
 -- All numbers are integers below 2^53; Go rejects limits for which they are not.
 -- Redis takes such a number whole where it is an argument of a command.
 

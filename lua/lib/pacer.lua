@@ -1,4 +1,4 @@
--- pacer.lua: when something may depart next, and what it counts. A bucket, a group and a flow are each a pacer.
+-- pacer.lua: when the next departure may go, and counts of departures. A bucket, a group and a flow are each a pacer.
 --
 -- The rate is held by the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). `slot` is the
 -- theoretical arrival time of the last departure less one interval, in whole microseconds, and `frac` carries the fraction
@@ -32,7 +32,7 @@ function pacer.clock(now, clock, offset, steps, stepped, known)
   return offset, steps
 end
 
--- Adds to settings (rate_count, rate_per, burst) what the arithmetic needs of them. Without a rate it adds nothing.
+-- Adds to settings (rate_count, rate_per, burst) the numbers that the arithmetic needs. Without a rate it adds nothing.
 function pacer.prepare(s)
   local count, per, burst = s.rate_count, s.rate_per, s.burst
   if count > 0 then
@@ -57,7 +57,7 @@ function pacer.open(state, s, now)
   if state.rate ~= rate then
     local count, per = string.match(state.rate, '^(%d+)/(%d+)$')
     if count then
-      -- What was handed out for later stays where it is.
+      -- Slots that were handed out for later stay.
       local from, interval = math.max(now, state.last), s.rate_per / s.rate_count
       state.slot = math.ceil(from + math.max(state.slot + per / count - from, 0) * interval / (per / count) - interval)
     end
@@ -71,7 +71,7 @@ function pacer.open(state, s, now)
   return changed
 end
 
--- When so many departures may go next by the rate alone; 0 without a rate.
+-- When a number of departures may go next by the rate alone; 0 without a rate.
 function pacer.by_rate(state, s, amount)
   if not s.rate then return 0 end
   local tat, frac = state.slot + amount * s.whole, state.frac + amount * s.part
@@ -79,7 +79,7 @@ function pacer.by_rate(state, s, amount)
   return math.min(tat - s.back, state.last + amount * s.step)
 end
 
--- When so many departures may go next, by the rate and the quotas.
+-- When a number of departures may go next, by the rate and the quotas.
 function pacer.ready(p, amount, latest)
   local quotas, s = p.quotas, p.settings
   local at = s.rate and pacer.by_rate(p.state, s, amount) or 0

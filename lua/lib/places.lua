@@ -1,17 +1,16 @@
--- places.lua: where enqueue.lua puts jobs: the flows of a batch, and what is known
--- of their times. A bucket without flows has
--- one, "", of which no more is kept than its lists and its later (see flow.lua). Where flows are
--- in groups, the calendar is that of the groups.
+-- places.lua: where enqueue.lua puts jobs: the flows of a batch, and their times. A bucket without flows has
+-- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
+-- the calendar is that of the groups.
 --
--- The functions are given the bucket, a table: now, offset (of the calendar's clock),
+-- The functions take the bucket, a table: now, offset (of the calendar's clock),
 -- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows; places.read
--- adds there (flows there are, less those that are idle), idle (these), max_flows, rivals (those whose turn it is), and,
--- where there are some, groups (see group.load; of each also known, ready, rivals and interval) and groups_there. Their keys begin
+-- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, rivals (flows whose turn it is).
+-- With groups it also adds groups (see group.load; each with known, ready, rivals and interval) and groups_there. Their keys begin
 -- behind group_keys.
 --
--- A part is what the batch has to do with one flow: name; at, behind which its places begin in
--- KEYS; lengths of its lists, as far as known; pushed (priority -> ids), delayed (score, id, ...)
--- and first_due, its earliest: what gets in. Where the bucket has flows, also state and obeys (see flow.lua),
+-- A part is one flow of the batch: name; at, behind which its places begin in
+-- KEYS; lengths of its lists, as far as known; and the admitted jobs: pushed (priority -> ids), delayed (score, id, ...)
+-- and first_due, the earliest of these. In a bucket with flows it also has state and obeys (see flow.lua),
 -- known (the flow is there), ready (when its rate lets it go, see flow.ready), and
 -- interval, if it has a rate.
 
@@ -57,12 +56,12 @@ local function find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
 end
 
--- Forgets what was found idle.
+-- Forgets the flows and groups that were found idle.
 function places.forget(bucket, idle_key, flows)
   if bucket.idle then idle.forget(bucket.idle, idle_key, flows, bucket.groups and bucket.groups.key) end
 end
 
--- Reads what is known of the flows, and finds room for new ones.
+-- Reads the flows, and finds room for new ones.
 function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key)
   local names = {}
   for n, part in ipairs(parts) do names[n] = part.name end
@@ -93,17 +92,17 @@ function places.held(bucket, part)
   return bucket.paused or bucket.has_flows and part.obeys.paused > 0 or part.group and part.group.obeys.paused > 0
 end
 
--- The time, but not before the rate of a flow or a group lets one leave that has so many ahead of it.
+-- The time, but not before the rate of a flow or a group lets a job leave that has a number of jobs ahead of it.
 local function not_before(bucket, part, ahead, at)
   if not part.interval then return at end
   local unused = (part.obeys.burst - 1) * part.interval
   return math.max(at, math.max(part.ready + unused, bucket.now) + ahead * part.interval - unused)
 end
 
--- How many turns of so many it takes until one has had its own that has so many ahead of it.
+-- How many turns pass until a job with a number of jobs ahead of it has its own.
 local function turns_until(rivals, ahead) return math.max((ahead + 1) * rivals - math.min(ahead, 1), ahead) end
 
--- When a job leaves that has so many ahead of it in its flow, as far as can be told; 0 if
+-- The estimated departure of a job with a number of jobs ahead of it in its flow; 0 if
 -- nothing leaves. The flows whose turn it is go one after the other.
 function places.eta(bucket, part, ahead)
   if places.held(bucket, part) then return 0 end
@@ -128,7 +127,7 @@ function places.step(bucket, part)
   return count, per
 end
 
--- Why a flow, if the bucket has flows, does not take a job more, or so many that come at once:
+-- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
 -- a code, or nil.
 function places.refusal(bucket, part, at_once)
   local bound, g = part.obeys.capacity, part.group
@@ -184,7 +183,7 @@ function places.turn_in_group(bucket, part, turn)
   g.turn = math.min(g.turn or turn, turn)
 end
 
--- Keeps what became of groups. Adds their turns to those that are to be written, and returns the earliest,
+-- Stores the groups. Adds their turns to those that will be written, and returns the earliest,
 -- by the server's clock.
 function places.write_groups(bucket, turns)
   local earliest
@@ -199,7 +198,7 @@ function places.write_groups(bucket, turns)
   return earliest
 end
 
--- How many wait in the list of a priority, those of the batch included. A flow knows which of its lists are empty.
+-- The number of jobs in the list of a priority, with those of the batch. A flow knows which of its lists are empty.
 local function length_of(part, priority)
   local length = part.lengths[priority]
   if not length then
@@ -221,7 +220,7 @@ function places.above(part, priority)
   return n
 end
 
--- How many wait that are as important or more, those of the batch included.
+-- The number of waiting jobs of this priority or a higher one, with those of the batch.
 function places.ahead(part, priority)
   local n = 0
   for i = 1, priority do n = n + length_of(part, i) end
@@ -244,9 +243,9 @@ local function push(part)
   return were_empty, waited
 end
 
--- Writes what gets into a flow. Returns how many waited in the last list that it pushed to; of a
--- bucket without flows, whether somebody has to be woken for it; of one with flows, when its turn is at the
--- latest, or nil where it has one that is no later.
+-- Writes the admitted jobs of a flow. Returns how many waited in the last list that it pushed to. In a
+-- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns the latest time
+-- of the flow's turn, or nil if its turn is no later.
 function places.write(bucket, part)
   local were_empty, waited = push(part)
   local first, wake, turn = part.first_due, false, nil

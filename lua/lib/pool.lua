@@ -1,4 +1,4 @@
--- pool.lua: what the scripts keep of a pool. A pool is a downstream that several buckets share: its rate, its quotas and
+-- pool.lua: the stored state of a pool. A pool is a downstream that several buckets share: its rate, its quotas and
 -- its bound of jobs in flight hold over all of them, together with their own. Buckets of a pool have its name as
 -- their tag, so a script of one bucket may touch the keys of the pool.
 --
@@ -14,7 +14,7 @@
 --     healed      when the sweep looked at all buckets
 --   …:p:<pool>:departed  list  times of departures, for the quotas
 --   …:p:<pool>:buckets   hash  bucket -> "weight in_flight tag busy_until rate waits held denied seen credit":
---     weight      its share of what all want
+--     weight      its share of the pool
 --     in_flight   its leases
 --     tag         the virtual time at which its next departure starts (see fair_queue.lua)
 --     busy_until  until when it is known to have something to send, 0 it is not: then it counts in weights and rates
@@ -22,8 +22,8 @@
 --     waits       1 if it counts in waiting and virtual: the pool let it send less than it wanted
 --     held        1 if it waits for a place in flight: then it is woken when one is free
 --     denied      since when it has left free places to others, 0 it has not
---     seen        when one of its own scripts wrote this: nobody takes back the leases of a bucket that left the
---                 configuration, and they do not count for longer than a lease can last
+--     seen        when one of its own scripts wrote this. The leases of a bucket that left the configuration
+--                 are never returned: they count no longer than a lease can last
 --     credit      thousandths of slots that it may leave to others (see slots.lua)
 --   …:p:<pool>:busy      zset  bucket -> busy_until, of the busy ones
 --   …:p:<pool>:held      zset  bucket -> tag, of those that are held
@@ -57,7 +57,7 @@ end
 -- Whether a bucket is known to have something to send.
 function pool.has_work(m, now) return m.held > 0 or m.busy_until > now and m.busy_until <= now + pool.LONGEST end
 
--- What is kept of a bucket from its text, or of a new bucket.
+-- The state of a bucket from its text, or of a new bucket.
 function pool.read(name, stored)
   local n, numbers = 0, {}
   for number in string.gmatch(stored or '', '%d+') do n, numbers[n + 1] = n + 1, tonumber(number) end

@@ -1,10 +1,10 @@
--- queue.lua: the jobs that wait in the places of a flow, in the order in which they leave. It only reads, until
+-- queue.lua: the waiting jobs of a flow, in the order in which they leave. It only reads, until
 -- queue.write.
 --
 -- Within a list jobs leave in their order. Of two lists, the one goes first whose
--- head came first, where a step down in priority counts as having come by `aging`
--- later: so the important leave first and nobody starves. What is due in later
--- goes before the lists.
+-- head came first. Each step down in priority counts as having come `aging`
+-- later. So important jobs leave first and none starves. Due jobs of later
+-- go before the lists.
 --
 -- Bodies may be large. A run reads as many at once as fit into most_bytes if all are as large as `largest`: the largest
 -- body since the bucket was empty, which enqueue.lua keeps in …:pace. It reads no further once it has read more.
@@ -191,7 +191,7 @@ local function peek(reader, q, list)
   end
 end
 
--- The list whose head leaves next, or nil.
+-- Returns the list whose head leaves next, or nil.
 function queue.peek(reader, q)
   local lists = q.lists
   if #lists == 1 then return peek(reader, q, lists[1]) and lists[1] or nil end
@@ -206,7 +206,7 @@ function queue.peek(reader, q)
   return first
 end
 
--- Passes the head of a list, or what peek_due told of.
+-- Passes the head of a list, or the job that peek_due returned.
 function queue.pass(q, list)
   if list then
     list.at, list.popped = list.at + 1, list.popped + 1
@@ -248,7 +248,7 @@ function queue.filled(q, before, left)
   return filled
 end
 
--- Takes what was passed off the lists, what is gone off later, and puts there what was set aside.
+-- Removes passed jobs from the lists and gone jobs from later, and puts the jobs there that were set aside.
 function queue.write(q)
   for _, list in ipairs(q.lists) do
     if list.popped > 0 then redis.call('LPOP', list.key, list.popped) end

@@ -1,16 +1,15 @@
--- quota.lua: quotas on departures; its text goes in front of the scripts that
--- obey them. A quota is a number of departures in a window that slides: one more
--- may go when the count-th before it is older than the window. That is exact, as
--- the times of the last departures are kept in a list, newest first, one list
--- for all windows of a bucket or of a flow. A permit that was given back counts.
+-- quota.lua: quotas on departures. A quota is a number of departures in a sliding window: one more
+-- may go when the count-th before it is older than the window. It is exact, because a list holds the
+-- times of the last departures, newest first: one list for all windows of a bucket or of a
+-- flow. A permit that was given back counts.
 --
--- A time in the future means that the clock stepped back, and is cut to what it
--- can be: nobody waits for more than a window longer. Also in the list, or it would
+-- A time in the future means that the clock stepped back. It is cut to the latest possible
+-- time, so that no departure waits for more than a window longer. The list is cut too, or the time would
 -- stay as far ahead of now for ever.
 
 local quota = { CHUNK = 500 }
 
--- The windows of a text "count microseconds;...", and what a list has to hold.
+-- The windows of a text "count microseconds;...", and the length of their list.
 function quota.windows(text)
   local windows = { longest = 0, most = 0 }
   for count, window in string.gmatch(text or '', '(%d+) (%d+);') do
@@ -44,8 +43,8 @@ local function departed(q, i, n)
   return read[place] or nil
 end
 
--- When the next departure may be, at the earliest; latest: what no time can lie after. With ahead, when the one that
--- comes so many after it may, if all of them go at once; later than latest if it has to wait for one of these.
+-- The earliest time of the next departure; latest: no time lies after it. With ahead, the time of the departure that
+-- many after it, if all of them go at once; later than latest if it has to wait for one of these.
 function quota.ready(q, latest, ahead)
   if not q then return 0 end
   local ready = 0
@@ -66,7 +65,7 @@ function quota.add(q, at)
   if q then q.added[#q.added + 1] = at end
 end
 
--- The list, with no time in it that is later than what it can be.
+-- The list, with each time cut to the latest possible one.
 local function cut(q)
   local times = redis.call('LRANGE', q.key, 0, -1)
   for i, at in ipairs(times) do
@@ -78,7 +77,7 @@ local function cut(q)
   end
 end
 
--- Stores what was added, for as long as it counts.
+-- Stores the added times, for as long as they count.
 function quota.write(q)
   if not q or (#q.added == 0 and not q.cut) then return end
   if q.cut then cut(q) end

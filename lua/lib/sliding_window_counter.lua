@@ -1,16 +1,14 @@
 -- sliding_window_counter.lua: a rule of limits.lua, also that of fixed_window.
--- Time is cut at multiples of `b` microseconds, and what is counted there is the
--- count of a piece. The piece of now, the `a` - 1 before it, and the one before
--- those, weighted by how much of it is younger than `a` times `b`, may be `full`
--- together.
--- fixed_window is that with an `a` of 0: the piece of now alone.
--- Stores the string wb:TIME:count:count…, the piece of TIME first; with an `a`
--- above 1 sa:b:others:TIME:count:count…, where others is what those are together
--- that are neither first nor last, so that the usual case need not read them.
--- The key's TTL is set by the first write in a piece: for the others it is the same.
--- Where that is of pieces of another length, or the clock stepped back, all
--- requests count as if they came at that time, which is the latest that they can
--- have come.
+-- Time is cut at multiples of `b` microseconds into pieces, each with a count.
+-- The current piece and the `a` - 1 before it count in full. The piece before
+-- those is weighted by its part that is younger than `a` times `b`. The sum may be
+-- `full`. fixed_window is the same with an `a` of 0: the current piece alone.
+-- Stores the string wb:TIME:count:count…, the piece of TIME first. With an `a`
+-- above 1 it is sa:b:others:TIME:count:count…, where others is the sum of the pieces
+-- between the first and the last, so that the usual case need not read them.
+-- The first write in a piece sets the key's TTL: it is the same for the others.
+-- If the pieces had another length, or the clock stepped back, all requests count
+-- as if they came at the latest possible time.
 
 --#include lib/limit_text.lua
 

@@ -1,14 +1,14 @@
 -- sliding_window_log.lua: a rule of limits.lua.
 -- In any `b` microseconds at most `full` requests; `a` is not used. A request
--- counts until it is `b` old. Stores a sorted set whose scores are all 0, so that
--- its order is that of the members "time:before:after:b": one for each microsecond
--- in which something was admitted, whatever it cost. The time has sixteen digits;
--- before and after are how many requests there were in the life of the key, so that
--- those between two members are a difference: nothing is summed. What does not count
--- any more is removed with every 16th request, or every (full / 16)th, because
--- removing several at once costs less: there are never more members than `full`
--- and as many. For the same reason the key's TTL is set by the first write in a
--- tenth of a second with that b.
+-- counts until it is `b` old. Stores a sorted set with scores of 0, so that the
+-- texts of its members order it: "time:before:after:b", one member for each microsecond
+-- that admitted something, whatever it cost. The time has sixteen digits;
+-- before and after are the numbers of requests in the life of the key. The requests
+-- between two members are a difference of these: nothing is summed. Expired members
+-- are removed with every 16th request, or every (full / 16)th, because
+-- removing several at once costs less. So there are never more members than `full`
+-- and as many. For the same reason the first write in a tenth of a second with
+-- that b sets the key's TTL.
 
 local MAX_JITTER, TTL_SLOT = 1000000, 100000
 
@@ -56,7 +56,7 @@ local function sliding_window_log()
     if missing <= 0 then return 0, 0 end
     if cost > state.full then return 2, 0 end
     if missing > state.stored then return 1, state.ahead + state.b end
-    -- The first member with which so many of those that count are gone.
+    -- The first member at which this many requests have expired.
     local at, before, after = string.match(state.first, '^(%d+):(%d+):(%d+)')
     local wanted = before + missing
     if after + 0 < wanted then

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// bar is what a figure must reach; atMost makes it a ceiling. The zero bar judges nothing.
+// bar is the least value of a figure; atMost makes it a ceiling. The zero bar judges nothing.
 // Bars lie a quarter beside the goals, so that noise does not miss them.
 type bar struct {
 	value  float64

@@ -145,8 +145,8 @@ func verdict(bar float64) string {
 	return fmt.Sprintf("bar %g", bar)
 }
 
-// keys measures what a key takes in Redis and what a decision costs Redis with
-// few and with many of them.
+// keys measures the Redis memory of a key, and the Redis time of a decision with
+// few and with many keys.
 func keys(ctx context.Context, server *redistest.Server) ([]string, error) {
 	client, err := connect(server)
 	if err != nil {
@@ -203,7 +203,7 @@ func keys(ctx context.Context, server *redistest.Server) ([]string, error) {
 }
 
 // cost returns the time that Redis spends on one decision while the limit has
-// n keys, of which each decision takes one at random.
+// n keys. Each decision takes one of them at random.
 func cost(ctx context.Context, client redis.UniversalClient, ours *admission.Limiter, limit admission.Limit, n int) (float64, error) {
 	if err := client.FlushDB(ctx).Err(); err != nil { // a server of our own
 		return 0, err

@@ -19,7 +19,7 @@ const (
 	departuresWarmUp = 500
 )
 
-// departures compares what one dispatcher can send with an asynq server, both with a worker that does nothing.
+// departures compares the departures of one dispatcher with an asynq server, both with a worker that does nothing.
 func departures(ctx context.Context, server *redistest.Server, rounds int) ([]string, error) {
 	var missed []string
 	for _, kind := range []struct {
@@ -75,7 +75,7 @@ func medianRatio(a, b []float64) float64 {
 	return median(ratios)
 }
 
-// rateOf is how many departures a second a dispatcher makes, of which worker tells the counter.
+// rateOf returns the departures a second of a dispatcher, by the counter of its worker.
 func (c *counter) rateOf(ctx context.Context, server *redistest.Server, s shape, workers int, worker shaper.Worker) (float64, error) {
 	store, err := connect(server)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *counter) rateOf(ctx context.Context, server *redistest.Server, s shape,
 	return c.rate(), err
 }
 
-// rateOfAsynq is the same of an asynq server, of which handler tells the counter.
+// rateOfAsynq returns the same for an asynq server, by the counter of its handler.
 func (c *counter) rateOfAsynq(ctx context.Context, server *redistest.Server, workers int, handler asynq.Handler) (float64, error) {
 	if err := server.Client().FlushDB(ctx).Err(); err != nil { // a server of our own
 		return 0, err

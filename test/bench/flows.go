@@ -23,7 +23,7 @@ const (
 	flowTime        = 4 * time.Second
 )
 
-// flowRun is what was measured with a number of flows.
+// flowRun is the result of a run with a number of flows.
 type flowRun struct {
 	departures, floods int
 	most               int           // slots in any 100 ms
@@ -31,8 +31,8 @@ type flowRun struct {
 	calls, redis, own  float64       // commands a second; processor time a departure, microseconds
 }
 
-// flows measures departures from many flows that all have something to send: how
-// even they are, what they cost, and whether a flow that floods gets more than its turns.
+// flows measures departures from many flows that all have something to send: their evenness and
+// cost, and whether a flow that floods gets more than its turns.
 func flows(ctx context.Context) ([]string, error) {
 	var missed []string
 	var first flowRun
@@ -48,7 +48,7 @@ func flows(ctx context.Context) ([]string, error) {
 		cost := run.redis / first.redis
 		turns := float64(run.departures) / float64(n)
 		fmt.Printf("flows       %9d  %.0f departures/s of %d, at most %+.1f %% slots in 100 ms (bar +10 %%), p99 %s late; Redis %.0f commands/s, "+
-			"%.1f µs a departure, %.2f times that of the first (bar 1.5); dispatchers %.1f µs; the flow that floods had %d of %.1f rounds\n",
+			"%.1f µs a departure, %.2f times the first (bar 1.5); dispatchers %.1f µs; the flooding flow had %d of %.1f rounds\n",
 			n, float64(run.departures)/flowTime.Seconds(), flowRate, 100*over, run.late.Round(100*time.Microsecond), run.calls, run.redis, cost, run.own, run.floods, turns)
 		if over > .1 {
 			missed = append(missed, fmt.Sprintf("%d flows: %+.1f %% in 100 ms, want at most +10 %%", n, 100*over))
@@ -57,7 +57,7 @@ func flows(ctx context.Context) ([]string, error) {
 			missed = append(missed, fmt.Sprintf("%d flows: a departure costs Redis %.2f times what it costs with 1,000, want 1.5", n, cost))
 		}
 		if run.floods > int(turns)+2 {
-			missed = append(missed, fmt.Sprintf("%d flows: the one that floods had %d turns in %.1f rounds", n, run.floods, turns))
+			missed = append(missed, fmt.Sprintf("%d flows: the flooding flow had %d turns in %.1f rounds", n, run.floods, turns))
 		}
 	}
 	return missed, nil

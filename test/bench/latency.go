@@ -47,7 +47,7 @@ func latency(ctx context.Context, server *redistest.Server) ([]string, error) {
 	row("asynq, default polling (1s)", byDefault)
 	row("asynq, polling every 10ms", fastest)
 	if at(ours, 50) > at(fastest, 50) {
-		return []string{"idle latency is above that of asynq with its fastest polling"}, nil
+		return []string{"idle latency is above asynq's with its fastest polling"}, nil
 	}
 	return nil, nil
 }

@@ -1,23 +1,23 @@
 // Command bench compares Tundish with asynq and redis_rate, all on the same Redis in the same
-// run, and prints ratios. It measures what the README claims:
+// run, and prints ratios. It measures the figures of docs/measurements.md:
 //
-//   - jobs a second into a bucket with one token bucket and a bound, 64 and 512
-//     callers, payloads of 256 bytes, against asynq's Client.Enqueue
+//   - jobs a second into a bucket with one token bucket and a bound. There are 64 and 512
+//     callers and payloads of 256 bytes; asynq's Client.Enqueue is the measure
 //   - bytes of Redis memory for a waiting job beyond its payload
 //   - the time from enqueue to arrival at an idle receiver, against asynq with
 //     its default and with its fastest polling
 //   - the time that Redis spends on a departure, against a basket of plain commands
 //   - departures of one dispatcher with a worker that does nothing, against asynq
 //   - jobs a second by calls of a hundred: into a hundred flows, and by HTTP
-//   - what a pool costs, and whether its buckets get all that it allows
+//   - the cost of a pool, and whether its buckets get the whole pool
 //   - webhooks a second to a receiver on this machine, against a bare http.Client and asynq
-//   - departures of 1,000, 100,000 and 1,000,000 flows at 20,000/s by four dispatchers: how even they are, and
-//     what one costs
-//   - decisions a second of each algorithm, one caller and 64 of them, with one key,
-//     with a key each, and on one thread of Go, against go-redis/redis_rate; bytes of
-//     a key; the cost of a decision to Redis with 1, 10 and a million keys
+//   - departures of 1,000, 100,000 and 1,000,000 flows at 20,000/s by four dispatchers:
+//     their evenness, and the cost of one
+//   - decisions a second of each algorithm, against go-redis/redis_rate: one caller and 64,
+//     with one key, with a key each, and on one thread of Go
+//   - bytes of a limit's key, and the cost of a decision to Redis with 1, 10 and a million keys
 //
-// The rounds of the two take turns, so that a machine whose speed drifts
+// The two compared take turns in rounds, so that a machine whose speed drifts
 // treats both alike. It exits 1 when a bar is missed.
 package main
 
@@ -198,7 +198,7 @@ func hammer(ctx context.Context, callers int, length time.Duration, of func(call
 	return float64(done.Load()) / time.Since(start).Seconds(), nil
 }
 
-// memory measures what a waiting job costs beyond its payload.
+// memory measures the Redis memory of a waiting job beyond its payload.
 func memory(ctx context.Context, server *redistest.Server) ([]string, error) {
 	const jobs, bar = 100_000, 250
 	client, err := connect(server)

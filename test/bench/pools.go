@@ -16,7 +16,7 @@ const (
 	poolRounds = 3
 )
 
-// pools measures what a pool costs, and whether its buckets get all that it allows.
+// pools measures the cost of a pool, and whether its buckets get the whole pool.
 func pools(ctx context.Context, server *redistest.Server) ([]string, error) {
 	const goal = .98
 	// Without the pool the buckets have its rate too, each an equal part.

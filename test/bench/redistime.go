@@ -46,8 +46,8 @@ func (s shape) job(i int) shaper.Job {
 }
 
 // redisTime measures what a departure costs Redis: the time of the scripts of a dispatcher whose
-// worker does nothing, against a basket of plain commands on the same server. The rounds of the two
-// take turns, and of each the fastest counts: what disturbs a round makes it longer. This
+// worker does nothing, against a basket of plain commands on the same server. The two take turns
+// in rounds, and the fastest round of each counts: a disturbance makes a round longer. This
 // process has one thread, so that Redis has a core for itself on two.
 func redisTime(ctx context.Context, server *redistest.Server, rounds int) ([]string, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -160,7 +160,7 @@ func isScript(command string) bool {
 	return strings.HasPrefix(command, "eval") || strings.HasPrefix(command, "fcall")
 }
 
-// The basket is what a queue cannot do without for a job that comes, leaves and is done. It is the
+// The basket holds the commands that any queue needs for a job that comes, leaves and is done. It is the
 // measure of the engine's cost and must never change with the engine.
 const (
 	basketBody = "basket:{b}:body"
@@ -179,7 +179,7 @@ func isTransaction(command string) bool { return command == "exec" }
 
 func basketID(i int) string { return fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i) }
 
-// stock gives the keys of the basket as many members as those of a bucket that is in use have.
+// stock gives the keys of the basket as many members as a bucket in use has.
 func stock(ctx context.Context, store redis.UniversalClient) error {
 	_, err := store.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range basketStock {

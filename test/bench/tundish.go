@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Only this file says how clients and dispatchers are made. To measure a commit whose
-// library makes them in another way, give the bench of today that commit's copy of this file.
+// Only this file makes clients and dispatchers. To measure a commit whose library makes
+// them in another way, give the bench of today that commit's copy of this file.
 
 type client = producer.Client
 
@@ -103,7 +103,7 @@ func enqueueAll(ctx context.Context, c *client, jobs []shaper.Job) error {
 	return nil
 }
 
-// during runs a dispatcher while do runs, and until it has settled what it claimed.
+// during runs a dispatcher while do runs, and until it has settled its claims.
 func during(ctx context.Context, run func(context.Context) error, do func() error) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -38,10 +38,10 @@ var ours = []string{
 }
 
 // CheckJob reports every fault of the job's URL, method and headers, joined,
-// each a [*shaper.FieldError]; or nil. It is asked at the door, and Deliver asks
-// again: the settings may have changed since. A job without a URL gets in where the
-// bucket has one, whatever its flow has: the door does not read the settings of flows.
-// A job whose URL holds an address that the guard would refuse is refused here already.
+// each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver checks
+// again, because the settings may have changed since. A job without a URL is valid if the
+// bucket has one; the URL of its flow does not count, because enqueue does not read it.
+// A job whose URL holds an address that the guard would refuse is already refused here.
 func (c Config) CheckJob(job *shaper.Job) error {
 	var t target
 	var err error

@@ -25,9 +25,9 @@ const (
 // is not lost.
 var errFlow = errors.New("the settings of the job's flow cannot be used, so it is not sent")
 
-// CheckFlow reports every fault of what a flow has of its own, joined, each a
-// [*shaper.FieldError] that repeats neither a URL nor a secret; or nil. It is asked where
-// an operator sets it, and Deliver asks again.
+// CheckFlow reports every fault of a flow's own settings for deliveries, joined, each a
+// [*shaper.FieldError] that repeats neither a URL nor a secret; or nil. It is called when
+// an operator sets them, and Deliver checks again.
 func CheckFlow(own *shaper.OwnDelivery) error {
 	_, err := readFlow(own)
 	return err
@@ -65,13 +65,13 @@ func keyOf(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// own is what a flow has of its own, checked, for the bucket of a Config.
+// own are the checked settings of a flow for deliveries, for the bucket of a Config.
 type own struct {
 	*shaper.OwnDelivery        // nil where it has nothing
 	target              target // where jobs go that name none, zero for nowhere
 }
 
-// ownOf checks what a flow has of its own, which may be nil. The error is an errFlow.
+// ownOf checks the settings of a flow for deliveries, which may be nil. The error is an errFlow.
 func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 	home, err := c.homeTarget()
 	if err != nil {
@@ -96,8 +96,8 @@ func (o own) trusts(to shaper.Origin) bool {
 	return o.OwnDelivery != nil && o.target.url != nil && o.target.origin == to
 }
 
-// write adds the flow's headers to those of an attempt, over the job's, and a signature
-// by each of its secrets.
+// write adds the flow's headers to an attempt, over the headers of the job, and a signature
+// by each of the flow's secrets.
 func (o own) write(h http.Header, attempt *shaper.Attempt, now time.Time) {
 	for name, value := range o.Headers {
 		h.Set(name, value)

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// idleTimeout is how long a connection is kept that nobody uses.
+// idleTimeout is how long an unused connection is kept.
 const idleTimeout = 30 * time.Second
 
 // pool keeps connections. It is our own because a permit is asked between two
@@ -97,7 +97,7 @@ func (p *pool) take(o shaper.Origin) *conn {
 	}
 }
 
-// put gives back a connection whose request was answered.
+// put returns a connection whose request was answered.
 func (p *pool) put(c *conn) {
 	alive := c.Err() == nil
 	p.mu.Lock()
@@ -180,7 +180,7 @@ func (p *pool) rest(c *conn) {
 	})
 }
 
-// close closes the connections nobody uses, and later the others.
+// close closes the idle connections now, and the others when they are returned.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

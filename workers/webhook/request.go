@@ -15,10 +15,9 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// request makes the request of an attempt at now. Its error is a
-// [workers.ErrInvalid], or an errFlow. GetBody is nil, so that whoever would send
-// the request again cannot: net/http does it unasked where a header is called
-// Idempotency-Key.
+// request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
+// errFlow. GetBody is nil, so that net/http cannot send the request again. It would do so unasked
+// for a request with a header Idempotency-Key.
 func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.Time) (*http.Request, shaper.Origin, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {

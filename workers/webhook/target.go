@@ -10,14 +10,14 @@ import (
 )
 
 // target is a checked URL, its host in the spelling of the origin that serves it. Requests
-// share the URL: nobody changes it.
+// share the URL and never change it.
 type target struct {
 	url    *url.URL
 	origin shaper.Origin
 }
 
-// homeTarget returns where jobs of the bucket go that name no URL: nowhere, the zero target, or
-// to that of the bucket, which a worker reads once.
+// homeTarget returns the target of jobs that name no URL: the bucket's URL, which a worker reads
+// once, or the zero target if the bucket has none.
 func (c Config) homeTarget() (target, error) {
 	if c.URL == "" || c.home.url != nil {
 		return c.home, nil
@@ -25,8 +25,8 @@ func (c Config) homeTarget() (target, error) {
 	return parseURL(c.URL)
 }
 
-// targetOf returns where a job goes that names jobURL, or ""; configured is where those
-// of its flow go that name none, or zero. The error is a [*shaper.FieldError].
+// targetOf returns the target of a job that names jobURL. If that is "", it is configured, the
+// target of its flow or bucket, or zero. The error is a [*shaper.FieldError].
 func (c Config) targetOf(jobURL string, configured target) (target, error) {
 	switch {
 	case jobURL == "" && configured.url == nil:

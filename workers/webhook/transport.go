@@ -35,8 +35,8 @@ func newTransport(config Config) *http.Transport {
 	}
 }
 
-// wire is a connection that counts what is written to it, TLS included, so that
-// it can be said for sure that nothing was.
+// wire is a connection that counts the bytes written to it, TLS included. A count of 0 proves
+// that nothing was sent.
 type wire struct {
 	net.Conn
 	written atomic.Int64

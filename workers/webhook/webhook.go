@@ -2,20 +2,20 @@
 // Webhooks: the payload is the body, webhook-id the job's id on every attempt,
 // webhook-timestamp the time of this one.
 //
-// One permit is one request. Nothing here sends a second one: no redirect is
-// followed, and no connection is tried again. The connection is made ready
-// first, then the permit is asked, then the first byte leaves; a permit that
-// was late leaves the connection open for the next.
+// One permit is one request. This package never sends a second one: it follows no redirect and
+// repeats no request. It makes the connection ready, asks for the permit, and then
+// sends the first byte. If the permit is void by then, the connection stays open for the next
+// request.
 //
-// A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Its URL
-// is where its jobs go that name none, before the bucket's. Its headers replace a job's
-// and its secrets sign, both only towards one origin: that of its URL or, without one,
-// of the bucket's. A delivery to any other goes without them, and so does each of a flow
-// where neither has a URL. A bucket has no secrets: what no flow's sign is not signed.
+// A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Jobs of the flow
+// that name no URL go to its URL, else to the bucket's. Its headers replace a job's headers, and
+// its secrets sign. Both are used only towards one origin: that of the flow's URL or, without one,
+// that of the bucket's URL. Any other delivery goes without them. A bucket has no secrets, so
+// jobs without a flow's secrets are not signed.
 //
-// Jobs may name any URL, so the receiver is not trusted: only addresses of the
-// public internet are connected unless others are allowed ([workers.Guard]), no
-// proxy is used, and of the answer a bounded part is read in bounded time.
+// Jobs may name any URL, so the receiver is not trusted. Connections go only to addresses of the
+// public internet, unless others are allowed ([workers.Guard]). No proxy is used. Of the answer,
+// a bounded part is read in bounded time.
 package webhook
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// maxAnswer bounds what is read of an answer. The connection of a longer one
-// is closed: that is cheaper than to read on.
+// maxAnswer bounds the bytes that are read of an answer. A longer answer closes its connection:
+// that is cheaper than to read on.
 const maxAnswer = 64 << 10
 
 // Worker is the [shaper.Worker] of the kind "webhook". It is safe for
@@ -58,8 +58,8 @@ func New(config Config) (*Worker, error) {
 // delivery ends.
 func (w *Worker) Close() { w.conns.close() }
 
-// Deliver makes one attempt: one request at most, and none where it returns
-// [shaper.ResultReturned]. An answer's status stands as soon as it is there,
+// Deliver makes one attempt: one request at most, and none if it returns
+// [shaper.ResultReturned]. The status of an answer decides as soon as it is there,
 // even if its body never ends.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	attemptCtx, cancel := context.WithTimeout(ctx, w.config.Timeout)
