@@ -208,6 +208,7 @@ func writeDump(t *testing.T, file string) {
 			put(b.Name, "waits", func(j *shaper.Job) { j.Priority = priority }, "wait-"+string(priority)+"1")
 		}
 		put(b.Name, "waits", func(j *shaper.Job) { j.ExpiresIn = 30 * 24 * time.Hour }, "expires1")
+		put(b.Name, "waits", func(j *shaper.Job) { j.Headers = map[string][]string{"X-Of": {"b", "c"}} }, "headers1")
 		put(b.Name, "waits", func(j *shaper.Job) { j.ID = "" }, "made")
 	}
 	var own operator.FlowPatch
@@ -261,6 +262,9 @@ func takeOver(t *testing.T, file string) {
 	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		if a.Depart() != nil {
 			return shaper.Returned("late")
+		}
+		if a.ID == "headers1" && !slices.Equal(a.Headers["X-Of"], []string{"b", "c"}) {
+			t.Errorf("%s/%s came with the headers %v", a.Bucket, a.ID, a.Headers)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -56,9 +56,14 @@ func (b *idleBackoff) looked(idle bool, horizon, atLeast time.Duration) time.Dur
 }
 
 // isIdle reports whether others serve the bucket: all slots that the drain looked for are taken, and it got less than a quarter of
-// them. In a pool, a slot that is taken for one bucket may be free for another.
+// them. In a fast bucket each claim brings many jobs, and the workers of all may be needed. In a pool, a slot that is taken for one
+// bucket may be free for another.
 func (d *drain) isIdle(jobs, want int, taken bool, ahead time.Duration) bool {
-	return taken && d.Settings.Load().Pool == nil && jobs < want && (jobs == 0 || idleShare*jobs < int(ahead/d.interval()))
+	interval := d.interval()
+	if !taken || jobs >= want || d.Settings.Load().Pool != nil || interval*horizonIntervals <= minHorizon {
+		return false
+	}
+	return jobs == 0 || idleShare*jobs < int(ahead/interval)
 }
 
 // horizon is how far ahead the drain looks where it serves.
