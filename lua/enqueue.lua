@@ -85,9 +85,7 @@ local interval, paused, has_flows = rate_per / rate_count, settings[9], levels ~
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
 local bounds = { capacity }
-for priority = 2, 4 do
-  bounds[priority] = math.ceil(capacity * tonumber(settings[priority + 4] or 100) / 100)
-end
+for priority = 2, 4 do bounds[priority] = math.ceil(capacity * tonumber(settings[priority + 4] or 100) / 100) end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -111,8 +109,7 @@ local width = alike and (flow_count > 1 and 3 or 2) or 6 + limit_count
 
 local ids = {}
 for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
-local known = redis.call('HMGET', body, unpack(ids))
-local settled = redis.call('HMGET', seen, unpack(ids))
+local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
 local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
@@ -358,8 +355,7 @@ local function admit(j, part, priority, due_at)
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
     if has_flows then places.count(bucket, part, 0, 1) end
-    part.delayed[#part.delayed + 1] = string.format('%.0f', due_at)
-    part.delayed[#part.delayed + 1] = id
+    part.delayed[#part.delayed + 1], part.delayed[#part.delayed + 2] = string.format('%.0f', due_at), id
     part.first_due = math.min(part.first_due or due_at, due_at)
     answer(2, 0, places.held(bucket, part) and 0 or due_at, 0)
   else
@@ -375,8 +371,7 @@ local function admit(j, part, priority, due_at)
   local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
   note_body(stored, sealed)
   fresh[id], fresh_state[id] = stored, due_at and 2 or 1
-  bodies[#bodies + 1] = id
-  bodies[#bodies + 1] = stored
+  bodies[#bodies + 1], bodies[#bodies + 2] = id, stored
 end
 
 for j = 1, job_count do
