@@ -122,7 +122,7 @@ if has_flows then
     local all = g.settings
     -- Its last departure, after which the next group goes first, is no bound of its own.
     local ready = all.rate_count > 0 and group.ready(g, clock) - offset or 0
-    of_group = bounds_of(g, ready, redis.call('HGET', KEYS[first + 2], g.name), KEYS[first + 3], settings[10])
+    of_group = bounds_of(g, ready, redis.call('HGET', KEYS[first + 2], g.name), KEYS[first + 4], settings[10])
     if all.rate_count > 0 then interval = math.max(interval, all.rate_per / all.rate_count) end
   end
 end

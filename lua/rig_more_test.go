@@ -123,7 +123,7 @@ func (r *rig) job(id string) job {
 		"flows", "flow_settings", "departed", "departed:"+flow), true, flow)
 	if r.withFlows() == 2 {
 		group, _ := splitPath(flow)
-		keys = append(keys, r.keys("groups", "group_settings", "departed_group:"+group)...)
+		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)
 	}
 	in := lua.NewReader(r.run(lua.InspectJob, r.inPool(keys), id, flow, r.withFlows(), r.member()))
 	if in.Left() == 0 {

@@ -282,6 +282,12 @@ func takeOver(t *testing.T, file string) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- all.run(running) }()
 	time.Sleep(time.Minute) // nor here
+	for job, fate := range d.Fates {
+		bucket, id, _ := strings.Cut(job, "/")
+		if info, err := all.operator.Bucket(bucket).Job(id).Info(ctx); err != nil || fate != "waits" && string(info.State) != fate {
+			t.Errorf("%s is %q: %v", job, info.State, err)
+		}
+	}
 	for _, b := range storedBuckets() {
 		info, err := all.operator.Bucket(b.Name).Info(ctx)
 		if err != nil || info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason == "" || info.Rate.Count != 30 {
