@@ -6,24 +6,19 @@
 -- it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the
 -- calendar at its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
 --
--- Asked again with the same claim id it answers the same jobs, so that a lost reply loses none. The bytes of an answer
--- are bounded, and so are those of the same answer given again.
+-- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of an answer
+-- are bounded, also if it is given again.
 --
--- A job that one more crash makes poison is on its last chance, and a process
--- holds at most one such job at a time. Sweep charges all that a dead process
--- had in flight, for it cannot know which job it was: let out together again,
--- all of them would be called poison. Now the last crash finds one, whose like
--- have been settled before it or still wait. They are held to one a process, not
--- to one a bucket, because it is processes that die, with jobs of all their
--- buckets; and only from the last chance on, because one crash of a full process is
--- common, and its jobs are to come back at the pace, not one at a time.
--- An innocent job on its last chance is still lost when another that crashed less often kills its process.
--- Those that may not go yet leave their slot to the next job, and wait in later.
--- One that has expired becomes a dead letter and takes no slot.
+-- A job is on its last chance if one more crash makes it poison. A process holds at most one such job at a time. The reason:
+-- the sweeper charges a crash to all jobs that a dead process had in flight, because it cannot know which job caused the
+-- crash. Jobs on their last chance that went out together would all be called poison. The bound is one a process, not
+-- one a bucket, because a process dies with the jobs of all its buckets. It begins with the last chance only: after one crash
+-- of a full process its jobs come back at the pace. An innocent job on its last chance is still lost if
+-- another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits
+-- in later.
 --
--- With few workers left, the dispatcher wakes another one (see standby.lua).
--- A bucket that is paused hands out nothing new. No slot passes meanwhile: when
--- it is resumed, what it has of a burst is what any quiet bucket has.
+-- A job that has expired becomes a dead letter and takes no slot. With few workers left, the dispatcher wakes another one (see
+-- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"

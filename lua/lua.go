@@ -80,10 +80,9 @@ type Client interface {
 // Observer is told of each run of a script. A nil Observer is not.
 type Observer func(script string, took time.Duration, err error)
 
-// Run runs the script in one round trip, or in two when the server does not
-// know it yet (NOSCRIPT), and returns its reply, which is always an array or
-// an integer. The command is never sent again by the client library: whoever
-// calls decides, because only they know what a lost reply means.
+// Run runs the script and returns its reply, an array or an integer. It takes one round trip, or two if the server does
+// not know the script yet (NOSCRIPT). The client library never sends the command again: only the caller knows what a lost
+// reply means.
 func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys []string, args ...any) (any, error) {
 	start := time.Now()
 	cmd := s.command(ctx, "evalsha", s.sha, keys, args)

@@ -43,10 +43,9 @@ type Job struct {
 	Headers map[string][]string // sent with the delivery: the values of each name, one line each
 	Payload []byte              // what is delivered, 1 byte or more
 
-	// Priority decides how full the bucket may be for the job to get in
-	// ([Bucket.Shed]), and who leaves first of those that wait in the same flow, or in a
-	// bucket without flows ([Bucket.PriorityAging]); flows take turns whatever their
-	// jobs' priorities are. "" means normal.
+	// Priority decides two things. A job of a low priority is refused while the bucket is fuller than [Bucket.Shed]
+	// allows. Within a flow, or a bucket without flows, jobs of a higher priority leave first, see
+	// [Bucket.PriorityAging]. Flows take turns whatever the priorities of their jobs are. "" means normal.
 	Priority Priority
 
 	Cost        int64         // what the limits are charged; 0 means 1

@@ -34,11 +34,10 @@ func (p RetryPolicy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Delay returns how long to wait after the attempt-th delivery (1 is the first)
-// has failed. It is full jitter: random (in [0, 1)) of the bound, and the bound
-// is MinBackoff, doubled with each attempt up to MaxBackoff, so that the first
-// bounds are 5s, 10s, 20s, 40s (AWS Architecture Blog, "Exponential Backoff And
-// Jitter"). A Retry-After of the downstream is obeyed up to MaxBackoff.
+// Delay returns how long to wait after the attempt-th delivery (1 is the first) has failed: exponential backoff with full
+// jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"). The bound is MinBackoff, doubled with each attempt, up to
+// MaxBackoff: 5s, 10s, 20s, 40s. The delay is random, in [0, 1), times the bound. A Retry-After of the downstream
+// is obeyed up to MaxBackoff.
 func (p RetryPolicy) Delay(attempt int, retryAfter time.Duration, random float64) time.Duration {
 	bound := p.MaxBackoff
 	if shift := max(attempt, 1) - 1; shift < 63 && p.MinBackoff <= p.MaxBackoff>>shift { // no overflow

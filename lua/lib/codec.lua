@@ -1,9 +1,9 @@
 -- codec.lua: what Redis holds of a job, and the names of its states. Its twin in Go is envelope.go.
 --
 --   body   "base time mark index header LF payload"
---          base + index is its number; time is that of its enqueue, microseconds; the mark is 11 characters of
---          fingerprint, one of kind (c the caller chose the id, g our client made it; in capitals it came with a delay), and one of
---          priority (k, h, n, l); "~N" behind the three digits of the index: it expires N microseconds after its enqueue
+--          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
+--          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
+--          capitals if the job came with a delay. "~N" behind the three digits of the index: it expires after N microseconds.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number
 

@@ -2,12 +2,15 @@
 -- A flow goes at `at`; of two that go at once, the one that was placed first.
 -- A flow has as many departures a turn as its weight says, and goes behind the others then.
 --
--- Where flows are in groups there are two levels: a row of entries, one for each group, with
--- the row of its flows. An entry goes at the turn of its group, when the first of its flows may: not at
--- the turn of the flow, or a group that may send twice in its turn would wait for that in between.
+-- With groups there are two levels: a row of entries, one for each group, with the row of its flows. An entry goes at the turn of
+-- its group, but not before the bounds of its first flow allow. It does not wait for the turn of that flow: else a group that may
+-- send twice in its turn would wait in between.
 --
--- Flows and groups are pacers (see pacer.lua) that also have name, from (when their own bounds let them depart next), at
--- (the same, or when their turn is if that is later), and had_text (something was stored of them).
+-- Flows and groups are pacers (see pacer.lua) with more fields:
+--   name
+--   from      when their own bounds let them depart next
+--   at        the same, or the time of their turn if that is later
+--   had_text  whether something was stored of them
 
 --#include lib/flow.lua
 --#include lib/group.lua

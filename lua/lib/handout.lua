@@ -1,8 +1,8 @@
 -- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, by which it
 -- is answered again.
 --
--- The record is "claim time " and for each job "id slot epoch;" where the first job has its slot, the others how much later
--- theirs is, and the epoch is left out where it is 1: most jobs are claimed once.
+-- The record is "claim time " and for each job "id slot epoch;". The first job has its slot there. The other jobs have the time
+-- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
 
 --#include lib/codec.lua
 --#include lib/flow.lua

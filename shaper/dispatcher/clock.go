@@ -107,10 +107,9 @@ func (c *clock) jumpedSince(then time.Time) bool {
 	return c.jumped.After(then)
 }
 
-// local is the instant on our clock of a Redis time in Unix microseconds: by the middle of the bounds, so it is off
-// by at most half of the fastest round trip, and not at all where that call took as long there as back. Of dispatchers
-// near and far none is ahead of the others. A slot half a round trip after the answer was made is not late
-// when the answer arrives, whichever way was the longer one. observe comes first.
+// local is the instant on our clock of a Redis time in Unix microseconds. It is the middle of the bounds, so the error is
+// at most half of the fastest round trip, and zero if that call took as long there as back. So a far dispatcher is not ahead of
+// a near one. A slot half a round trip after the script ran is not late when the answer arrives. observe comes first.
 // A time that lies further ahead than farthest is taken for one that lies so far
 // ahead: stored jobs may have any date, and a Duration ends in the year 2262.
 func (c *clock) local(redisTime int64) time.Time {

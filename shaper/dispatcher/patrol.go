@@ -28,10 +28,9 @@ const (
 	purgeTurn      = time.Second // of a sweep that goes on with a purge
 )
 
-// patrol looks after all buckets until ctx ends: it wakes drains that missed a
-// wake-up, takes back leases that ran out, and has the sweeper compare. It is
-// the safety net under the wake-ups; an idle dispatcher costs three commands a
-// bucket every 2 s, a busy one a single one, one more every 10 s to tell what was changed, and a sweep every 30 s.
+// patrol looks after all buckets until ctx ends. It wakes drains that missed a wake-up, returns jobs whose leases ended,
+// and runs the sweeper. Every 2 s it sends three commands for an idle bucket and one for a busy bucket. One more command every
+// 10 s finds changed settings, and the sweeper runs every 30 s.
 func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 	watches := make([]sweepWatch, len(drains))
 	for i := range watches {

@@ -100,9 +100,9 @@ func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
 	return set, nil
 }
 
-// LimitHeaders lists the canonical names of the headers by which a bucket's
-// limits count and its flows and groups are named, so that a caller can put them into the jobs' Identity. Until
-// the bucket was used it knows those of the configuration only. It asks nobody.
+// LimitHeaders lists the canonical names of the headers that a bucket needs in the Identity of its jobs: its limits count by
+// them, or its flows and groups are named by them. Before the first use of the bucket it knows the configuration only. It
+// makes no round trip.
 func (c *Client) LimitHeaders(bucket string) []string {
 	b := c.doors[bucket]
 	if b == nil {

@@ -193,9 +193,9 @@ func missing(err error) *shaper.Refusal {
 	return refusal
 }
 
-// refuse makes a refusal. Of a bucket or flow that is too full, held is how many jobs it
-// has and bound how many it may have for one more of this kind, and of a bucket with too many flows
-// the same of those; where no job leaves, because it is paused, there is no wait.
+// refuse makes a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which
+// it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
+// the flow is paused.
 func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
 	refusal := &shaper.Refusal{RetryAfter: max(wait, -wait)}
 	var by []admission.Decision

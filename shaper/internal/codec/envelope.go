@@ -20,12 +20,11 @@ import (
 //
 //	base SP time SP mark index SP header LF payload
 //
-// Base plus index is the job's sequence number and time that of its enqueue,
-// by the clock of Redis. The mark is 11 characters of fingerprint, one of kind (c for an id that
-// the caller chose, g for one that the client made, in capitals for a job that
-// came with a delay) and one of priority (k, h, n or l). An index that "~N" follows
-// is that of a job that expires N microseconds after its enqueue. The header is JSON, empty for a job that has none of its
-// fields. The scripts read no further than the index.
+// Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
+// 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
+// g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
+// microseconds after its enqueue. The header is JSON, empty if the job has none of its fields. The scripts
+// read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
 	Group       string              `json:"g,omitempty"`
