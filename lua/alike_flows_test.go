@@ -25,7 +25,7 @@ func TestAlikeJobsOfFlows(t *testing.T) {
 					s := settings{rateCount: 10, capacity: rapid.SampledFrom([]int64{8, 1000}).Draw(rt, "capacity")}
 					flows := flowSettings{capacity: bound.Draw(rt, "of a flow"), maxFlows: rapid.SampledFrom([]int64{3, 1000}).Draw(rt, "flows")}
 					group := flowSettings{capacity: bound.Draw(rt, "of a group")}
-					together, apart := base.fresh(rt, "together"), base.fresh(rt, "apart")
+					together, apart := base.fresh(rt, fmt.Sprint("together", nextClaim())), base.fresh(rt, fmt.Sprint("apart", nextClaim()))
 					for _, r := range []*rig{together, apart} {
 						if groups {
 							r.configureGroups(s, group, flows)

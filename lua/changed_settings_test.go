@@ -121,7 +121,7 @@ func TestLowerRateWithSlotsAhead(t *testing.T) {
 			t.Parallel()
 			onBoth(t, func(t *testing.T, base *rig) {
 				for phase := range int64(10) {
-					r := base.fresh(t, fmt.Sprint("phase", phase))
+					r := base.fresh(t, fmt.Sprint("phase", nextClaim()))
 					l.begin(r)
 					l.set(r, 1, 1)
 					r.take(phase * 100)
