@@ -75,7 +75,7 @@
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
 --#include lib/handout.lua
---#include lib/idle.lua
+--#include lib/next_turns.lua
 --#include lib/pacer.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
@@ -108,11 +108,6 @@ local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = to
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
-local function in_chunks(command, key, list)
-  for i = 1, #list, CHUNK do
-    redis.call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list)))
-  end
-end
 
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
@@ -189,22 +184,10 @@ local named, ready, groups = {}, {}, {}
 if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
-  local windows, texts, own_texts = quota.windows(settings[13]), {}, {}
-  if #names > 0 then
-    own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
-  end
-  local obeys = flow.all_settings(own_texts, { unpack(settings, 8, 12) })
-  for i, name in ipairs(names) do
-    local base = FIRST_PLACE + (i - 1) * (flow.PLACES + 1)
-    local f = drr.open(clock, since, name, tonumber(ARGV[FIRST_FLOW + 2 * i]), obeys[i], texts[i],
-      windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1))
-    local from = 0
-    if f.settings.rate or f.quotas then
-      from = pacer.ready(f, 1, furthest)
-      drr.waits(f, from)
-    end
-    f.queue = queue.open(base, from > latest and 0 or at_once_each, name, f.state.filled)
-    named[i], f.own = f, own_texts[i]
+  named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
+    quota.windows(settings[13]))
+  for _, f in ipairs(named) do
+    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
@@ -339,42 +322,8 @@ local function step()
 end
 while step() do end
 
--- Where each flow goes on the calendar, and what is kept of it. Not to where reserve.lua looks at some again next.
-local recheck = tonumber(string.match(settings[15] or '', '^%d+') or '')
-local calendar = { placed = {}, taken_off = {} }
-local states, idle_flows, idle_soon = {}, {}, {}
-local function put(list, name, at)
-  if not at then
-    list.taken_off[#list.taken_off + 1] = name
-  else
-    local placed = list.placed
-    local n = #placed
-    placed[n + 1], placed[n + 2] = text(at == recheck and at + 1 or at), name
-  end
-end
-local function keep(f, kind, changed, gone)
-  local state = f.state
-  if state.unfinished <= 0 and flow.is_idle(state, f.settings, clock) then
-    if f.had_text then gone[#gone + 1] = f.name end
-  elseif f.changed then
-    local n = #changed
-    changed[n + 1], changed[n + 2] = f.name, flow.write(state)
-    if f.settings.rate then idle.note(idle_soon, kind, f) end
-  end
-end
-for _, f in ipairs(has_flows and named or {}) do
-  local q, state = f.queue, f.state
-  local at, left = f.at, queue.left(q)
-  if not left then
-    state.turn = 0
-    at = queue.due_next(q)
-    if at then at = math.max(at + offset, pacer.ready(f, 1, furthest)) end
-  end
-  local filled = queue.filled(q, state.filled, left)
-  if filled ~= state.filled then state.filled, f.changed = filled, true end
-  put(f.group or calendar, f.name, not pacer.is_held(f) and at)
-  keep(f, 'f', states, idle_flows)
-end
+local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(settings[15] or '', '^%d+') or ''))
+if turns then next_turns.decide(turns, named, furthest) end
 local next_slot = pacer.ready(own, 1, furthest)
 local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or expired >= MAX_EXPIRED
 if unfinished then
@@ -394,31 +343,12 @@ handout.write(out, leases, meta, claims, dispatcher, now, lease)
 dlq.add(dead, body, meta, count, now, deaths)
 flow.unschedule(count, unscheduled)
 quota.write(own.quotas)
-in_chunks('HSET', flows, states)
-in_chunks('HDEL', flows, idle_flows)
--- A group goes at its turn, also where that of its flows is later, unless these have to wait longer than the bucket.
-local group_states, idle_groups = {}, {}
-for _, g in ipairs(groups) do
-  in_chunks('ZREM', g.due, g.taken_off)
-  in_chunks('ZADD', g.due, g.placed)
-  quota.write(g.quotas)
-  local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
-  if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
-  local at = head and not pacer.is_held(g) and g.at
-  if at and head > math.max(next_slot, clock) then at = math.max(at, head) end
-  put(calendar, g.name, at)
-  keep(g, 'g', group_states, idle_groups)
-end
-in_chunks('HSET', KEYS[FIRST_GROUP_KEY + 1], group_states)
-in_chunks('HDEL', KEYS[FIRST_GROUP_KEY + 1], idle_groups)
-in_chunks('ZADD', idle_key, idle_soon)
-in_chunks('ZREM', due, calendar.taken_off)
-in_chunks('ZADD', due, calendar.placed)
+if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
+local head = turns and next_turns.write(turns, due, flows, idle_key)
 if own.changed then write_pace() end
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
 if has_flows and offset < tonumber(kept[7] or 0) then redis.call('HSET', conf, 'recheck', '0') end
 if lease > tonumber(kept[8] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
-local head = has_flows and tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
 if has_flows and answer[NEXT] ~= now then
   answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset) or 0
   -- Of flows that are due, some may not have been reserved.

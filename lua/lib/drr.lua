@@ -150,6 +150,23 @@ function drr.drop(f, delayed)
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
+-- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
+-- KEYS[places]. windows: their quotas. base of a flow is where its keys begin, own what its settings say.
+function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows)
+  local named = {}
+  if #names == 0 then return named end
+  local own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
+  local obeys, latest = flow.all_settings(own_texts, of_all), clock + pacer.MAX_HORIZON
+  for i, name in ipairs(names) do
+    local base = places + (i - 1) * (flow.PLACES + 1)
+    local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
+    local f = drr.open(clock, since, name, tonumber(ARGV[first + 2 * i]), obeys[i], texts[i], quotas)
+    if f.settings.rate or quotas then drr.waits(f, pacer.ready(f, 1, latest)) end
+    named[i], f.base, f.own = f, base, own_texts[i]
+  end
+  return named
+end
+
 -- The groups that the run was told of, their names behind ARGV[names], their keys behind KEYS[keys].
 -- Each flow gets its own as f.group.
 function drr.groups(clock, since, conf, names, keys, flows)

@@ -1,0 +1,95 @@
+-- next_turns.lua: what a claim leaves of its flows and groups: when each goes next, on which calendar, and what is kept of it.
+--
+-- A flow that has something to send, now or later, stands on the calendar of its group, or on that of the bucket. A flow that has
+-- nothing, or is held, is taken off. Of a flow that is idle nothing is kept.
+
+--#include lib/flow.lua
+--#include lib/idle.lua
+--#include lib/pacer.lua
+--#include lib/queue.lua
+--#include lib/quota.lua
+
+local next_turns = { CHUNK = 500 }
+
+local function in_chunks(command, key, list)
+  for i = 1, #list, next_turns.CHUNK do
+    redis.call(command, key, unpack(list, i, math.min(i + next_turns.CHUNK - 1, #list)))
+  end
+end
+
+-- clock is the engine's, offset that from the server's. recheck is a turn at which no flow is put (see reserve.lua), or nil.
+function next_turns.open(clock, offset, recheck)
+  return { clock = clock, offset = offset, recheck = recheck, placed = {}, taken_off = {}, states = {}, gone = {}, idle = {} }
+end
+
+-- Puts a flow or a group on a calendar, at that time; takes it off without one.
+local function put(c, list, name, at)
+  if not at then
+    list.taken_off[#list.taken_off + 1] = name
+    return
+  end
+  if at == c.recheck then at = at + 1 end
+  local placed = list.placed
+  local n = #placed
+  placed[n + 1], placed[n + 2] = string.format('%.0f', at), name
+end
+
+-- Notes what is kept of a flow or a group.
+local function keep(c, f, kind, states, gone)
+  local state = f.state
+  if state.unfinished <= 0 and flow.is_idle(state, f.settings, c.clock) then
+    if f.had_text then gone[#gone + 1] = f.name end
+  elseif f.changed then
+    local n = #states
+    states[n + 1], states[n + 2] = f.name, flow.write(state)
+    if f.settings.rate then idle.note(c.idle, kind, f) end
+  end
+end
+
+-- Decides what becomes of flows. It writes nothing yet. furthest: no departure lies behind it.
+function next_turns.decide(c, named, furthest)
+  for _, f in ipairs(named) do
+    local q, state = f.queue, f.state
+    local at, left = f.at, queue.left(q)
+    if not left then
+      state.turn = 0
+      at = queue.due_next(q)
+      if at then at = math.max(at + c.offset, pacer.ready(f, 1, furthest)) end
+    end
+    local filled = queue.filled(q, state.filled, left)
+    if filled ~= state.filled then state.filled, f.changed = filled, true end
+    put(c, f.group or c, f.name, not pacer.is_held(f) and at)
+    keep(c, f, 'f', c.states, c.gone)
+  end
+end
+
+-- Writes the calendars of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
+-- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: what is kept of groups.
+function next_turns.write_groups(c, groups, groups_key, next_slot)
+  local states, gone = {}, {}
+  for _, g in ipairs(groups) do
+    in_chunks('ZREM', g.due, g.taken_off)
+    in_chunks('ZADD', g.due, g.placed)
+    quota.write(g.quotas)
+    local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
+    if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
+    local at = head and not pacer.is_held(g) and g.at
+    if at and head > math.max(next_slot, c.clock) then at = math.max(at, head) end
+    put(c, c, g.name, at)
+    keep(c, g, 'g', states, gone)
+  end
+  in_chunks('HSET', groups_key, states)
+  in_chunks('HDEL', groups_key, gone)
+end
+
+-- Writes the calendar of the bucket, and what is kept of its flows. Returns the head of the calendar, nil if it is empty.
+function next_turns.write(c, due, flows, idle_key)
+  in_chunks('HSET', flows, c.states)
+  in_chunks('HDEL', flows, c.gone)
+  in_chunks('ZADD', idle_key, c.idle)
+  in_chunks('ZREM', due, c.taken_off)
+  in_chunks('ZADD', due, c.placed)
+  return tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
+end
+
+return next_turns
