@@ -26,8 +26,8 @@ type idleBackoff struct {
 // woken ends the wait: the next look is that of a drain that serves. If it is a miss, the first wait is a horizon again.
 func (b *idleBackoff) woken() { b.misses = min(b.misses, 1) }
 
-// serves reports whether the next look is that of a drain that serves. One miss is no reason to step back: the slots behind those
-// that are taken may be for this drain, as the one that took them may have no worker left.
+// serves reports whether the next look is that of a drain that serves. One miss is no reason to step back: the dispatcher that
+// took the slots may have no worker left for the slots behind them.
 func (b *idleBackoff) serves() bool { return b.misses < 2 }
 
 // ahead is how far the drain looks ahead, of what a drain that serves does.
