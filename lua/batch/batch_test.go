@@ -207,7 +207,10 @@ func TestQueueSendsASecondBatch(t *testing.T) {
 		add(6)
 		add(7, 8, 9, 10, 11, 12, 13)
 		<-time.After(time.Millisecond)
-		if got := fmt.Sprint(g.sends); got != "[[1 2 3] [4 5 6]]" {
+		g.mu.Lock()
+		got := fmt.Sprint(g.sends)
+		g.mu.Unlock()
+		if got != "[[1 2 3] [4 5 6]]" {
 			t.Errorf("under way are %s", got)
 		}
 		g.want(t, "[[1 2 3] [4 5 6] [7 8 9 10 11 12 13]]")
