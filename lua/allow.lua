@@ -42,7 +42,7 @@
 
 local conf, known_rev, now, algorithm, setting_count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST_STATE, FIRST_SETTING, SETTING = 2, 5, 5
-local rule = limits.rule(algorithm)
+local rule = limits[algorithm]
 local read, check, take, answer, write = rule.read, rule.check, rule.take, rule.answer, rule.write
 local last_state = #KEYS - 2 * setting_count
 

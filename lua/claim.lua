@@ -168,7 +168,7 @@ if shared then want = fair_queue.allows(shared, want) end
 
 -- From here on all times are those of the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
-own.quotas = quota.open(departed_key, quota.windows(settings[6]), 64)
+if (settings[6] or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(settings[6]), 64) end
 
 -- Bodies may be large: no more are read than there are slots to hand out, or
 -- twice as many as the time before where cancelled jobs lie between.
@@ -340,9 +340,9 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 handout.write(out, leases, meta, claims, dispatcher, now, lease)
-dlq.add(dead, body, meta, count, now, deaths)
+if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
 flow.unschedule(count, unscheduled)
-quota.write(own.quotas)
+if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
 if own.changed then write_pace() end

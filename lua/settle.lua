@@ -200,7 +200,7 @@ in_chunks('ZREM', leases, unleased)
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
-dlq.add(dead, body, meta, count, now, deaths)
+if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
 local idle, states = {}, {}
 for _, part in ipairs(touched) do
   if part.retries ~= NONE then in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries) end
@@ -228,10 +228,10 @@ for _, part in ipairs(touched) do
 end
 in_chunks('HDEL', flows, idle)
 in_chunks('HSET', flows, states)
-group.close(groups, now, calendar)
+if groups then group.close(groups, now, calendar) end
 flow.unschedule(count, unscheduled)
 dedupe.write(memory, count)
 
-pool.note(member, KEYS, leases, now, channel)
+if member ~= '' then pool.note(member, KEYS, leases, now, channel) end
 if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return reply

@@ -1,7 +1,6 @@
 -- limits.lua: the rules of admission, for enqueue.lua and allow.lua.
 --
--- A rule is a file with a function that makes the five functions of the rule: Lua makes functions anew for each run,
--- and a run needs one rule mostly. They work on a state in one key. Each rule defines its three numbers a, b and
+-- A rule is a piece with five functions, which work on a state in one key. Each rule defines its three numbers a, b and
 -- full:
 --   read(key, now, a, b, full)   the state as of now; writes nothing
 --   check(state, cost)           0 allowed, 1 refused, 2 impossible; and the microseconds to wait
@@ -25,15 +24,7 @@
 --#include lib/sliding_window_log.lua
 --#include lib/sliding_window_counter.lua
 
-local limits = {}
-local make = { token_bucket = token_bucket, sliding_window_log = sliding_window_log,
+local limits = { token_bucket = token_bucket, sliding_window_log = sliding_window_log,
   sliding_window_counter = sliding_window_counter, fixed_window = sliding_window_counter }
-
--- The functions of a rule, made when they are first asked for.
-function limits.rule(name)
-  local rule = limits[name] or make[name]()
-  limits[name] = rule
-  return rule
-end
 
 return limits
