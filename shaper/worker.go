@@ -93,14 +93,29 @@ const (
 	ResultRetry                      // failed, worth another try
 	ResultDead                       // failed for good
 	ResultReturned                   // not sent: back to the head of the queue, no attempt counted
+	ResultHeld                       // the downstream named a time to wait for: back to the head, no attempt counted, see Outcome.RetryAfter
 )
 
-var resultNames = [...]string{"", "done", "retry", "dead", "returned"}
+var resultNames = [...]string{"", "done", "retry", "dead", "returned", "held"}
 
 func (r Result) String() string { return resultNames[r] }
 
 // Results lists all results, for metrics.
-func Results() []Result { return []Result{ResultDone, ResultRetry, ResultDead, ResultReturned} }
+func Results() []Result {
+	return []Result{ResultDone, ResultRetry, ResultDead, ResultReturned, ResultHeld}
+}
+
+// Signal is what an attempt says of the downstream, whatever becomes of the job. It moves the adaptive
+// rate and the circuit breaker.
+type Signal int
+
+// The signals of an attempt.
+const (
+	SignalNone      Signal = iota // nothing: no request was sent, or nobody can tell
+	SignalAccepted                // it works: any answer but those below
+	SignalThrottled               // it asks for less: 429 or 503
+	SignalFailed                  // it does not work: a network error, a timeout, any other 5xx
+)
 
 // Outcome is what a worker says of an attempt.
 type Outcome struct {
@@ -118,12 +133,18 @@ type Outcome struct {
 	Status int
 	Body   string
 
-	// RetryAfter is how long the downstream asked to wait, 0 if it did not.
+	// RetryAfter is how long the downstream asked to wait, 0 if it did not. With [ResultHeld] it holds for all
+	// jobs of the scope: none of them leaves before.
 	RetryAfter time.Duration
+
+	// Signal is what the attempt says of the downstream.
+	Signal Signal
 }
 
 // Done is the outcome of a delivery that the downstream took.
-func Done(status int) Outcome { return Outcome{Result: ResultDone, Status: status} }
+func Done(status int) Outcome {
+	return Outcome{Result: ResultDone, Status: status, Signal: SignalAccepted}
+}
 
 // Retry is the outcome of a failure that may pass.
 func Retry(reason, detail string) Outcome {

@@ -1,0 +1,84 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Scope is what a hold, the adaptive rate and the circuit breaker belong to.
+type Scope string
+
+// The scopes.
+const (
+	ScopeFlow   Scope = "flow"   // each flow has its own; in a bucket without flows, the bucket
+	ScopeBucket Scope = "bucket" // the bucket has one
+	ScopePool   Scope = "pool"   // all buckets of the pool share one
+)
+
+// Bounds of the settings.
+const (
+	MaxHold         = 366 * 24 * time.Hour
+	MaxOpen         = 24 * time.Hour
+	MaxFailures     = 1000
+	MaxDisableAfter = 366 * 24 * time.Hour
+)
+
+// Adapt says how a bucket obeys what the downstream's answers say.
+type Adapt struct {
+	Scope   Scope
+	Hold    bool          // whether a time that the downstream names holds for the whole scope
+	MaxHold time.Duration // the longest hold
+	Floor   int           // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
+}
+
+// DefaultAdapt returns holds of an hour at most, a floor of 10 %, and the scope flow.
+func DefaultAdapt() Adapt {
+	return Adapt{Scope: ScopeFlow, Hold: true, MaxHold: time.Hour, Floor: 10}
+}
+
+// Validate reports every fault, joined, or nil. Each begins with the key of the configuration.
+func (a Adapt) Validate() error {
+	var errs []error
+	if a.Scope != ScopeFlow && a.Scope != ScopeBucket && a.Scope != ScopePool {
+		errs = append(errs, fmt.Errorf("adapt.scope: %q: want flow, bucket or pool", a.Scope))
+	}
+	if a.MaxHold < time.Second || a.MaxHold > MaxHold {
+		errs = append(errs, fmt.Errorf("adapt.max_hold: %s: want 1s to %s", a.MaxHold, MaxHold))
+	}
+	if a.Floor < 1 || a.Floor > 100 {
+		errs = append(errs, fmt.Errorf("adapt.floor: %d%%: want 1%% to 100%%", a.Floor))
+	}
+	return errors.Join(errs...)
+}
+
+// Breaker says when a scope whose downstream does not work sends nothing. Michael Nygard, "Release It!", 2007.
+type Breaker struct {
+	Failures     int           // in a row that open it; 0 = it never opens
+	OpenFor      time.Duration // until the first probe; doubled by each that fails
+	MaxOpen      time.Duration // between two probes at most
+	DisableAfter time.Duration // open so long, it disables the flow; 0 = never
+}
+
+// DefaultBreaker returns 10 failures, 30 s doubling to 10 m, and 5 days.
+func DefaultBreaker() Breaker {
+	return Breaker{Failures: 10, OpenFor: 30 * time.Second, MaxOpen: 10 * time.Minute, DisableAfter: 5 * 24 * time.Hour}
+}
+
+// Validate reports every fault, joined, or nil. Each begins with the key of the configuration.
+func (b Breaker) Validate() error {
+	var errs []error
+	if b.Failures < 0 || b.Failures > MaxFailures {
+		errs = append(errs, fmt.Errorf("breaker.failures: %d: want 0 to %d", b.Failures, MaxFailures))
+	}
+	if b.OpenFor < 100*time.Millisecond || b.OpenFor > b.MaxOpen {
+		errs = append(errs, fmt.Errorf("breaker.open_for: %s: want 100ms to breaker.max_open (%s)", b.OpenFor, b.MaxOpen))
+	}
+	if b.MaxOpen > MaxOpen {
+		errs = append(errs, fmt.Errorf("breaker.max_open: %s: want at most %s", b.MaxOpen, MaxOpen))
+	}
+	if b.DisableAfter < 0 || b.DisableAfter > MaxDisableAfter {
+		errs = append(errs, fmt.Errorf("breaker.disable_after: %s: want 0s to %s", b.DisableAfter, MaxDisableAfter))
+	}
+	return errors.Join(errs...)
+}
