@@ -25,7 +25,7 @@
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
---          standbys: see standby.lua
+--          standbys: see standby.lua; down: see downstream.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -71,6 +71,7 @@
 
 --#include lib/codec.lua
 --#include lib/dlq.lua
+--#include lib/downstream.lua
 --#include lib/drr.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
@@ -105,6 +106,12 @@ if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
 
+local function downstream_of(said)
+  local found = said and downstream.read(said)
+  if found then found.lease = lease end
+  return found
+end
+
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
@@ -112,9 +119,11 @@ local function text(n) return string.format('%.0f', n) end
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
 local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring',
-  'steps', 'standbys')
+  'steps', 'standbys', 'down')
 local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
 local clock = now + offset
+local down = downstream_of(kept[13])
+if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local in_flight = redis.call('ZCARD', leases)
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps }
 local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
@@ -131,12 +140,13 @@ end
 local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
 local slot = tonumber(kept[1]) or clock + bounds.back
 local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
-  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, changed = not kept[1] }
+  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, down = down, changed = not kept[1] }
 own.changed = pacer.open(own.state, bounds, clock) or own.changed
 local function write_pace()
   local state = own.state
   redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
     'since', text(since), 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
+  if down then redis.call('HSET', pace, 'down', downstream.write(down)) end
 end
 -- A step that is not kept would be found again by each claim, and the engine's clock would stand still.
 if stepped > 0 or steps ~= tonumber(kept[11] or 0) then own.changed = true end
@@ -185,7 +195,7 @@ if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
-    quota.windows(settings[13]))
+    quota.windows(settings[13]), lease)
   for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end

@@ -32,6 +32,7 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
+--#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
 --#include lib/standby.lua
@@ -53,7 +54,7 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys')
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down')
 local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
 local clock = now + offset
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
@@ -81,13 +82,15 @@ end
 -- No more flows than there are slots: each gets one at least. A missing pace starts empty, as in claim.lua, which is not
 -- asked before there is a slot.
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]) })
+local down = kept[9] and downstream.read(kept[9])
+if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local interval, latest = bounds.rate_per / bounds.rate_count, clock + horizon
 local slot = tonumber(kept[1]) or clock + bounds.back
 local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
   last = tonumber(kept[6] or kept[1]) or clock }
 local changed = pacer.open(state, bounds, clock) or not kept[1]
 if not kept[1] then redis.call('HSET', pace, 'since', text(clock)) end
-local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock)
+local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock, down and down.till or 0)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)

@@ -1,11 +1,15 @@
--- settle.lua: ends leases, each with its outcome: done, retry, dead or returned
--- unused. An outcome counts only with the epoch and the claim of the lease; a
+-- settle.lua: ends leases, each with its outcome: done, retry, dead, returned
+-- unused, or held. An outcome counts only with the epoch and the claim of the lease; a
 -- late writer changes nothing. Sent twice, the second time answers 0 for all.
+--
+-- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
+-- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. Where answers
+-- have no scope, it waits alone.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  offset: of the engine's clock
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock; down: see downstream.lua
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -15,7 +19,8 @@
 -- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[12] …:flow_settings  hash  flow -> its own settings
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
--- KEYS[14...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
+-- KEYS[15...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -24,8 +29,9 @@
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
---          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned), delay in microseconds
---          (retry), last response (JSON, "" none), then for each job: id, its mark, which of the flows it is of, counted from 1
+--          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held), delay in microseconds
+--          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
+--          claimed, microseconds; then for each job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each job, in the order in which they came, 1 settled or 0 stale}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped; what is kept of a
@@ -35,24 +41,27 @@
 --#include lib/codec.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/idle.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows = KEYS[11], KEYS[12], KEYS[13]
+local flows, flow_settings, due_flows, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 13, 5, 6, 3
-local DONE, RETRY, DEAD_NOW = '1', '2', '3'
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 14, 5, 9, 3
+local DONE, RETRY, DEAD_NOW, HELD = '1', '2', '3', '5'
 local CHUNK = 500
+local ACCEPTED = '1'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows')
+local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream')
 if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
@@ -69,6 +78,7 @@ while at <= #ARGV do
   at = at + HEAD + n * WIDTH
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
+local rules = downstream.rules(settings[5])
 local was_full = redis.call('ZCARD', leases) >= max_in_flight
 
 local reply = { 0 }
@@ -80,7 +90,7 @@ local unscheduled, handled = 0, {}
 local parts, touched, NONE = {}, {}, {}
 local function part_of(n)
   local part = { n = n + 0, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
-    retries = NONE, returned = NONE }
+    accepted = 0, accepted_at = 0, retries = NONE, returned = NONE }
   parts[n], touched[#touched + 1] = part, part
   return part
 end
@@ -88,7 +98,7 @@ end
 -- A job that waits again, or is dead.
 local function keep(part, id, mark, result, delay, numbers)
   local state = codec.QUEUED
-  if result == RETRY then
+  if result == RETRY or result == HELD and rules.scope == 'n' then
     local due = now + delay
     state = codec.RETRYING
     if part.retries == NONE then part.retries = {} end
@@ -102,7 +112,11 @@ local function keep(part, id, mark, result, delay, numbers)
     part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
   end
   local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
-  if result == RETRY or result == DEAD_NOW then attempts, crashes = attempts + 1, 0 end
+  if result == RETRY or result == DEAD_NOW then
+    attempts, crashes = attempts + 1, 0
+  elseif result == HELD then
+    lost, crashes = lost + 1, 0 -- a delivery that counts as no attempt
+  end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
 end
 
@@ -111,6 +125,7 @@ at = first_group
 while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
+  local signal, reason, claimed_at = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
@@ -133,6 +148,12 @@ while at <= #ARGV do
       unleased[settled] = id
       local part = parts[of] or part_of(of)
       part.ended = part.ended + 1
+      if signal == ACCEPTED then
+        part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
+      else
+        part.heard = part.heard or downstream.listen()
+        downstream.note(part.heard, signal, claimed_at, result == HELD and delay or 0, reason)
+      end
       if result == DONE or result == DEAD_NOW then
         if string.byte(mark, 12) < SMALL_LETTERS then
           unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
@@ -152,9 +173,34 @@ while at <= #ARGV do
 end
 if settled == 0 then return reply end
 
+-- What the answers to a flow, or to all, say.
+local function heard_of(some)
+  local heard, n, latest = nil, 0, 0
+  for _, part in ipairs(some) do
+    n, latest = n + part.accepted, math.max(latest, part.accepted_at)
+    if part.heard then heard = downstream.add(heard, part.heard) end
+  end
+  if n > 0 then heard = downstream.add(heard, downstream.listen(n, latest)) end
+  return heard
+end
+
+-- What the downstream of the bucket or of its pool says now, in a field of that pace: base is its rate.
+local function hear_all(key, base, clock, offset)
+  local said = redis.call('HGET', key, 'down')
+  local heard = heard_of(touched)
+  if not said and not downstream.matters(heard) then return nil, false end
+  local down, sooner = downstream.hear(downstream.read(said), heard, rules, base, clock, offset)
+  return down and downstream.write(down) or '', sooner
+end
+
 -- Notes which flows are on a calendar.
 local function look_up(due, names, of)
   for n, score in ipairs(redis.call('ZMSCORE', due, unpack(names))) do of[n].on_calendar = score end
+end
+
+local function rate_of(key)
+  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
+  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
 end
 
 -- What waited before.
@@ -181,6 +227,16 @@ if levels ~= '0' then
   else
     look_up(due_flows, names, loaded)
   end
+  if rules.scope == 'f' then
+    for _, part in ipairs(touched) do
+      local f = loaded[part.n]
+      if f.state.down or downstream.matters(part.heard) then
+        local base = f.configured.rate_count > 0 and f.configured or rate_of(conf)
+        f.state.down, f.sooner = downstream.hear(f.state.down, heard_of({ part }), rules, base, now + calendar.offset, calendar.offset)
+        f.settings = flow.obeys(f.state, f.configured)
+      end
+    end
+  end
 else
   local part = touched[1]
   if part.were_empty then wake = true end
@@ -188,6 +244,18 @@ else
     local head = tonumber(redis.call('ZRANGE', KEYS[part.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
     if not head or part.earliest < head then wake = true end
   end
+end
+
+local said_key, said, sooner = nil, nil, false
+if rules.scope == 'b' then
+  local offset = calendar and calendar.offset or tonumber(redis.call('HGET', pace, 'offset') or 0)
+  said_key = pace
+  said, sooner = hear_all(pace, rate_of(conf), now + offset, offset)
+  if sooner then wake = true end
+elseif rules.scope == 'p' and member ~= '' then
+  local of_pool = pool.keys(KEYS)
+  said_key = of_pool.pace
+  said, sooner = hear_all(said_key, rate_of(of_pool.conf), now, 0)
 end
 
 -- Everything is decided. From here on there are only writes, and a look at what waits now.
@@ -201,7 +269,11 @@ in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
 if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
-local idle, states = {}, {}
+if said then
+  if said == '' then redis.call('HDEL', said_key, 'down') else redis.call('HSET', said_key, 'down', said) end
+end
+if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
+local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do
   if part.retries ~= NONE then in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries) end
   for r = #part.returned, 1, -1 do
@@ -214,19 +286,21 @@ for _, part in ipairs(touched) do
     flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended)
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + calendar.offset) then
-      idle[#idle + 1] = f.name
+      gone_flows[#gone_flows + 1] = f.name
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
+      if f.state.down then idle.note(idle_later, 'f', f) end
     end
     -- One that is not on the calendar may have been held back by the place that is free now.
-    local from, k = part.were_empty and now or part.earliest, part.before
+    local from, k = (part.were_empty or f.sooner) and now or part.earliest, part.before
     if from or f.was_held or (not f.on_calendar and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
       flow.recall(calendar, f, KEYS, k, now, from)
     end
   end
 end
-in_chunks('HDEL', flows, idle)
+in_chunks('HDEL', flows, gone_flows)
+in_chunks('ZADD', idle_key, idle_later)
 in_chunks('HSET', flows, states)
 if groups then group.close(groups, now, calendar) end
 flow.unschedule(count, unscheduled)

@@ -115,8 +115,9 @@ end
 -- group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   local state = flow.read(text)
+  settings = flow.obeys(state, settings)
   local f = { keeps_last = keeps_last, name = name, at = turn, from = 0, settings = settings, state = state, had_text = text,
-    quotas = quotas, changed = false }
+    quotas = quotas, down = state.down, changed = false }
   if not settings.rate and not keeps_last then
     if state.slot > 0 then state.slot, state.frac, state.rate, state.last = 0, 0, '-', 0 end
     return f
@@ -141,7 +142,7 @@ function drr.depart(f, at, latest)
   if turn >= s.weight then turn, f.at = 0, at end
   state.turn = turn
   f.from = 0
-  if s.rate or f.quotas then drr.waits(f, pacer.ready(f, 1, latest)) end
+  if s.rate or f.quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
 end
 
 -- A job of it is gone without a slot.
@@ -151,8 +152,9 @@ function drr.drop(f, delayed)
 end
 
 -- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
--- KEYS[places]. windows: their quotas. base of a flow is where its keys begin, own what its settings say.
-function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows)
+-- KEYS[places]. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys begin,
+-- own what its settings say.
+function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
   local named = {}
   if #names == 0 then return named end
   local own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
@@ -161,7 +163,8 @@ function drr.flows(clock, since, names, first, places, flows, flow_settings, of_
     local base = places + (i - 1) * (flow.PLACES + 1)
     local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
     local f = drr.open(clock, since, name, tonumber(ARGV[first + 2 * i]), obeys[i], texts[i], quotas)
-    if f.settings.rate or quotas then drr.waits(f, pacer.ready(f, 1, latest)) end
+    if f.down then f.down.lease = lease end
+    if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
     named[i], f.base, f.own = f, base, own_texts[i]
   end
   return named

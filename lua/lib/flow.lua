@@ -17,7 +17,8 @@
 --               that came with a delay, and those of both that are leased
 --   places      a dot, then a letter for each of its places that may hold something: k, h, n, l and d (see
 --               flow.PLACE_OF). A place without its letter is empty
--- It is gone once all three are 0 and the slot lies an interval behind.
+-- It is gone once all three are 0 and the slot lies an interval behind. In front of it there is "@", what the answers of its
+-- downstream say (see downstream.lua), and a space, while they say something.
 --
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
@@ -26,6 +27,7 @@
 -- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
 
+--#include lib/downstream.lua
 --#include lib/pacer.lua
 
 local flow = {
@@ -43,6 +45,12 @@ function flow.read(text)
     slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
       string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
     if not slot then
+      local down, rest = string.match(text or '', '^@(%S+) (.*)$')
+      if down then
+        local state = flow.read(rest)
+        state.down = downstream.read(down)
+        return state
+      end
       return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
         filled = '.khnld', new = true }
     end
@@ -60,7 +68,7 @@ local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
 -- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
-  return (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
+  return (state.down and '@' .. downstream.write(state.down) .. ' ' or '') .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
     .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
 end
@@ -73,17 +81,22 @@ end
 -- Whether the state says nothing that one of a new flow would not say. clock is the engine's; nil where it is not known.
 function flow.is_idle(state, s, clock)
   if state.unfinished > 0 or state.scheduled > 0 or state.in_flight > 0 then return false end
+  if state.down and not (clock and downstream.is_over(state.down, clock)) then return false end
   return s.rate_count == 0 or clock ~= nil and state.slot + s.rate_per / s.rate_count <= clock
 end
 
--- When the flow's rate lets it depart next, by the engine's clock; 0: at once. The state stays as it is: a script that has
--- not seen the server's clock step back has a clock that is behind.
+-- When the flow's rate and its downstream let it depart next, by the engine's clock; 0: at once. The state stays as it is: a
+-- script that has not seen the server's clock step back has a clock that is behind.
 function flow.ready(state, s, clock)
-  if state.new or s.rate_count == 0 then return 0 end
+  local till = state.down and state.down.till or 0
+  if state.new or s.rate_count == 0 then return till end
   local seen = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last }
   pacer.open(seen, s, clock)
-  return pacer.by_rate(seen, s, 1)
+  return math.max(pacer.by_rate(seen, s, 1), till)
 end
+
+-- What holds for a flow of these settings: its downstream may ask for a lower rate.
+function flow.obeys(state, s) return state.down and downstream.adapted(state.down, s, pacer.prepare) or s end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all,
 -- which are rate_count, rate_per, burst, capacity, max_in_flight. The weight is 1 and
@@ -154,14 +167,15 @@ end
 -- The fields of conf that hold for all flows, as flow.settings wants them.
 flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
 
--- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, was_held }.
+-- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, configured, was_held }.
 -- fields says what in conf holds for all, of groups; nil of flows.
 function flow.load(conf, flows, flow_settings, names, fields)
   local of_all, loaded = redis.call('HMGET', conf, unpack(fields or flow.OF_ALL)), {}
   local texts = redis.call('HMGET', flows, unpack(names))
   local settings = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all)
   for n, name in ipairs(names) do
-    local f = { name = name, state = flow.read(texts[n]), settings = settings[n] }
+    local state = flow.read(texts[n])
+    local f = { name = name, state = state, settings = flow.obeys(state, settings[n]), configured = settings[n] }
     loaded[n], f.was_held = f, pacer.is_held(f)
   end
   return loaded

@@ -1,24 +1,33 @@
 -- idle.lua: forgets flows, and groups of them, that have become idle.
 --
 -- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
--- one. The zset idle holds when that is over: "f" and the name of a flow, or "g" and the name of a group -> that time,
--- microseconds of the engine's clock. claim.lua notes it when nothing of the flow waits any more. Before enqueue.lua makes
+-- one. A flow whose downstream has said something is known for a day. The zset idle holds when that is over: "f" and the name
+-- of a flow, or "g" and the name of a group -> that time, microseconds of the engine's clock. claim.lua and settle.lua note it
+-- when nothing of the flow waits any more. Before enqueue.lua makes
 -- new flows, it looks at entries whose time has come, at more than it makes. So flows are forgotten as fast as they come,
 -- and idle ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped. claim.lua notes
 -- that flow anew when these have left. So there are not many more entries than flows. The audit of sweep.lua finds flows
 -- that were never noted, because their last jobs were cancelled.
 
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 
 local idle = {}
 
--- Notes a flow or a group as claim.lua leaves it, if it has a rate and nothing of it waits. entries are arguments
--- of ZADD.
+-- When nothing more is to be known of a flow or a group that has no jobs; 0 at once.
+local function ends_at(slot, s, down)
+  local ends = s.rate_count > 0 and math.ceil(slot + s.rate_per / s.rate_count) or 0
+  return down and math.max(ends, downstream.ends(down)) or ends
+end
+
+-- Notes a flow or a group as a script leaves it, if it has a rate, or its downstream has said something, and nothing of it
+-- waits. entries are arguments of ZADD.
 function idle.note(entries, kind, f)
-  local state, s = f.state, f.settings
-  if s.rate_count == 0 or state.unfinished + state.scheduled > state.in_flight then return end
-  entries[#entries + 1] = string.format('%.0f', math.ceil(state.slot + s.rate_per / s.rate_count))
+  local state = f.state
+  local ends = ends_at(state.slot, f.settings, state.down)
+  if ends == 0 or state.unfinished + state.scheduled > state.in_flight then return end
+  entries[#entries + 1] = string.format('%.0f', ends)
   entries[#entries + 1] = kind .. f.name
 end
 
@@ -29,11 +38,11 @@ local function look(found, kind, names, states, own_settings, of_all, spared, cl
   for n, name in ipairs(names) do
     local member = kind .. name
     if not spared[member] then
-      local slot = string.match(texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- of one without jobs
-      local s = settings[n]
-      local ends = slot and s.rate_count > 0 and slot + s.rate_per / s.rate_count or 0
+      local said, rest = string.match(texts[n] or '', '^@(%S+) (.*)$')
+      local slot = string.match(rest or texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- of one without jobs
+      local ends = slot and ends_at(slot + 0, settings[n], downstream.read(said)) or 0
       if ends > clock then -- its rate is another now
-        found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%.0f', math.ceil(ends)), member
+        found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%.0f', ends), member
       else
         found.over[#found.over + 1] = member
         if slot then gone[#gone + 1] = name end

@@ -42,7 +42,7 @@ local function keep(c, f, kind, states, gone)
   elseif f.changed then
     local n = #states
     states[n + 1], states[n + 2] = f.name, flow.write(state)
-    if f.settings.rate then idle.note(c.idle, kind, f) end
+    if f.settings.rate or f.down then idle.note(c.idle, kind, f) end
   end
 end
 

@@ -12,9 +12,11 @@
 -- as far as dispatchers can tell (see pacer.clock).
 --
 -- A pacer is a table: settings, as pacer.prepare makes them; state, a table with slot, frac, rate, last, turn,
--- unfinished, scheduled and in_flight; quotas (see quota.lua); changed, whether it is to be written back.
+-- unfinished, scheduled and in_flight; quotas (see quota.lua); down, what its downstream says (see downstream.lua; here with
+-- lease, how long the outcome of a job may take); changed, whether it is to be written back.
 -- Functions take an amount: how many departures one is worth.
 
+--#include lib/downstream.lua
 --#include lib/quota.lua
 
 local pacer = {
@@ -79,10 +81,11 @@ function pacer.by_rate(state, s, amount)
   return math.min(tat - s.back, state.last + amount * s.step)
 end
 
--- When a number of departures may go next, by the rate and the quotas.
+-- When a number of departures may go next, by the rate, the quotas and the downstream.
 function pacer.ready(p, amount, latest)
   local quotas, s = p.quotas, p.settings
   local at = s.rate and pacer.by_rate(p.state, s, amount) or 0
+  if p.down then at = math.max(at, p.down.till) end
   if quotas then at = math.max(at, quota.ready(quotas, latest)) end
   return at
 end
@@ -109,6 +112,7 @@ function pacer.depart(p, at, amount)
     state.slot, state.last = at, at
   end
   if p.quotas then quota.add(p.quotas, at) end
+  if p.down then downstream.depart(p.down, at) end
 end
 
 -- The text of slot, frac and rate.

@@ -72,11 +72,14 @@ function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_k
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%.0f', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all), bucket.now + bucket.offset
   for n, part in ipairs(parts) do
-    local state, obeys = flow.read(texts[n]), settings[n]
+    local state = flow.read(texts[n])
+    local obeys = flow.obeys(state, settings[n])
     part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, bucket.now
     if obeys.rate_count > 0 then
       part.interval = obeys.rate_per / obeys.rate_count
       part.ready = flow.ready(state, obeys, clock) - bucket.offset
+    elseif state.down then
+      part.ready = math.max(state.down.till - bucket.offset, bucket.now)
     end
   end
   -- A flow of which nothing is kept has empty places, unless its state was lost.

@@ -1,0 +1,213 @@
+-- downstream.lua: what the answers of a downstream say of the pace: a hold, the adaptive rate, and the circuit breaker
+-- (Nygard, Release It!, 2007). It is kept for a scope: a flow, a bucket or a pool.
+--
+-- A hold is a time before which the scope sends nothing. The adaptive rate is below the configured one: an answer that asks for
+-- less cuts it, and it climbs back while others come. The breaker opens after failures in a row. While it is open the scope is
+-- held. After that one job departs, the probe, and the scope is held until its outcome is there, or its lease is over.
+--
+-- The text of a scope, which there is while it has something to say:
+--   "till rate_count rate_per breaker failures cut since accepted grown opened first open_for heard reason", with commas
+--   till      the scope sends nothing before
+--   rate_count, rate_per  the adaptive rate, 0 of both: none
+--   breaker   see downstream.CLOSED
+--   failures  in a row
+--   cut       when the rate was cut last
+--   since, accepted  since then so many requests were accepted
+--   grown     when the rate was raised last
+--   opened    when the breaker opened last: of jobs that were claimed earlier, the outcome says nothing of the probe
+--   first     when it opened first, since it was closed
+--   open_for  how long it is open, microseconds
+--   heard     when an answer changed the text last
+--   reason    of that answer, one word
+-- A flow has it in front of its own text (see flow.lua), a bucket in the field `down` of its pace, a pool in that of the
+-- pool's pace. Times are of the engine's clock, but those of a pool of the server's.
+
+local downstream = {
+  CLOSED = 0, OPEN = 1, HALF_OPEN = 2,
+  CUT = 0.85, -- of what was accepted; to half where that is not known
+  CLIMB = 60000000, -- microseconds in which an accepting downstream gets the whole configured rate back
+  LEAST = 500000, -- microseconds that a count must have lasted
+  PACED = 1000000, -- microseconds that one accepted request counts for at most, or two intervals where that is more
+  KEPT = 86400000000, -- microseconds after which a scope without answers is as good as new
+}
+
+local FIELDS = { 'till', 'rate_count', 'rate_per', 'breaker', 'failures', 'cut', 'since', 'accepted', 'grown', 'opened', 'first',
+  'open_for', 'heard' }
+
+-- What a text says; nil where there is none.
+function downstream.read(text)
+  if not text then return nil end
+  local numbers, reason = string.match(text, '^([%d,]+),([^,]*)$')
+  if not numbers then return nil end
+  local down, i = { reason = reason }, 0
+  for n in string.gmatch(numbers, '%d+') do
+    i = i + 1
+    if FIELDS[i] then down[FIELDS[i]] = tonumber(n) end
+  end
+  if i < #FIELDS then return nil end
+  return down
+end
+
+function downstream.write(down)
+  local numbers = {}
+  for i, field in ipairs(FIELDS) do numbers[i] = string.format('%.0f', math.max(down[field], 0)) end
+  return table.concat(numbers, ',') .. ',' .. down.reason
+end
+
+-- Whether there is nothing left to say, by that clock.
+function downstream.is_over(down, clock)
+  return down.till <= clock and down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0
+    or down.till + downstream.KEPT <= clock and down.heard + downstream.KEPT <= clock
+end
+
+-- When there will be nothing left to say, if no answer comes.
+function downstream.ends(down)
+  if down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0 then return down.till end
+  return math.max(down.till, down.heard) + downstream.KEPT
+end
+
+-- The settings that hold for a scope: those given (see pacer.prepare), with the adaptive rate where it is slower. prepare is
+-- pacer.prepare.
+function downstream.adapted(down, s, prepare)
+  if down.rate_count == 0 then return s end
+  if s.rate_count > 0 and s.rate_count * down.rate_per <= down.rate_count * s.rate_per then return s end
+  local slower = {}
+  for field, value in pairs(s) do slower[field] = value end
+  slower.rate_count, slower.rate_per, slower.burst = down.rate_count, down.rate_per, s.rate_count > 0 and s.burst or 1
+  return prepare(slower)
+end
+
+-- A job of the scope departs at that time. down.lease is how long its outcome may take.
+function downstream.depart(down, at)
+  if down.breaker ~= downstream.CLOSED then down.breaker, down.till = downstream.HALF_OPEN, at + down.lease end
+end
+
+-- What settings say of answers: "scope max_hold floor failures open_for max_open", times in microseconds, the floor in percent.
+-- scope: f flow, b bucket, p pool, n none.
+function downstream.rules(text)
+  local scope, max_hold, floor, failures, open_for, max_open = string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+)')
+  if not scope then return { scope = 'n' } end
+  return { scope = scope, max_hold = tonumber(max_hold), floor = tonumber(floor), failures = tonumber(failures),
+    open_for = tonumber(open_for), max_open = tonumber(max_open) }
+end
+
+-- Answers of one scope, to be filled by downstream.note: so many accepted requests, of which the last was claimed at that time.
+-- Times of claims are of the server's clock.
+function downstream.listen(accepted, accepted_at)
+  return { accepted = accepted or 0, throttled = 0, failed = 0, accepted_at = accepted_at or 0, throttled_at = 0, failed_at = 0,
+    unsent_at = 0, wait = 0 }
+end
+
+-- The answers of two; the first may be nil.
+function downstream.add(heard, more)
+  if not heard then return more end
+  for _, field in ipairs({ 'accepted', 'throttled', 'failed' }) do heard[field] = heard[field] + more[field] end
+  for _, field in ipairs({ 'accepted_at', 'throttled_at', 'failed_at', 'unsent_at', 'wait' }) do
+    heard[field] = math.max(heard[field], more[field])
+  end
+  heard.reason = more.reason or heard.reason
+  return heard
+end
+
+local THROTTLED, FAILED = '2', '3'
+
+-- Notes the answer to a job that was claimed at that time, and was not accepted. signal is that of shaper.Signal; wait: for how
+-- long the downstream asks for nothing, 0 it does not; reason: one word.
+function downstream.note(heard, signal, claimed_at, wait, reason)
+  if signal == THROTTLED then
+    heard.throttled, heard.throttled_at, heard.reason = heard.throttled + 1, math.max(heard.throttled_at, claimed_at), reason
+  elseif signal == FAILED then
+    heard.failed, heard.failed_at, heard.reason = heard.failed + 1, math.max(heard.failed_at, claimed_at), reason
+  else
+    heard.unsent_at = math.max(heard.unsent_at, claimed_at)
+  end
+  heard.wait = math.max(heard.wait, wait)
+end
+
+-- Whether answers change anything of a scope that has nothing to say yet.
+function downstream.matters(heard) return heard ~= nil and (heard.throttled + heard.failed > 0 or heard.wait > 0) end
+
+local function open(down, rules, clock)
+  if down.breaker == downstream.CLOSED then
+    down.first, down.open_for = clock, rules.open_for
+  else
+    down.open_for = math.min(2 * down.open_for, rules.max_open)
+  end
+  down.breaker, down.opened, down.till = downstream.OPEN, clock, math.max(down.till, clock + down.open_for)
+end
+
+local function close(down, clock)
+  down.breaker, down.failures, down.open_for, down.first, down.till = downstream.CLOSED, 0, 0, 0, clock
+end
+
+-- Rates are kept in departures of 1000 s, or of 1000000 s where the configured one is less than one a second.
+local function set_rate(down, per_micro, base)
+  local per = base.rate_per <= base.rate_count * 1000000 and 1000000000 or 1000000000000
+  down.rate_count, down.rate_per = math.max(math.floor(per_micro * per), 1), per
+  if down.rate_count * base.rate_per >= base.rate_count * per then down.rate_count, down.rate_per = 0, 0 end
+end
+
+local function rate_of(down, base)
+  if down.rate_count > 0 then return down.rate_count / down.rate_per end
+  return base.rate_count / base.rate_per
+end
+
+-- An episode begins: the downstream asks for less, and the request departed after the last cut.
+local function cut(down, rules, base, clock)
+  local rate, whole = rate_of(down, base), base.rate_count / base.rate_per
+  local lasted = clock - down.since
+  local to = rate / 2
+  if down.cut > 0 and lasted >= downstream.LEAST then to = math.min(downstream.CUT * down.accepted / lasted, rate) end
+  set_rate(down, math.max(to, whole * rules.floor / 100), base)
+  down.cut, down.since, down.accepted, down.grown = clock, math.max(clock, down.till), 0, math.max(clock, down.till)
+end
+
+-- Accepted requests add to the rate.
+local function climb(down, base, clock)
+  local rate, whole = rate_of(down, base), base.rate_count / base.rate_per
+  local most = math.max(downstream.PACED, 2 / rate)
+  local passed = math.min(clock - down.grown, most)
+  if passed <= 0 or passed * whole / downstream.CLIMB * down.rate_per < 1 then return end
+  set_rate(down, rate + whole * passed / downstream.CLIMB, base)
+  down.grown = clock
+end
+
+-- What a scope has to say after answers: down is what it said before, nil nothing; base its configured rate (rate_count, rate_per);
+-- offset: from the server's clock to that of the text. Returns nil if nothing is left, and whether it may send sooner than before.
+function downstream.hear(down, heard, rules, base, clock, offset)
+  if not down then
+    if not downstream.matters(heard) then return nil, false end
+    down = { reason = '-' }
+    for _, field in ipairs(FIELDS) do down[field] = 0 end
+  end
+  local was_till, was_open = down.till, down.breaker ~= downstream.CLOSED
+  if heard.reason then down.heard, down.reason = clock, heard.reason end
+  local opened = down.opened - offset
+  if was_open then
+    if math.max(heard.accepted_at, heard.throttled_at) > opened then
+      close(down, clock)
+    elseif heard.failed_at > opened then
+      open(down, rules, clock)
+    elseif heard.unsent_at > opened and down.breaker == downstream.HALF_OPEN then
+      down.breaker, down.till = downstream.OPEN, clock
+    end
+  elseif heard.accepted + heard.throttled > 0 then
+    down.failures = 0
+  else
+    down.failures = down.failures + heard.failed
+    if rules.failures > 0 and down.failures >= rules.failures then open(down, rules, clock) end
+  end
+  if rules.failures == 0 then down.failures = 0 end
+  if heard.wait > 0 then down.till = math.max(down.till, clock + math.min(heard.wait, rules.max_hold)) end
+  if heard.throttled > 0 and heard.throttled_at > down.cut - offset and rules.floor < 100 then
+    cut(down, rules, base, clock)
+  else
+    down.accepted = down.accepted + heard.accepted
+    if heard.accepted > 0 and down.rate_count > 0 then climb(down, base, clock) end
+  end
+  local sooner = down.till < was_till or was_open and down.breaker == downstream.CLOSED
+  if downstream.is_over(down, clock) then return nil, sooner end
+  return down, sooner
+end
+
+return downstream
