@@ -19,6 +19,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -196,6 +197,7 @@ func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFl
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	return webhook.Config{
 		URL: b.Webhook.URL, JobURL: b.Webhook.JobURL, Timeout: b.Webhook.Timeout, AllowNetworks: b.Webhook.AllowNetworks,
+		Policy:      workers.DefaultPolicy(),
 		Concurrency: min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)),
 	}
 }
