@@ -14,11 +14,11 @@ import (
 // ErrInvalid marks the error of a job that no request can be made of.
 var ErrInvalid = errors.New("workers: the job cannot be sent")
 
-// ClassifyError decides by an error how the attempt of a job ended, of which something may have
-// been sent. Any error that may pass is a retry, faults of certificates included: people renew them. It says that the
-// downstream failed. Only an address that [Guard] refused and an [ErrInvalid]
-// are dead. A canceled context means that the dispatcher stopped. These three say nothing of the downstream. err must not
-// be nil. Its text becomes the detail, with the secret parts of URLs masked.
+// ClassifyError decides by its error how an attempt ended; part of the request may have been sent. Every
+// error that may pass is a retry and says that the downstream failed. Faults of certificates may pass: people
+// renew them. An address that [Guard] refused and an [ErrInvalid] are dead. A canceled context means that the
+// dispatcher stopped. These three say nothing of the downstream. err must not be nil. Its text becomes the detail, with
+// the secret parts of URLs masked.
 func ClassifyError(err error) shaper.Outcome {
 	detail := errorDetail(err)
 	switch {

@@ -56,10 +56,10 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Classify decides by an answer, its status and header, how the attempt of a job ended. A retry and a hold wait at
-// least as long as the receiver asks: see namedWait. now is the time of the answer.
+// Classify decides by an answer, its status and header, how an attempt ended. A retry and a hold have the time that the
+// header names as their RetryAfter, from 0 to [shaper.MaxHold]. now is the time of the answer.
 //
-// A status outside 200 to 599 counts as one of 5xx: it is no final answer of HTTP (RFC 9110, 15). No redirect is
+// A status outside 200 to 599 counts as a 5xx: it is no final answer of HTTP (RFC 9110, 15). A redirect is not
 // followed: it would be a second request without a permit.
 func (p Policy) Classify(status int, header http.Header, now time.Time) shaper.Outcome {
 	if status/100 == 2 {
