@@ -3,46 +3,116 @@ package shaper
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+)
+
+// Bounds of a retry policy.
+const (
+	MinMaxAge       = time.Second
+	MaxKeepAttempts = 20
+
+	minWait = time.Millisecond
 )
 
 // RetryPolicy says how often and when a failed delivery is tried again.
 // The defaults try for about a day and a half at most.
 type RetryPolicy struct {
-	MaxAttempts int           // deliveries, the first included
+	MaxAttempts int           // deliveries, the first included, 1 to MaxTries
 	MinBackoff  time.Duration // upper bound of the first delay, doubled each time
-	MaxBackoff  time.Duration // upper bound of any delay, also one that was asked for
+	MaxBackoff  time.Duration // upper bound of any delay, also one that was asked for; at most MaxDelay
+
+	// Schedule, if it has waits, replaces the doubling: the first is the wait after the first attempt. After
+	// the last wait of the schedule, every further wait is as long as that one. Each wait is from 1ms to
+	// MaxBackoff. [RetryPolicy.WithSchedule] sets the other fields to fit.
+	Schedule []time.Duration
+
+	// MaxAge is the time since its first attempt after which a job is not tried again: it becomes a dead letter
+	// when its turn comes. Time before the first attempt does not count, so a job that was never tried is never
+	// too old. It is MinMaxAge to MaxDelay, or 0 for no bound. Without a bound, a receiver that answers 429
+	// with a time for ever keeps the job for ever.
+	MaxAge time.Duration
+
+	// KeepAttempts is how many outcomes of a job that is not done are kept, the last ones, 0 to MaxKeepAttempts.
+	KeepAttempts int
 }
 
-// DefaultRetryPolicy returns 16 attempts, 5 s doubling to 12 h.
+// DefaultRetryPolicy returns 16 attempts, 5 s doubling to 12 h, an age of 3 days, and 5 outcomes.
 func DefaultRetryPolicy() RetryPolicy {
-	return RetryPolicy{MaxAttempts: 16, MinBackoff: 5 * time.Second, MaxBackoff: 12 * time.Hour}
+	return RetryPolicy{
+		MaxAttempts: 16, MinBackoff: 5 * time.Second, MaxBackoff: 12 * time.Hour, MaxAge: 3 * 24 * time.Hour, KeepAttempts: 5,
+	}
 }
 
-// Validate reports every fault of the policy, joined, or nil.
+// WithSchedule returns the policy with these waits. MaxAttempts is one more than there are waits. MaxBackoff is raised,
+// if it is lower, so that the longest wait fits with its jitter. Without waits it returns the policy as it is.
+func (p RetryPolicy) WithSchedule(waits ...time.Duration) RetryPolicy {
+	if len(waits) == 0 {
+		return p
+	}
+	longest := min(slices.Max(waits), MaxDelay)
+	p.Schedule, p.MaxAttempts = waits, len(waits)+1
+	p.MaxBackoff = min(max(p.MaxBackoff, longest+longest/jitterShare), MaxDelay)
+	return p
+}
+
+// Validate reports every fault of the policy, joined, or nil. Each begins with the key of the configuration.
 func (p RetryPolicy) Validate() error {
 	var errs []error
-	if p.MaxAttempts < 1 || p.MaxAttempts > MaxTries {
-		errs = append(errs, fmt.Errorf("retry.max_attempts: %d: want 1 to %d", p.MaxAttempts, MaxTries))
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("retry.%s: %s", key, fmt.Sprintf(format, args...)))
 	}
-	if p.MinBackoff < time.Millisecond || p.MinBackoff > p.MaxBackoff {
-		errs = append(errs, fmt.Errorf("retry.min_backoff: %s: want 1ms to retry.max_backoff (%s)", p.MinBackoff, p.MaxBackoff))
+	if p.MaxAttempts < 1 || p.MaxAttempts > MaxTries {
+		fail("max_attempts", "%d: want 1 to %d", p.MaxAttempts, MaxTries)
+	}
+	if p.MinBackoff < minWait || p.MinBackoff > p.MaxBackoff {
+		fail("min_backoff", "%s: want 1ms to retry.max_backoff (%s)", p.MinBackoff, p.MaxBackoff)
 	}
 	if p.MaxBackoff > MaxDelay {
-		errs = append(errs, fmt.Errorf("retry.max_backoff: %s: want at most %s", p.MaxBackoff, MaxDelay))
+		fail("max_backoff", "%s: want at most %s", p.MaxBackoff, MaxDelay)
+	}
+	if len(p.Schedule) >= MaxTries {
+		fail("schedule", "has %d waits: want at most %d", len(p.Schedule), MaxTries-1)
+	}
+	for _, wait := range p.Schedule {
+		if wait < minWait || wait > p.MaxBackoff {
+			fail("schedule", "%s: want waits of 1ms to %s", wait, p.MaxBackoff)
+		}
+	}
+	if p.MaxAge != 0 && (p.MaxAge < MinMaxAge || p.MaxAge > MaxDelay) {
+		fail("max_age", "%s: want %s to %s, or 0s for no bound", p.MaxAge, MinMaxAge, MaxDelay)
+	}
+	if p.KeepAttempts < 0 || p.KeepAttempts > MaxKeepAttempts {
+		fail("keep_attempts", "%d: want 0 to %d", p.KeepAttempts, MaxKeepAttempts)
 	}
 	return errors.Join(errs...)
 }
 
-// Delay returns how long to wait after the attempt-th delivery (1 is the first) has failed: exponential backoff with full
-// jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"). The bound is MinBackoff, doubled with each attempt, up to
-// MaxBackoff: 5s, 10s, 20s, 40s. The delay is random, in [0, 1), times the bound. A Retry-After of the downstream
-// is obeyed up to MaxBackoff.
+// jitterShare is the part of a wait of a schedule by which it is lengthened or shortened at most: a tenth.
+const jitterShare = 10
+
+// Delay returns how long to wait after the attempt-th delivery (1 is the first) has failed, at most MaxBackoff. random is in
+// [0, 1).
+//
+// Without a schedule it is exponential backoff with full jitter (AWS Architecture Blog, "Exponential Backoff And
+// Jitter"). The bound is MinBackoff, doubled with each attempt, up to MaxBackoff: 5s, 10s, 20s, 40s. The delay is random
+// times the bound.
+//
+// A schedule is obeyed with a jitter of 10 % to either side, so that jobs that failed together come back apart.
+//
+// A Retry-After of the downstream is obeyed up to MaxBackoff: the delay is the longer of the two.
 func (p RetryPolicy) Delay(attempt int, retryAfter time.Duration, random float64) time.Duration {
-	bound := p.MaxBackoff
-	if shift := max(attempt, 1) - 1; shift < 63 && p.MinBackoff <= p.MaxBackoff>>shift { // no overflow
-		bound = p.MinBackoff << shift
+	attempt = max(attempt, 1)
+	var delay time.Duration
+	if n := len(p.Schedule); n > 0 {
+		wait := p.Schedule[min(attempt, n)-1]
+		delay = wait - wait/jitterShare + time.Duration(random*2*float64(wait/jitterShare))
+	} else {
+		bound := p.MaxBackoff
+		if shift := attempt - 1; shift < 63 && p.MinBackoff <= p.MaxBackoff>>shift { // no overflow
+			bound = p.MinBackoff << shift
+		}
+		delay = time.Duration(random * float64(bound))
 	}
-	delay := time.Duration(random * float64(bound))
-	return max(delay, min(retryAfter, p.MaxBackoff))
+	return min(max(delay, retryAfter), p.MaxBackoff)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,79 @@ func TestRetryDelay(t *testing.T) {
 			t.Fatalf("delay %s of at most %s, asked for %s", got, p.MaxBackoff, after)
 		}
 	})
+}
+
+// Every wait of a schedule is obeyed within a tenth, the last one holds beyond its end, and a Retry-After is never undercut.
+func TestRetryDelayBySchedule(t *testing.T) {
+	t.Parallel()
+	p := shaper.DefaultRetryPolicy().WithSchedule(5*time.Second, 5*time.Minute, 14*time.Hour)
+	if err := p.Validate(); err != nil || p.MaxAttempts != 4 || p.MaxBackoff != 14*time.Hour+84*time.Minute {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for attempt, want := range map[int]time.Duration{
+		0: 5 * time.Second, 1: 5 * time.Second, 2: 5 * time.Minute, 3: 14 * time.Hour, 4: 14 * time.Hour, 1000: 14 * time.Hour,
+	} {
+		if low, mean, high := p.Delay(attempt, 0, 0), p.Delay(attempt, 0, 0.5), p.Delay(attempt, 0, 0.999999999); low != want-want/10 || mean != want ||
+			high <= want || high > want+want/10 {
+			t.Errorf("attempt %d: %s, %s, %s, want %s and a tenth to either side", attempt, low, mean, high, want)
+		}
+	}
+	if got := p.Delay(1, time.Hour, 0.5); got != time.Hour {
+		t.Errorf("asked for an hour: %s", got)
+	}
+	if got := p.Delay(1, shaper.MaxDelay, 0.5); got != p.MaxBackoff {
+		t.Errorf("asked for %s: %s, want %s", shaper.MaxDelay, got, p.MaxBackoff)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		wait := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(shaper.MaxDelay)).Draw(t, "wait"))
+		})
+		p := shaper.DefaultRetryPolicy().WithSchedule(rapid.SliceOfN(wait, 1, 20).Draw(t, "schedule")...)
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		attempt := rapid.IntRange(1, shaper.MaxTries).Draw(t, "attempt")
+		after := time.Duration(rapid.Int64().Draw(t, "retry after"))
+		got := p.Delay(attempt, after, rapid.Float64Range(0, 0.999999).Draw(t, "random"))
+		want := p.Schedule[min(attempt, len(p.Schedule))-1]
+		if got > p.MaxBackoff || got < min(after, p.MaxBackoff) || got < want-want/10 || got > max(want+want/10, after) {
+			t.Fatalf("%s, want %s or %s", got, want, after)
+		}
+	})
+}
+
+func TestRetryPolicyValidate(t *testing.T) {
+	t.Parallel()
+	for fault, change := range map[string]func(*shaper.RetryPolicy){
+		"":  func(*shaper.RetryPolicy) {},
+		"1": func(p *shaper.RetryPolicy) { p.MaxAge, p.KeepAttempts = 0, 0 },
+		"2": func(p *shaper.RetryPolicy) { p.MaxAge, p.KeepAttempts = shaper.MaxDelay, shaper.MaxKeepAttempts },
+		"3": func(p *shaper.RetryPolicy) { *p = p.WithSchedule() },
+		"4": func(p *shaper.RetryPolicy) { *p = p.WithSchedule(make([]time.Duration, 0, 1)...) },
+		"5": func(p *shaper.RetryPolicy) { *p = p.WithSchedule(shaper.MaxDelay) },
+		"retry.schedule: 0s: want waits of 1ms to 12h0m0s":            func(p *shaper.RetryPolicy) { p.Schedule = []time.Duration{time.Second, 0} },
+		"retry.schedule: 13h0m0s: want waits of 1ms to 12h0m0s":       func(p *shaper.RetryPolicy) { p.Schedule = []time.Duration{13 * time.Hour} },
+		"retry.schedule: 8784h0m0.000000001s: want waits":             func(p *shaper.RetryPolicy) { *p = p.WithSchedule(shaper.MaxDelay + 1) },
+		"retry.schedule: has 1000 waits: want at most 999":            func(p *shaper.RetryPolicy) { p.Schedule = slices.Repeat([]time.Duration{time.Second}, 1000) },
+		"retry.max_age: -1s: want 1s to 8784h0m0s, or 0s":             func(p *shaper.RetryPolicy) { p.MaxAge = -time.Second },
+		"retry.max_age: 1ms: want 1s to":                              func(p *shaper.RetryPolicy) { p.MaxAge = time.Millisecond },
+		"retry.max_age: 8784h0m0.000000001s: want 1s to":              func(p *shaper.RetryPolicy) { p.MaxAge = shaper.MaxDelay + 1 },
+		"retry.keep_attempts: -1: want 0 to 20":                       func(p *shaper.RetryPolicy) { p.KeepAttempts = -1 },
+		"retry.keep_attempts: 21: want 0 to 20":                       func(p *shaper.RetryPolicy) { p.KeepAttempts = 21 },
+		"retry.max_attempts: 0: want 1 to 1000":                       func(p *shaper.RetryPolicy) { p.MaxAttempts = 0 },
+		"retry.min_backoff: 0s: want 1ms to retry.max_backoff (12h0m": func(p *shaper.RetryPolicy) { p.MinBackoff = 0 },
+	} {
+		p := shaper.DefaultRetryPolicy()
+		change(&p)
+		err := p.Validate()
+		if len(fault) <= 1 {
+			if err != nil {
+				t.Errorf("%s: %+v: %v", fault, p, err)
+			}
+		} else if err == nil || !strings.HasPrefix(err.Error(), fault) {
+			t.Errorf("got %v, want %s", err, fault)
+		}
+	}
 }
 
 func TestJobValidate(t *testing.T) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -16,46 +14,11 @@ import (
 // ErrInvalid marks the error of a job that no request can be made of.
 var ErrInvalid = errors.New("workers: the job cannot be sent")
 
-// Classify decides by a receiver's status how the attempt of a job ended:
-//
-//	2xx            done
-//	3xx            dead: a redirect would be a second request without a permit
-//	408, 425, 429  retry, not before retryAfter
-//	410            dead: the receiver is gone
-//	other 4xx      dead: the same request would fail again
-//	5xx            retry, not before retryAfter
-//	anything else  retry: no final HTTP answer, so treated as 5xx (RFC 9110, 15)
-func Classify(status int, retryAfter time.Duration) shaper.Outcome {
-	if status/100 == 2 {
-		return shaper.Done(status)
-	}
-	outcome := shaper.Dead(statusReason(status), statusDetail(status))
-	outcome.Status = status
-	switch {
-	case status/100 == 3:
-		outcome.Reason = ReasonRedirect
-	case status == http.StatusGone:
-		outcome.Reason = ReasonGone
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly,
-		status == http.StatusTooManyRequests, status/100 != 4:
-		outcome.Result = shaper.ResultRetry
-		outcome.RetryAfter = max(retryAfter, 0)
-	}
-	return outcome
-}
-
-func statusDetail(status int) string {
-	if text := http.StatusText(status); text != "" {
-		return fmt.Sprintf("the receiver answered %d %s", status, text)
-	}
-	return fmt.Sprintf("the receiver answered %d", status)
-}
-
-// ClassifyError decides by an error how the attempt of a job ended, of which something may have
-// been sent. Any error that may pass is a retry, faults of certificates included:
-// people renew them. Only an address that [Guard] refused and an [ErrInvalid]
-// are dead. A canceled context means that the dispatcher stopped. err must not
-// be nil. Its text becomes the detail, with the secret parts of URLs masked.
+// ClassifyError decides by its error how an attempt ended; part of the request may have been sent. Every
+// error that may pass is a retry and says that the downstream failed. Faults of certificates may pass: people
+// renew them. An address that [Guard] refused and an [ErrInvalid] are dead. A canceled context means that the
+// dispatcher stopped. These three say nothing of the downstream. err must not be nil. Its text becomes the detail, with
+// the secret parts of URLs masked.
 func ClassifyError(err error) shaper.Outcome {
 	detail := errorDetail(err)
 	switch {
@@ -65,14 +28,23 @@ func ClassifyError(err error) shaper.Outcome {
 		return shaper.Dead(ReasonBlockedAddress, detail)
 	case errors.Is(err, context.Canceled):
 		return shaper.Retry(ReasonInterrupted, detail)
+	}
+	outcome := shaper.Retry(errorReason(err), detail)
+	outcome.Signal = shaper.SignalFailed
+	return outcome
+}
+
+// errorReason names the error of a downstream that failed.
+func errorReason(err error) string {
+	switch {
 	case is[*net.DNSError](err):
-		return shaper.Retry(ReasonDNS, detail)
+		return ReasonDNS
 	case isTLS(err):
-		return shaper.Retry(ReasonTLS, detail)
+		return ReasonTLS
 	case isTimeout(err):
-		return shaper.Retry(ReasonTimeout, detail)
+		return ReasonTimeout
 	default:
-		return shaper.Retry(ReasonConnection, detail)
+		return ReasonConnection
 	}
 }
 

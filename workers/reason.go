@@ -2,6 +2,7 @@ package workers
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -30,9 +31,13 @@ const (
 // of their class, which bounds the labels that a receiver can add to the metrics.
 var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504}
 
-// statusReason names a status that is neither 2xx, 3xx nor 410.
+// statusReason names a status that is not 2xx.
 func statusReason(status int) string {
 	switch class := status / 100; {
+	case class == 3:
+		return ReasonRedirect
+	case status == http.StatusGone:
+		return ReasonGone
 	case slices.Contains(ownReason, status):
 		return fmt.Sprintf("http_%d", status)
 	case class == 4 || class == 5:

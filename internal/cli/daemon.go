@@ -19,6 +19,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -123,13 +124,15 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 }
 
 // bucketPaths are the keys of a bucket that can change while it is used. That
-// of its worker cannot, nor can its pool, and buckets that come or go cannot either.
+// of its worker (retry.statuses too) cannot, nor can its pool, and buckets that come or go cannot either.
 var bucketPaths = []string{
 	"revision", "limits", "pools", "buckets.weight",
 	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
 	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
-	"buckets.shed", "buckets.retry", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
+	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
+	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
+	"buckets.retry.max_age", "buckets.retry.keep_attempts",
 }
 
 // reloadStage follows the configuration as long as the daemon runs.
@@ -196,6 +199,7 @@ func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFl
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	return webhook.Config{
 		URL: b.Webhook.URL, JobURL: b.Webhook.JobURL, Timeout: b.Webhook.Timeout, AllowNetworks: b.Webhook.AllowNetworks,
+		Policy:      workers.Policy{Statuses: b.Statuses, Hold: true},
 		Concurrency: min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)),
 	}
 }

@@ -236,7 +236,7 @@ func TestBucketPaths(t *testing.T) {
 			rest = append(rest, path)
 		}
 	}
-	want := []string{"name", "worker", "pool", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks"}
+	want := []string{"name", "worker", "pool", "retry.statuses", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks"}
 	if !slices.Equal(rest, want) {
 		t.Errorf("a restart is needed for %q, want %q", rest, want)
 	}

@@ -79,8 +79,9 @@ type Log struct {
 type Bucket struct {
 	shaper.Bucket
 
-	Worker  string // the kind that delivers: "webhook"
-	Webhook WebhookSettings
+	Worker   string   // the kind that delivers: "webhook"
+	Statuses []string // the answers after which a job is tried again, see workers.Policy
+	Webhook  WebhookSettings
 }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".

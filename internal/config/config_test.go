@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"reflect"
@@ -126,6 +127,11 @@ name = "second"
 rate = "7/m"
 quotas = ["2000/d", "100/15m"]
 priority_aging = "0s"
+[buckets.retry]
+schedule = ["5s", "20h"]
+statuses = ["429", "5xx"]
+max_age = "10d"
+keep_attempts = 0
 [buckets.flow]
 key = "header:x-tenant"
 rate = "2/s"
@@ -186,7 +192,7 @@ func TestLoad(t *testing.T) {
 		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
 		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, Revision: 7,
 	}
-	want := Bucket{Bucket: hooks, Worker: "webhook", Webhook: WebhookSettings{
+	want := Bucket{Bucket: hooks, Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	}}
@@ -198,6 +204,8 @@ func TestLoad(t *testing.T) {
 	second.Name, second.Revision = "second", 7
 	second.Rate = admission.Rate{Count: 7, Per: time.Minute, Unit: "requests"}
 	second.PriorityAging = 0
+	second.Retry = second.Retry.WithSchedule(5*time.Second, 20*time.Hour)
+	second.Retry.MaxAge, second.Retry.KeepAttempts = 240*time.Hour, 0
 	second.Quotas = []admission.Rate{{Count: 2000, Per: 24 * time.Hour, Unit: "requests"}, {Count: 100, Per: 15 * time.Minute, Unit: "requests"}}
 	flow := shaper.DefaultFlowSettings()
 	flow.Key, flow.DefaultURL = "header:x-tenant", "https://example.com/"
@@ -208,9 +216,31 @@ func TestLoad(t *testing.T) {
 		Key: "caller", DefaultURL: "https://example.com/", Rate: thousand, Burst: 3, Capacity: 500, MaxInFlight: 6,
 		Quotas: []admission.Rate{thousand},
 	}
-	want = Bucket{Bucket: second, Worker: "webhook", Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second}}
+	want = Bucket{
+		Bucket: second, Worker: "webhook", Statuses: []string{"429", "5xx"},
+		Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second},
+	}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
+	}
+}
+
+// Without max_attempts, a schedule makes one attempt more than it has waits, however the table is written.
+func TestAttemptsOfASchedule(t *testing.T) {
+	t.Parallel()
+	const bucket = "[[buckets]]\nname = \"first\"\nrate = \"1/s\"\nretry.max_attempts = 9\n[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
+	for retry, want := range map[string]string{
+		`retry.schedule = []`:                                    "16, default",
+		`retry.schedule = ["5s"]`:                                "2, default",
+		`retry = { schedule = ["5s", "1d", "7s"] }`:              "4, default",
+		`retry = { max_attempts = 16, schedule = ["5s"] }`:       "16, config.toml:8",
+		"[buckets.retry]\nmax_attempts = 3\nschedule = [\"5s\"]": "3, config.toml:9",
+	} {
+		c := mustLoad(t, bucket+retry)
+		s := setting(c, `buckets[1] "b".retry.max_attempts`)
+		if got := s.Value + ", " + s.Source; got != want || fmt.Sprint(c.Buckets[1].Retry.MaxAttempts) != s.Value {
+			t.Errorf("%s: got %s and %d, want %s", retry, got, c.Buckets[1].Retry.MaxAttempts, want)
+		}
 	}
 }
 
@@ -223,7 +253,7 @@ func TestFaultsAsErrors(t *testing.T) {
 	}
 	want := Fault{
 		File: "config.toml", Line: 4, Key: "redis.timeout", Value: "5",
-		Reason: `want a duration with a unit (ms, s, m, h), such as "30s"`,
+		Reason: `want a duration with a unit (ms, s, m, h, d), such as "30s" or "3d"`,
 	}
 	if faults[1] != want {
 		t.Errorf("got %+v, want %+v", faults[1], want)

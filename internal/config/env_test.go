@@ -91,7 +91,7 @@ func setting(c *Config, key string) Setting {
 func TestVariableFaults(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct{ name, env, want string }{
-		{"no unit", "TUNDISH_REDIS_TIMEOUT=5", `env TUNDISH_REDIS_TIMEOUT: redis.timeout: "5": want a duration with a unit (ms, s, m, h), such as "30s"`},
+		{"no unit", "TUNDISH_REDIS_TIMEOUT=5", `env TUNDISH_REDIS_TIMEOUT: redis.timeout: "5": want a duration with a unit (ms, s, m, h, d), such as "30s" or "3d"`},
 		{"no number", "TUNDISH_REVISION=1.5", `env TUNDISH_REVISION: revision: "1.5": want a whole number`},
 		{"out of range", "TUNDISH_DISPATCHER_LEASE=2h", `env TUNDISH_DISPATCHER_LEASE: dispatcher.lease: "2h": want 1s to 1h`},
 		{"bad secret", "TUNDISH_REDIS_URL=hunter2", `env TUNDISH_REDIS_URL: redis.url: "***": want "embedded", "redis://host:6379/0", "redis+sentinel://h1:26379,h2:26379/master" or "redis+cluster://h1:6379,h2:6379", or the same with rediss for TLS`},
@@ -126,7 +126,7 @@ func TestIgnoredVariables(t *testing.T) {
 func TestFileAndEnvironmentFaultsTogether(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct{ name, text, want string }{
-		{"keys", "[redis]\ntimeout = 1\nx = 2\n", `config.toml:2: redis.timeout: 1: want a duration with a unit (ms, s, m, h), such as "30s"
+		{"keys", "[redis]\ntimeout = 1\nx = 2\n", `config.toml:2: redis.timeout: 1: want a duration with a unit (ms, s, m, h, d), such as "30s" or "3d"
 config.toml:3: redis.x: is not a known key
 env TUNDISH_NOSUCH: is not a known variable
 env TUNDISH_REDIS_TIMEOUT: redis.timeout: "1m": want 100ms to 10s`},

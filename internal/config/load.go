@@ -43,6 +43,7 @@ func Load(o Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.scheduled(&s)
 	l.validate(&s)
 	if len(l.faults) > 0 {
 		l.faults.sort()
@@ -123,6 +124,17 @@ func merge(file, env map[string]any) (settings, error) {
 // scalars lists the keys outside arrays, with their defaults.
 func scalars() []leaf {
 	return leaves(reflect.ValueOf(defaultSettings()), place{}, "")
+}
+
+// scheduled gives a bucket with a schedule of retries, and without max_attempts in the file, an attempt for each wait
+// and one before.
+func (l *loader) scheduled(s *settings) {
+	for i := range s.Buckets {
+		p, retry := at("buckets").element(i, "").key("retry").key("max_attempts"), &s.Buckets[i].Retry
+		if _, set := l.doc.lines[p.path]; !set && len(retry.Schedule) > 0 {
+			retry.MaxAttempts = len(retry.Schedule) + 1
+		}
+	}
 }
 
 // config builds what programs use of settings that are valid.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/workers"
 )
 
 func (l *loader) limits(s *settings) {
@@ -61,6 +62,7 @@ func (l *loader) buckets(s *settings) {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
+		l.failAll(p, workers.Policy{Statuses: written.Retry.Statuses}.Validate())
 		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
 
 // settings has the shape of the file: every key of this version is a field of
@@ -118,6 +119,11 @@ type retrySettings struct {
 	MaxAttempts int           `mapstructure:"max_attempts"`
 	MinBackoff  time.Duration `mapstructure:"min_backoff"`
 	MaxBackoff  time.Duration `mapstructure:"max_backoff"`
+
+	Schedule     []time.Duration `mapstructure:"schedule"`
+	Statuses     []string        `mapstructure:"statuses"`
+	MaxAge       time.Duration   `mapstructure:"max_age"`
+	KeepAttempts int             `mapstructure:"keep_attempts"`
 }
 
 // workerWebhook is the only kind of worker of this version.
@@ -155,8 +161,11 @@ func defaultBucket() bucketSettings {
 		DeadCapacity: b.DeadCapacity, DeadBytes: size(b.DeadBytes), DeadRetention: b.DeadRetention, WhenDeadFull: string(b.WhenDeadFull),
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
 		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging, Weight: b.Weight,
-		Shed:    shedSettings(b.Shed),
-		Retry:   retrySettings(b.Retry),
+		Shed: shedSettings(b.Shed),
+		Retry: retrySettings{
+			MaxAttempts: b.Retry.MaxAttempts, MinBackoff: b.Retry.MinBackoff, MaxBackoff: b.Retry.MaxBackoff, Schedule: b.Retry.Schedule,
+			Statuses: workers.DefaultPolicy().Statuses, MaxAge: b.Retry.MaxAge, KeepAttempts: b.Retry.KeepAttempts,
+		},
 		Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
 	}
 }
@@ -211,13 +220,22 @@ func (s poolSettings) pool(revision int64) shaper.Pool {
 	return shaper.Pool{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Quotas: s.Quotas, MaxInFlight: s.MaxInFlight, Revision: revision}
 }
 
+// policy returns the policy, with max_attempts as it is in s.
+func (s retrySettings) policy() shaper.RetryPolicy {
+	p := shaper.RetryPolicy{
+		MinBackoff: s.MinBackoff, MaxBackoff: s.MaxBackoff, MaxAge: s.MaxAge, KeepAttempts: s.KeepAttempts,
+	}.WithSchedule(s.Schedule...)
+	p.MaxAttempts = s.MaxAttempts
+	return p
+}
+
 // bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
-	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, Bucket: shaper.Bucket{
+	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
-		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: shaper.RetryPolicy(s.Retry),
+		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: s.Retry.policy(),
 		Weight: s.Weight, Revision: revision,
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}

@@ -58,6 +58,8 @@ func convert(want reflect.Type, v any) (any, error) {
 		return convertNetworks(v)
 	case []netip.Prefix:
 		return convertList(v, `a list of networks, such as ["10.0.0.0/8"]`, parsePrefix)
+	case []time.Duration:
+		return convertList(v, `a list of durations, such as ["5s", "5m", "30m"]`, parseDuration)
 	case []admission.Rate:
 		return convertList(v, `a list of numbers and periods, such as ["2000/d", "100/15m"]`, parseRate)
 	case []string:
@@ -116,11 +118,16 @@ func scan(want reflect.Type, text string) any {
 	return text
 }
 
-// parseDuration demands a unit: without one, viper would take nanoseconds.
+// parseDuration demands a unit: without one, viper would take nanoseconds. Days are whole and stand alone: "3d".
 func parseDuration(text string) (time.Duration, error) {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		if days, err := strconv.ParseUint(number, 10, 16); err == nil {
+			return time.Duration(days) * 24 * time.Hour, nil
+		}
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil || text == "0" {
-		return 0, errors.New(`want a duration with a unit (ms, s, m, h), such as "30s"`)
+		return 0, errors.New(`want a duration with a unit (ms, s, m, h, d), such as "30s" or "3d"`)
 	}
 	return d, nil
 }
@@ -271,6 +278,8 @@ func literal(v any) string {
 	case Networks:
 		return literals(v)
 	case []string:
+		return literals(v)
+	case []time.Duration:
 		return literals(v)
 	case []admission.Rate:
 		return literals(v)

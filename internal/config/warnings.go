@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
@@ -48,6 +49,7 @@ func (c *Config) Warnings() []string {
 		if b.Burst > b.Capacity {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
+		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
 		c.warnOfUnbound(warn, p, b)
 		if !c.Redis.URL.Embedded() {
@@ -66,6 +68,18 @@ func (c *Config) Warnings() []string {
 	}
 	c.warnOfAccess(warn)
 	return list
+}
+
+// warnOfRetry warns of attempts that max_age forbids, because the waits before them take longer on average.
+func warnOfRetry(warn func(string, ...any), p place, r shaper.RetryPolicy) {
+	waited := time.Duration(0)
+	for attempt := 1; attempt < r.MaxAttempts && r.MaxAge > 0; attempt++ {
+		if waited += r.Delay(attempt, 0, 0.5); waited > r.MaxAge {
+			warn("%s: retry.max_age (%s) ends a job before attempt %d of retry.max_attempts (%d): the waits before it take longer",
+				p.shown, brief(r.MaxAge), attempt+1, r.MaxAttempts)
+			return
+		}
+	}
 }
 
 // level is a bound of a bucket, or of each of its groups or flows.

@@ -49,6 +49,26 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 	}
 }
 
+func TestWarningsOfRetry(t *testing.T) {
+	t.Parallel()
+	const warning = `buckets[0] "b": retry.max_age (%s) ends a job before attempt %d of retry.max_attempts (%d): the waits before it take longer`
+	for retry, want := range map[string]string{
+		`max_attempts = 16`:                                   "",
+		`max_attempts = 30`:                                   fmt.Sprintf(warning, "72h", 26, 30),
+		`max_attempts = 1000, max_age = "0s"`:                 "",
+		`max_attempts = 3, max_age = "1s"`:                    fmt.Sprintf(warning, "1s", 2, 3),
+		`schedule = ["5s", "1d", "2d"]`:                       fmt.Sprintf(warning, "72h", 4, 4),
+		`schedule = ["5s", "1d", "2d"], max_age = "4d"`:       "",
+		`schedule = ["1d"], max_attempts = 4`:                 "",
+		`schedule = ["1d"], max_attempts = 5, max_age = "3d"`: fmt.Sprintf(warning, "72h", 5, 5),
+	} {
+		got := strings.Join(mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nretry = { "+retry+" }\n").Warnings(), "\n")
+		if got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", retry, got, want)
+		}
+	}
+}
+
 // Of three levels, each is held against the nearest above it that has such a bound.
 func TestWarningsOfGroups(t *testing.T) {
 	t.Parallel()

@@ -219,6 +219,7 @@ func TestConfigValidate(t *testing.T) {
 		"bad url":       {func(c *Config) { c.URL = "ftp://example.com/" }, "webhook.url: "},
 		"no timeout":    {func(c *Config) { c.Timeout = 0 }, "webhook.timeout: 0s: "},
 		"long timeout":  {func(c *Config) { c.Timeout = time.Hour }, "webhook.timeout: 1h0m0s: "},
+		"no statuses":   {func(c *Config) { c.Policy.Statuses = nil }, "retry.statuses: is empty"},
 		"no network":    {func(c *Config) { c.AllowNetworks = make([]netip.Prefix, 1) }, "webhook.allow_networks: "},
 		"mapped":        {func(c *Config) { c.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")} }, "webhook.allow_networks: "},
 		"no concurreny": {func(c *Config) { c.Concurrency = 0 }, "webhook.concurrency: 0: "},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
 
 // Bounds of the settings.
@@ -28,6 +29,9 @@ type Config struct {
 	// the answer. The lease must be at least as long.
 	Timeout time.Duration
 
+	// Policy says what becomes of a job after each answer.
+	Policy workers.Policy
+
 	// AllowNetworks are the networks beyond the public internet that may be
 	// called; see [workers.Guard].
 	AllowNetworks []netip.Prefix
@@ -40,10 +44,10 @@ type Config struct {
 	home target // of URL, once New has read it
 }
 
-// DefaultConfig returns the defaults: every job names its URL, 15 s, the public
-// internet only.
+// DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
+// and 410, the public internet only.
 func DefaultConfig() Config {
-	return Config{JobURL: true, Timeout: 15 * time.Second, Concurrency: 256}
+	return Config{JobURL: true, Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 256}
 }
 
 // Validate reports every fault of the settings, joined, or nil. Each begins
@@ -63,6 +67,7 @@ func (c Config) Validate() error {
 	if c.Timeout < MinTimeout || c.Timeout > MaxTimeout {
 		fail("timeout", "%s: want %s to %s", c.Timeout, MinTimeout, MaxTimeout)
 	}
+	errs = append(errs, c.Policy.Validate())
 	for _, network := range c.AllowNetworks {
 		if !network.IsValid() || network.Addr().Is4In6() {
 			fail("allow_networks", "%s: want networks such as 10.0.0.0/8 and fd00::/8", network)

@@ -102,7 +102,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			return workers.ClassifyError(err)
 		}
 	}
-	outcome := workers.Classify(resp.StatusCode, workers.ParseRetryAfter(resp.Header, time.Now()))
+	outcome := w.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
 	outcome.Body = readAnswer(resp)
 	w.conns.put(conn)
 	return outcome

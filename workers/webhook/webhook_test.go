@@ -132,24 +132,31 @@ func TestDeliverClassifies(t *testing.T) {
 		rw.WriteHeader(status)
 	}))
 	t.Cleanup(server.Close)
-	w := newWorker(t, nil)
+	patient, strict := newWorker(t, nil), newWorker(t, func(c *Config) { c.Policy = workers.Policy{Statuses: []string{"5xx"}} })
 	for i, tt := range []struct {
+		worker *Worker
 		status int
 		result shaper.Result
 		reason string
 		wait   time.Duration
+		signal shaper.Signal
 	}{
-		{204, shaper.ResultDone, "", 0},
-		{301, shaper.ResultDead, workers.ReasonRedirect, 0},
-		{307, shaper.ResultDead, workers.ReasonRedirect, 0},
-		{404, shaper.ResultDead, "http_404", 0},
-		{410, shaper.ResultDead, workers.ReasonGone, 0},
-		{429, shaper.ResultRetry, "http_429", 7 * time.Second},
-		{503, shaper.ResultRetry, "http_503", 7 * time.Second},
+		{patient, 204, shaper.ResultDone, "", 0, shaper.SignalAccepted},
+		{patient, 301, shaper.ResultRetry, workers.ReasonRedirect, 7 * time.Second, shaper.SignalAccepted},
+		{patient, 307, shaper.ResultRetry, workers.ReasonRedirect, 7 * time.Second, shaper.SignalAccepted},
+		{patient, 404, shaper.ResultRetry, "http_404", 7 * time.Second, shaper.SignalAccepted},
+		{patient, 410, shaper.ResultDead, workers.ReasonGone, 0, shaper.SignalAccepted},
+		{patient, 429, shaper.ResultHeld, "http_429", 7 * time.Second, shaper.SignalThrottled},
+		{patient, 503, shaper.ResultHeld, "http_503", 7 * time.Second, shaper.SignalThrottled},
+		{patient, 500, shaper.ResultRetry, "http_500", 7 * time.Second, shaper.SignalFailed},
+		{strict, 307, shaper.ResultDead, workers.ReasonRedirect, 0, shaper.SignalAccepted},
+		{strict, 404, shaper.ResultDead, "http_404", 0, shaper.SignalAccepted},
+		{strict, 429, shaper.ResultDead, "http_429", 0, shaper.SignalThrottled},
+		{strict, 503, shaper.ResultRetry, "http_503", 7 * time.Second, shaper.SignalThrottled},
 	} {
-		outcome := w.Deliver(t.Context(), newAttempt(server.URL+"/?status="+strconv.Itoa(tt.status)))
+		outcome := tt.worker.Deliver(t.Context(), newAttempt(server.URL+"/?status="+strconv.Itoa(tt.status)))
 		want(t, outcome, tt.result, tt.reason)
-		if outcome.RetryAfter != tt.wait || outcome.Status != tt.status {
+		if outcome.RetryAfter != tt.wait || outcome.Status != tt.status || outcome.Signal != tt.signal {
 			t.Errorf("%d: %+v", tt.status, outcome)
 		}
 		if requests != i+1 {

@@ -1,0 +1,82 @@
+package workers
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// limitHeaders are the pairs of headers that tell of one rate limit: how much of it remains, and when it is
+// reset. The first pair is of draft-ietf-httpapi-ratelimit-headers up to draft 6, the second is an older custom.
+// The others are of OpenAI and Anthropic.
+var limitHeaders = []struct{ remaining, reset string }{
+	{"RateLimit-Remaining", "RateLimit-Reset"},
+	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
+	{"X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests"},
+	{"X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens"},
+	{"Anthropic-RateLimit-Requests-Remaining", "Anthropic-RateLimit-Requests-Reset"},
+	{"Anthropic-RateLimit-Tokens-Remaining", "Anthropic-RateLimit-Tokens-Reset"},
+	{"Anthropic-RateLimit-Input-Tokens-Remaining", "Anthropic-RateLimit-Input-Tokens-Reset"},
+	{"Anthropic-RateLimit-Output-Tokens-Remaining", "Anthropic-RateLimit-Output-Tokens-Reset"},
+}
+
+// exhaustedLimits returns the wait until all exhausted rate limits are reset, within the bounds of
+// namedWait. It is 0 if none is exhausted, or if no exhausted limit names its reset.
+func exhaustedLimits(h http.Header, now time.Time) time.Duration {
+	longest := structuredLimits(h.Values("RateLimit"))
+	for _, limit := range limitHeaders {
+		if left, ok := parseNumber(headerValue(h, limit.remaining)); ok && left == 0 {
+			longest = max(longest, parseWait(headerValue(h, limit.reset), now))
+		}
+	}
+	return longest
+}
+
+// structuredLimits reads the field RateLimit. Since draft 8 of
+// draft-ietf-httpapi-ratelimit-headers it is a list of limits, as structured fields (RFC 9651):
+//
+//	"burst";r=0;t=5, "daily";r=999;t=36000
+//
+// In draft 7 it was a dictionary of one limit: limit=100, remaining=0, reset=5. The whole field is ignored if
+// a part of it is malformed, as the draft demands.
+func structuredLimits(lines []string) (longest time.Duration) {
+	if len(lines) == 0 {
+		return 0
+	}
+	text := strings.Join(lines, ",")
+	if len(text) > maxHeaderValue {
+		text = text[:max(strings.LastIndexByte(text[:maxHeaderValue], ','), 0)] // whole limits only
+	}
+	if limits, err := httpsfv.UnmarshalList([]string{text}); err == nil {
+		for _, member := range limits {
+			if limit, ok := member.(httpsfv.Item); ok {
+				remaining, _ := limit.Params.Get("r")
+				reset, _ := limit.Params.Get("t")
+				longest = max(longest, waitIfNone(remaining, reset))
+			}
+		}
+		return longest
+	}
+	if limit, err := httpsfv.UnmarshalDictionary([]string{text}); err == nil {
+		return waitIfNone(itemValue(limit, "remaining"), itemValue(limit, "reset"))
+	}
+	return 0
+}
+
+// waitIfNone returns a wait of reset seconds if remaining is 0. Both are integers, or the limit is
+// malformed.
+func waitIfNone(remaining, reset any) time.Duration {
+	seconds, ok := reset.(int64)
+	if remaining != int64(0) || !ok {
+		return 0
+	}
+	return waitOf(float64(seconds), time.Second)
+}
+
+func itemValue(d *httpsfv.Dictionary, key string) any {
+	member, _ := d.Get(key)
+	item, _ := member.(httpsfv.Item)
+	return item.Value
+}
