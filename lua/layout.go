@@ -152,7 +152,7 @@ var layouts = map[string]layout{
 		args: names("want horizon again"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count"),
 		more: true,

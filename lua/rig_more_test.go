@@ -18,7 +18,7 @@ func nextClaim() int64 { return claimCount.Add(1) }
 
 // Results of settle.lua and codes of states.
 const (
-	done, retry, dead, returned = 1, 2, 3, 4
+	done, retry, dead, returned, wasHeld = 1, 2, 3, 4, 5
 
 	isQueued, isScheduled, isInFlight, isRetrying = 1, 2, 3, 4
 	isDead, isDone, isCancelled, isDropped        = 5, 6, 7, 8
@@ -30,6 +30,10 @@ type outcome struct {
 	result int
 	delay  int64
 	last   string
+
+	signal    int // of shaper.Signal
+	reason    string
+	claimedAt int64
 }
 
 func (r *rig) extend(length int64, leases ...lease) []int64 {

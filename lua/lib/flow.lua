@@ -68,7 +68,8 @@ local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
 -- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
-  return (state.down and '@' .. downstream.write(state.down) .. ' ' or '') .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
+  local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
+  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
     .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
 end
