@@ -3,8 +3,8 @@
 -- late writer changes nothing. Sent twice, the second time answers 0 for all.
 --
 -- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
--- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. Where answers
--- have no scope, it waits alone.
+-- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. A job that is
+-- held alone waits without one.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -29,7 +29,7 @@
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
---          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held), delay in microseconds
+--          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone), delay in microseconds
 --          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
 --          claimed, microseconds; then for each job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
@@ -53,7 +53,7 @@ local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], 
 local flows, flow_settings, due_flows, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 14, 5, 9, 3
-local DONE, RETRY, DEAD_NOW, HELD = '1', '2', '3', '5'
+local DONE, RETRY, DEAD_NOW, HELD, HELD_ALONE = '1', '2', '3', '5', '6'
 local CHUNK = 500
 local ACCEPTED = '1'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
@@ -98,7 +98,7 @@ end
 -- A job that waits again, or is dead.
 local function keep(part, id, mark, result, delay, numbers)
   local state = codec.QUEUED
-  if result == RETRY or result == HELD and rules.scope == 'n' then
+  if result == RETRY or result == HELD_ALONE or result == HELD and rules.scope == 'n' then
     local due = now + delay
     state = codec.RETRYING
     if part.retries == NONE then part.retries = {} end
@@ -114,7 +114,7 @@ local function keep(part, id, mark, result, delay, numbers)
   local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
-  elseif result == HELD then
+  elseif result == HELD or result == HELD_ALONE then
     lost, crashes = lost + 1, 0 -- a delivery that counts as no attempt
   end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)

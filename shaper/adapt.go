@@ -24,7 +24,8 @@ const (
 	MaxDisableAfter = 366 * 24 * time.Hour
 )
 
-// Adapt says how a bucket obeys what the downstream's answers say.
+// Adapt says how a bucket obeys what the downstream's answers say. The zero value obeys nothing. In a bucket without flows, a job
+// that names its own URL says nothing of the others: if its receiver asks to wait, it waits alone.
 type Adapt struct {
 	Scope   Scope
 	Hold    bool          // whether a time that the downstream names holds for the whole scope
@@ -39,8 +40,13 @@ func DefaultAdapt() Adapt {
 
 // Validate reports every fault, joined, or nil. Each begins with the key of the configuration.
 func (a Adapt) Validate() error {
+	if a == (Adapt{}) {
+		return nil
+	}
 	var errs []error
-	if a.Scope != ScopeFlow && a.Scope != ScopeBucket && a.Scope != ScopePool {
+	switch a.Scope {
+	case ScopeFlow, ScopeBucket, ScopePool:
+	default:
 		errs = append(errs, fmt.Errorf("adapt.scope: %q: want flow, bucket or pool", a.Scope))
 	}
 	if a.MaxHold < time.Second || a.MaxHold > MaxHold {
@@ -52,7 +58,8 @@ func (a Adapt) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Breaker says when a scope whose downstream does not work sends nothing. Michael Nygard, "Release It!", 2007.
+// Breaker says when a scope whose downstream does not work sends nothing (Michael Nygard, "Release It!", 2007). The zero value
+// never opens.
 type Breaker struct {
 	Failures     int           // in a row that open it; 0 = it never opens
 	OpenFor      time.Duration // until the first probe; doubled by each that fails
@@ -70,6 +77,9 @@ func (b Breaker) Validate() error {
 	var errs []error
 	if b.Failures < 0 || b.Failures > MaxFailures {
 		errs = append(errs, fmt.Errorf("breaker.failures: %d: want 0 to %d", b.Failures, MaxFailures))
+	}
+	if b == (Breaker{}) {
+		return nil
 	}
 	if b.OpenFor < 100*time.Millisecond || b.OpenFor > b.MaxOpen {
 		errs = append(errs, fmt.Errorf("breaker.open_for: %s: want 100ms to breaker.max_open (%s)", b.OpenFor, b.MaxOpen))

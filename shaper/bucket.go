@@ -84,7 +84,9 @@ type Bucket struct {
 	PermitTTL    time.Duration // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
 	MaxPayload   int64         // bytes
 
-	Retry RetryPolicy
+	Retry   RetryPolicy
+	Adapt   Adapt   // what the answers of the downstream change
+	Breaker Breaker // of the scope of Adapt
 
 	// Revision orders configurations: one with a lower revision than the
 	// bucket's in Redis obeys that and changes nothing.
@@ -128,6 +130,8 @@ func DefaultBucket() Bucket {
 		DedupeMax:         1_000_000,
 		MaxPayload:        256 << 10,
 		Retry:             DefaultRetryPolicy(),
+		Adapt:             DefaultAdapt(),
+		Breaker:           DefaultBreaker(),
 	}
 }
 
@@ -226,8 +230,9 @@ func (b Bucket) Validate() error {
 			fail("limits", "%s: %v", limit.Name, err)
 		}
 	}
-	if err := b.Retry.Validate(); err != nil {
-		errs = append(errs, err)
+	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())
+	if b.Adapt.Scope == ScopePool && b.Pool == nil {
+		fail("adapt.scope", "%q: the bucket is in no pool: want flow or bucket, or put it into one", b.Adapt.Scope)
 	}
 	return errors.Join(errs...)
 }

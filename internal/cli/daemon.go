@@ -132,7 +132,8 @@ var bucketPaths = []string{
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
 	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
-	"buckets.retry.max_age", "buckets.retry.keep_attempts",
+	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
+	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",
 }
 
 // reloadStage follows the configuration as long as the daemon runs.
@@ -199,7 +200,7 @@ func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFl
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	return webhook.Config{
 		URL: b.Webhook.URL, JobURL: b.Webhook.JobURL, Timeout: b.Webhook.Timeout, AllowNetworks: b.Webhook.AllowNetworks,
-		Policy:      workers.Policy{Statuses: b.Statuses, Hold: true},
+		Policy:      workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold},
 		Concurrency: min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
 
@@ -64,9 +65,18 @@ func (l *loader) buckets(s *settings) {
 		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
 		l.failAll(p, workers.Policy{Statuses: written.Retry.Statuses}.Validate())
 		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
+		l.scope(p.key("adapt").key("scope"), written)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
 		l.webhook(p.key("webhook"), written.Webhook, s.Dispatcher)
+	}
+}
+
+// scope wants that jobs of one scope go to one receiver.
+func (l *loader) scope(p place, b bucketSettings) {
+	l.oneOf(p, b.Adapt.Scope, string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))
+	if scope := shaper.Scope(b.Adapt.Scope); b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
+		l.fail(p, literal(b.Adapt.Scope), "one receiver would slow all others: jobs may name their own URLs (webhook.job_url); want flow, or job_url = false")
 	}
 }
 

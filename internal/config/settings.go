@@ -83,6 +83,8 @@ type bucketSettings struct {
 	Weight            int64            `mapstructure:"weight"`
 	Shed              shedSettings     `mapstructure:"shed"`
 	Retry             retrySettings    `mapstructure:"retry"`
+	Adapt             adaptSettings    `mapstructure:"adapt"`
+	Breaker           breakerSettings  `mapstructure:"breaker"`
 	Webhook           WebhookSettings  `mapstructure:"webhook"`
 	Flow              *flowSettings    `mapstructure:"flow"`  // nil: the bucket has no flows
 	Group             *groupSettings   `mapstructure:"group"` // nil: its flows are in no groups
@@ -126,6 +128,20 @@ type retrySettings struct {
 	KeepAttempts int             `mapstructure:"keep_attempts"`
 }
 
+type adaptSettings struct {
+	Scope   string        `mapstructure:"scope"`
+	Hold    bool          `mapstructure:"hold"`
+	MaxHold time.Duration `mapstructure:"max_hold"`
+	Floor   percent       `mapstructure:"floor"`
+}
+
+type breakerSettings struct {
+	Failures     int           `mapstructure:"failures"`
+	OpenFor      time.Duration `mapstructure:"open_for"`
+	MaxOpen      time.Duration `mapstructure:"max_open"`
+	DisableAfter time.Duration `mapstructure:"disable_after"`
+}
+
 // workerWebhook is the only kind of worker of this version.
 const workerWebhook = "webhook"
 
@@ -166,6 +182,8 @@ func defaultBucket() bucketSettings {
 			MaxAttempts: b.Retry.MaxAttempts, MinBackoff: b.Retry.MinBackoff, MaxBackoff: b.Retry.MaxBackoff, Schedule: b.Retry.Schedule,
 			Statuses: workers.DefaultPolicy().Statuses, MaxAge: b.Retry.MaxAge, KeepAttempts: b.Retry.KeepAttempts,
 		},
+		Adapt:   adaptSettings{Scope: string(b.Adapt.Scope), Hold: b.Adapt.Hold, MaxHold: b.Adapt.MaxHold, Floor: percent(b.Adapt.Floor)},
+		Breaker: breakerSettings(b.Breaker),
 		Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
 	}
 }
@@ -236,6 +254,8 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: s.Retry.policy(),
+		Adapt:   shaper.Adapt{Scope: shaper.Scope(s.Adapt.Scope), Hold: s.Adapt.Hold, MaxHold: s.Adapt.MaxHold, Floor: int(s.Adapt.Floor)},
+		Breaker: shaper.Breaker(s.Breaker),
 		Weight: s.Weight, Revision: revision,
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}

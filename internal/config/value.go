@@ -17,6 +17,9 @@ import (
 // size is a number of bytes, written as an integer or as "256KiB", "1MiB".
 type size int64
 
+// percent is a part, written as "10%".
+type percent int
+
 // digest is a SHA-256, written as 64 hex digits. It is a string so that a
 // missing digest differs from one of zeros.
 type digest string
@@ -52,6 +55,8 @@ func convert(want reflect.Type, v any) (any, error) {
 			return size(number), nil
 		}
 		return parseSize(text)
+	case percent:
+		return parsePercent(text)
 	case digests:
 		return parseDigests(v)
 	case Networks:
@@ -153,6 +158,15 @@ func parseSize(text string) (size, error) {
 		}
 	}
 	return 0, errors.New(`want a whole number of bytes, or text such as "256KiB" or "1MiB"`)
+}
+
+func parsePercent(text string) (percent, error) {
+	digits, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil {
+		return 0, errors.New(`want whole percents, such as "10%"`)
+	}
+	return percent(n), nil
 }
 
 // parseDigests takes one digest or a list. Its error repeats no part of them.
@@ -263,6 +277,8 @@ func literal(v any) string {
 			return fmt.Sprintf(`"%dKiB"`, v>>10)
 		}
 		return strconv.FormatInt(int64(v), 10)
+	case percent:
+		return fmt.Sprintf(`"%d%%"`, v)
 	case admission.Rate:
 		if v.IsZero() {
 			return `""`

@@ -51,6 +51,10 @@ func (c *Config) Warnings() []string {
 		}
 		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
+		if b.Flow == nil && b.Webhook.URL == "" {
+			warn("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
+				`[buckets.flow] with key = "host" lets it delay its others`, p.shown)
+		}
 		c.warnOfUnbound(warn, p, b)
 		if !c.Redis.URL.Embedded() {
 			for _, network := range b.Webhook.AllowNetworks {

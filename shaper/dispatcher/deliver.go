@@ -21,7 +21,8 @@ type leased struct {
 	mark        string
 	epoch       int64
 	claim       string
-	attempts    int // deliveries with an outcome so far
+	claimedAt   int64 // by the server's clock, microseconds
+	attempts    int   // deliveries with an outcome so far
 	maxAttempts int
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
@@ -31,13 +32,14 @@ type leased struct {
 }
 
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before.
-func (d *drain) readLeases(r *lua.Reader, claimID string) ([]*leased, error) {
+func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
 	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
 	for range cap(jobs) {
 		job, err := d.readLease(r, claimID)
 		if err != nil {
 			return nil, err
 		}
+		job.claimedAt = now
 		jobs = append(jobs, job)
 	}
 	for r.Left() > 0 {
@@ -191,7 +193,7 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 	}()
 	job.Permit(job.slot, job.permitTTL, job.depart)
 	outcome = d.worker.Deliver(ctx, &job.Attempt)
-	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultReturned {
+	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHeld {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
 	return outcome
@@ -213,7 +215,13 @@ func (d *drain) interrupt() int {
 
 // settle hands over the outcome of a job; it travels with others of the moment.
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
-	s := &settlement{job: job, result: outcome.Result}
+	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
+	switch {
+	case !d.HasFlows() && job.URL != "": // what its receiver says is no word on the others
+		s.signal, s.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
+	case s.signal != shaper.SignalAccepted:
+		s.reason = codec.ReasonWord(outcome.Reason)
+	}
 	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
 	switch outcome.Result {
 	case shaper.ResultRetry:
@@ -224,6 +232,8 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 			break
 		}
 		s.delay = d.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+	case shaper.ResultHeld:
+		s.delay = outcome.RetryAfter
 	case shaper.ResultDead:
 		last.Cause = shaper.CausePermanent
 	case shaper.ResultDone:

@@ -242,7 +242,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	var jobs, unusable []*leased
 	var spare *leased
 	var late time.Duration // of the first job when it arrived
-	claimed, err := d.readLeases(r, claimID)
+	claimed, err := d.readLeases(r, claimID, now)
 	if err != nil {
 		return 0, err
 	}

@@ -27,12 +27,25 @@ type settlement struct {
 	result shaper.Result
 	delay  time.Duration
 	last   string
+	signal shaper.Signal
+	reason string // a word, where the signal says that something is wrong
+	alone  bool   // the job is held, and nothing else
+}
+
+// heldAlone is in settle.lua the result of such a job.
+const heldAlone = 6
+
+func (s *settlement) code() int {
+	if s.alone {
+		return heldAlone
+	}
+	return int(s.result)
 }
 
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
-	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.result, b.result),
-		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last))
+	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason))
 }
 
 // sendSettlements writes outcomes until Redis has taken them. It gives up only
@@ -49,7 +62,8 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			for n < len(batch)-i && compareOutcomes(s, batch[i+n]) == 0 {
 				n++
 			}
-			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, int(s.result), s.delay.Microseconds(), s.last)
+			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, s.code(), s.delay.Microseconds(), s.last,
+				int(s.signal), s.reason, s.job.claimedAt)
 		}
 		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}

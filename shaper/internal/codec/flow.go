@@ -124,6 +124,9 @@ func (s FlowState) Waiting() int64 { return max(s.Unfinished+s.Scheduled-s.InFli
 // ParseFlowState reads the text of the hash flows: nothing of what is not ours.
 func ParseFlowState(text string) FlowState {
 	var s FlowState
+	if strings.HasPrefix(text, "@") { // what its downstream says
+		_, text, _ = strings.Cut(text, " ")
+	}
 	values := strings.Fields(text)
 	if len(values) != 8 {
 		return s

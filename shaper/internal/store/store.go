@@ -269,7 +269,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
-		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(),
+		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(), "downstream", codec.DownstreamRules(own),
 		admission.FieldLimits, limits}
 	args = append(args, partFields(own)...)
 	reply, err := s.Run(ctx, lua.Configure, b.Keys.Of(lua.Configure), args...)
