@@ -157,6 +157,7 @@ if member ~= '' then
     in_flight)
   if not shared then return { 1 } end
   horizon = shared.horizon
+  if shared.down then shared.down.lease = lease end
   if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
 if pacer.is_held(own) then

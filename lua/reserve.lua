@@ -90,7 +90,8 @@ local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bo
   last = tonumber(kept[6] or kept[1]) or clock }
 local changed = pacer.open(state, bounds, clock) or not kept[1]
 if not kept[1] then redis.call('HSET', pace, 'since', text(clock)) end
-local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock, down and down.till or 0)
+local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock, down and down.till or 0,
+  shared and shared.down and shared.down.till + offset or 0)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)

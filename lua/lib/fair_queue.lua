@@ -26,6 +26,8 @@
 -- than few. While some buckets do not wait, those that do look three quarters as far, and the others come that
 -- early: so a bucket that is slow by its own rate finds its slots free.
 
+--#include lib/downstream.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/quota.lua
 --#include lib/slots.lua
@@ -77,7 +79,8 @@ local function renew_tag(p)
   end
 end
 
--- The pool as one of its buckets finds it; nil if it is not configured. interval: of the bucket's own rate; from: no slot
+-- The pool as one of its buckets finds it; nil if it is not configured. Its down is what the downstream says, and needs a lease
+-- before jobs depart (see downstream.lua). interval: of the bucket's own rate; from: no slot
 -- lies before it; in_flight: that of the bucket.
 function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight)
   local k = pool.keys(keys)
@@ -85,9 +88,11 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   if not s[1] then return nil end
   local bounds = { rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]) }
   local kept = redis.call('HMGET', k.pace, 'slot', 'frac', 'rate', 'last', 'clock', 'free', 'unused', 'in_flight', 'weights', 'rates',
-    'waiting', 'virtual', 'furthest', 'furthest_until')
+    'waiting', 'virtual', 'furthest', 'furthest_until', 'down')
+  local down = kept[15] and downstream.read(kept[15])
+  if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
   local own, sums = pool.read(name, redis.call('HGET', k.buckets, name)), pool.sums(unpack(kept, 8, 12))
-  local p = { now = now, from = from, latest = now + pool.MAX_HORIZON, keys = k, own = own, sums = sums,
+  local p = { now = now, from = from, latest = now + pool.MAX_HORIZON, keys = k, own = own, sums = sums, down = down,
     interval = bounds.rate_per / bounds.rate_count,
     most = tonumber(s[4] or 0), own_interval = interval, own_horizon = horizon, taken = 0, forgotten = {},
     quotas = quota.open(k.departed, quota.windows(s[5]), 64) }
@@ -138,7 +143,7 @@ end
 
 -- The first time from then on at which the pool lets the bucket depart. Times that are asked for do not get less.
 function fair_queue.ready(p, at)
-  p.asked = math.max(at, p.from, quota.ready(p.quotas, p.latest))
+  p.asked = math.max(at, p.from, quota.ready(p.quotas, p.latest), p.down and p.down.till or 0)
   return slots.find(p.slots, p.asked)
 end
 
@@ -159,6 +164,7 @@ function fair_queue.departs(p, at)
   local own = p.own
   p.put_off = p.put_off or puts_off(p, at)
   slots.take(p.slots)
+  if p.down then downstream.depart(p.down, at) end
   if p.quotas then -- the list is in order: a departure before others that were handed out earlier counts as late as these
     p.newest = math.max(at, p.newest or quota.newest(p.quotas, p.latest))
     quota.add(p.quotas, p.newest)
@@ -200,6 +206,7 @@ function fair_queue.close(p, more, ready)
   pool.place(k, own, was_held)
   pool.write_sums(k, sums, 'furthest', string.format('%.0f', p.furthest), 'furthest_until', string.format('%.0f', p.furthest_until),
     slots.write(p.slots))
+  if p.down and p.taken > 0 then redis.call('HSET', k.pace, 'down', downstream.write(p.down)) end
   quota.write(p.quotas)
 end
 

@@ -12,6 +12,7 @@
 --     virtual     the mean of their tags, by weight
 --     furthest, furthest_until  how far ahead all look, and until when (see fair_queue.lua)
 --     healed      when the sweep looked at all buckets
+--     down        see downstream.lua
 --   …:p:<pool>:departed  list  times of departures, for the quotas
 --   …:p:<pool>:buckets   hash  bucket -> "weight in_flight tag busy_until rate waits held denied seen credit":
 --     weight      its share of the pool
