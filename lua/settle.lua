@@ -4,7 +4,7 @@
 --
 -- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
 -- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. A job that is
--- held alone waits without one.
+-- held alone waits without one. The probe of a breaker is held too if it fails: it is no attempt of the job.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -29,7 +29,8 @@
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
---          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone), delay in microseconds
+--          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
+--          after the last attempt), delay in microseconds
 --          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
 --          claimed, microseconds; then for each job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
@@ -53,9 +54,9 @@ local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], 
 local flows, flow_settings, due_flows, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 14, 5, 9, 3
-local DONE, RETRY, DEAD_NOW, HELD, HELD_ALONE = '1', '2', '3', '5', '6'
+local DONE, RETRY, DEAD_NOW, HELD, HELD_ALONE, EXHAUSTED = '1', '2', '3', '5', '6', '7'
 local CHUNK = 500
-local ACCEPTED = '1'
+local ACCEPTED, FAILED = '1', '3'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -95,9 +96,22 @@ local function part_of(n)
   return part
 end
 
--- A job that waits again, or is dead.
-local function keep(part, id, mark, result, delay, numbers)
+local function has_left(part, mark)
+  if string.byte(mark, 12) < SMALL_LETTERS then
+    unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
+  else
+    part.plain_gone = part.plain_gone + 1
+  end
+end
+
+-- A job that waits again, or is dead. failed_at is when it was claimed, where the downstream failed.
+local function keep(part, id, mark, result, delay, numbers, failed_at)
   local state = codec.QUEUED
+  if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
+    result = HELD
+  elseif result == EXHAUSTED then
+    result = DEAD_NOW
+  end
   if result == RETRY or result == HELD_ALONE or result == HELD and rules.scope == 'n' then
     local due = now + delay
     state = codec.RETRYING
@@ -107,6 +121,7 @@ local function keep(part, id, mark, result, delay, numbers)
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
+    has_left(part, mark)
   else
     if part.returned == NONE then part.returned = {} end
     part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
@@ -120,7 +135,7 @@ local function keep(part, id, mark, result, delay, numbers)
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
 end
 
-local i, settled = 0, 0
+local i, settled, others = 0, 0, {}
 at = first_group
 while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -154,18 +169,12 @@ while at <= #ARGV do
         part.heard = part.heard or downstream.listen()
         downstream.note(part.heard, signal, claimed_at, result == HELD and delay or 0, reason)
       end
-      if result == DONE or result == DEAD_NOW then
-        if string.byte(mark, 12) < SMALL_LETTERS then
-          unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
-        else
-          part.plain_gone = part.plain_gone + 1
-        end
-      end
       if result == DONE then
         gone[#gone + 1] = id
+        has_left(part, mark)
         dedupe.add(memory, id, mark, codec.DONE)
       else
-        keep(part, id, mark, result, delay, numbers)
+        others[#others + 1] = { part, id, mark, result, delay, numbers, signal == FAILED and claimed_at }
       end
     end
   end
@@ -184,13 +193,19 @@ local function heard_of(some)
   return heard
 end
 
--- What the downstream of the bucket or of its pool says now, in a field of that pace: base is its rate.
-local function hear_all(key, base, clock, offset)
-  local said = redis.call('HGET', key, 'down')
-  local heard = heard_of(touched)
-  if not said and not downstream.matters(heard) then return nil, false end
-  local down, sooner = downstream.hear(downstream.read(said), heard, rules, base, clock, offset)
-  return down and downstream.write(down) or '', sooner
+local function rate_of(key)
+  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
+  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
+end
+
+-- What a scope says after the answers to some of the flows. rate is the key of its rate, or it.
+local function hear(down, some, rate, clock, offset)
+  local heard = heard_of(some)
+  if not down and not downstream.matters(heard) then return nil, false end
+  if down and down.breaker ~= downstream.CLOSED then
+    for _, part in ipairs(some) do part.probed_from = down.opened - offset end
+  end
+  return downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
 end
 
 -- Notes which flows are on a calendar.
@@ -198,19 +213,7 @@ local function look_up(due, names, of)
   for n, score in ipairs(redis.call('ZMSCORE', due, unpack(names))) do of[n].on_calendar = score end
 end
 
-local function rate_of(key)
-  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
-  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
-end
-
--- What waited before.
 local wake, loaded, calendar, groups = was_full, nil, nil, nil
-for _, part in ipairs(touched) do
-  if #part.returned > 0 then
-    part.were_empty = redis.call('EXISTS', KEYS[part.before + 1], KEYS[part.before + 2], KEYS[part.before + 3],
-      KEYS[part.before + 4]) == 0
-  end
-end
 if levels ~= '0' then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
@@ -227,35 +230,47 @@ if levels ~= '0' then
   else
     look_up(due_flows, names, loaded)
   end
-  if rules.scope == 'f' then
-    for _, part in ipairs(touched) do
-      local f = loaded[part.n]
-      if f.state.down or downstream.matters(part.heard) then
-        local base = f.configured.rate_count > 0 and f.configured or rate_of(conf)
-        f.state.down, f.sooner = downstream.hear(f.state.down, heard_of({ part }), rules, base, now + calendar.offset, calendar.offset)
-        f.settings = flow.obeys(f.state, f.configured)
-      end
+end
+
+-- What the downstream says.
+local said_key, before, said, sooner = pace, nil, nil, false
+if rules.scope == 'f' and loaded then
+  for _, part in ipairs(touched) do
+    local f = loaded[part.n]
+    if f.state.down or part.heard then
+      local rate, offset = f.configured.rate_count > 0 and f.configured or conf, calendar.offset
+      f.state.down, f.sooner = hear(f.state.down, { part }, rate, now + offset, offset)
+      f.settings = flow.obeys(f.state, f.configured)
     end
   end
-else
+elseif rules.scope == 'b' then
+  local of_pace = redis.call('HMGET', pace, 'down', 'offset')
+  local offset = tonumber(of_pace[2] or 0)
+  before = of_pace[1] and downstream.read(of_pace[1])
+  said, sooner = hear(before, touched, conf, now + offset, offset)
+  wake = wake or sooner
+elseif rules.scope == 'p' and member ~= '' then
+  local of_pool = pool.keys(KEYS)
+  said_key = of_pool.pace
+  before = downstream.read(redis.call('HGET', said_key, 'down'))
+  said, sooner = hear(before, touched, of_pool.conf, now, 0)
+end
+for _, job in ipairs(others) do keep(unpack(job)) end
+
+-- What waited before.
+for _, part in ipairs(touched) do
+  if #part.returned > 0 then
+    part.were_empty = redis.call('EXISTS', KEYS[part.before + 1], KEYS[part.before + 2], KEYS[part.before + 3],
+      KEYS[part.before + 4]) == 0
+  end
+end
+if not loaded then
   local part = touched[1]
   if part.were_empty then wake = true end
   if part.earliest then
     local head = tonumber(redis.call('ZRANGE', KEYS[part.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
     if not head or part.earliest < head then wake = true end
   end
-end
-
-local said_key, said, sooner = nil, nil, false
-if rules.scope == 'b' then
-  local offset = calendar and calendar.offset or tonumber(redis.call('HGET', pace, 'offset') or 0)
-  said_key = pace
-  said, sooner = hear_all(pace, rate_of(conf), now + offset, offset)
-  if sooner then wake = true end
-elseif rules.scope == 'p' and member ~= '' then
-  local of_pool = pool.keys(KEYS)
-  said_key = of_pool.pace
-  said, sooner = hear_all(said_key, rate_of(of_pool.conf), now, 0)
 end
 
 -- Everything is decided. From here on there are only writes, and a look at what waits now.
@@ -270,7 +285,9 @@ in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
 if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
 if said then
-  if said == '' then redis.call('HDEL', said_key, 'down') else redis.call('HSET', said_key, 'down', said) end
+  redis.call('HSET', said_key, 'down', downstream.write(said))
+elseif before then
+  redis.call('HDEL', said_key, 'down')
 end
 if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
 local gone_flows, idle_later, states = {}, {}, {}

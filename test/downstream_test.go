@@ -79,7 +79,7 @@ func TestAdapts(t *testing.T) {
 	var taken []time.Time
 	var accepted, throttled []time.Time
 	s := start(t, redistest.Start(t), plan{
-		rate: configured, dispatchers: 2, bucket: "[buckets.retry]\nmin_backoff = \"1s\"\nmax_backoff = \"5s\"\nmax_attempts = 100\n" + flowTable(),
+		rate: configured, dispatchers: 2, bucket: flowTable(),
 		respond: func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -227,7 +227,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 	case shaper.ResultRetry:
 		tried := job.attempts + 1
 		if tried >= job.maxAttempts {
-			s.result = shaper.ResultDead
+			s.result, s.spent = shaper.ResultDead, true
 			last.Cause = shaper.CauseExhausted
 			break
 		}

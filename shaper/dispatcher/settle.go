@@ -30,14 +30,21 @@ type settlement struct {
 	signal shaper.Signal
 	reason string // a word, where the signal says that something is wrong
 	alone  bool   // the job is held, and nothing else
+	spent  bool   // it was the last attempt
 }
 
-// heldAlone is in settle.lua the result of such a job.
-const heldAlone = 6
+// Results that only settle.lua has.
+const (
+	heldAlone = 6
+	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
+)
 
 func (s *settlement) code() int {
-	if s.alone {
+	switch {
+	case s.alone:
 		return heldAlone
+	case s.spent:
+		return exhausted
 	}
 	return int(s.result)
 }
