@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 )
@@ -71,6 +72,14 @@ func (m *flowModel) useAgain(t *rapid.T) {
 	m.putJobs(t, []entry{e}, false)
 }
 
+// forgotten wants that a flow or a group that is gone had no jobs.
+func (m *flowModel) forgotten(t *rapid.T, name, text string) bool {
+	if !strings.Contains(text, " 0 0 0 .") {
+		t.Fatalf("%q was forgotten with jobs: %s", name, text)
+	}
+	return true
+}
+
 func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
 	there, groups := map[string]bool{}, map[string]bool{}
 	s := m.snapshot()
@@ -86,6 +95,18 @@ func (m *flowModel) putJobs(t *rapid.T, jobs []entry, alike bool) {
 	} else {
 		for _, a := range m.enqueue(nil, jobs...) {
 			codes = append(codes, a.code)
+		}
+	}
+	// Idle flows and groups make room for new ones: see lib/idle.lua.
+	after := m.snapshot()
+	for flow, text := range s.flows {
+		if _, kept := after.flows[flow]; !kept && m.forgotten(t, flow, text) {
+			delete(there, flow)
+		}
+	}
+	for group, text := range s.groups {
+		if _, kept := after.groups[group]; !kept && m.forgotten(t, group, text) {
+			delete(groups, group)
 		}
 	}
 	now := m.clock()
