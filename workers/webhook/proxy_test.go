@@ -35,7 +35,7 @@ func newProxy(t *testing.T, receiver string) *proxy {
 	}
 	p := &proxy{to: u.Host}
 	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Server.Close)
+	t.Cleanup(p.Close)
 	t.Cleanup(p.cut)
 	return p
 }
@@ -115,6 +115,15 @@ func through(p *proxy) func(*Config) {
 	}
 }
 
+// dying is an attempt over the one connection that the worker keeps. It closes just before the first byte.
+func dying(w *Worker, to string) *shaper.Attempt {
+	var kept *conn
+	for _, conns := range w.conns.lists {
+		kept = conns[0]
+	}
+	return withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { kept.Close() }), to)
+}
+
 // Plain requests go to the proxy in absolute form, one for each permit. The receiver sees no credentials of the proxy.
 func TestProxy(t *testing.T) {
 	t.Parallel()
@@ -128,6 +137,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	want(t, w.Deliver(t.Context(), lateAttempt("http://receiver.example/")), shaper.ResultReturned, workers.ReasonLate)
+	want(t, w.Deliver(t.Context(), dying(w, "http://receiver.example/")), shaper.ResultReturned, workers.ReasonStaleConnection)
 	const one = "POST http://receiver.example/in?a=b us@er:hunter2"
 	if got := p.requests(); got != one+", "+one {
 		t.Errorf("the proxy got %s", got)
@@ -155,12 +165,7 @@ func TestTunnel(t *testing.T) {
 		if got := p.requests(); got != "CONNECT example.com:443 us@er:hunter2" {
 			t.Errorf("http2 %t: the proxy got %s", http2, got)
 		}
-		var kept *conn
-		for _, conns := range w.conns.lists {
-			kept = conns[0]
-		}
-		dies := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { kept.Close() }), to)
-		want(t, w.Deliver(t.Context(), dies), shaper.ResultReturned, workers.ReasonStaleConnection)
+		want(t, w.Deliver(t.Context(), dying(w, to)), shaper.ResultReturned, workers.ReasonStaleConnection)
 		if r := <-requests; r.Host != "example.com" || http2 != (r.ProtoMajor == 2) || r.Header.Get("Proxy-Authorization") != "" || len(requests) != 1 {
 			t.Errorf("the receiver got %s %s with %v, and %d more", r.Host, r.Proto, r.Header, len(requests))
 		}
@@ -181,11 +186,12 @@ func TestProxyFails(t *testing.T) {
 			_, err = io.WriteString(conn, "X: y\r\n")
 		}
 	})
-	for name, tt := range map[string]struct{ proxy, reason, detail string }{
-		"refuses":      {strings.Replace(refuses.URL, "//", "//u:hunter2@", 1), workers.ReasonConnection, "the proxy answers 407 Proxy Authentication Required"},
-		"is not there": {"http://u:hunter2@127.0.0.1:1", workers.ReasonConnection, "127.0.0.1:1"},
-		"hangs":        {hangs, workers.ReasonTimeout, "ask the egress proxy for a tunnel"},
-		"never ends":   {endless, workers.ReasonConnection, "ask the egress proxy for a tunnel"},
+	for name, tt := range map[string]struct{ proxy, to, reason, detail string }{
+		"refuses":      {strings.Replace(refuses.URL, "//", "//u:hunter2@", 1), "https", workers.ReasonConnection, "the proxy answers 407 Proxy Authentication Required"},
+		"is not there": {"http://u:hunter2@127.0.0.1:1", "https", workers.ReasonConnection, "127.0.0.1:1"},
+		"plain":        {"http://u:hunter2@127.0.0.1:1", "http", workers.ReasonConnection, "127.0.0.1:1"},
+		"hangs":        {hangs, "https", workers.ReasonTimeout, "ask the egress proxy for a tunnel"},
+		"never ends":   {endless, "https", workers.ReasonConnection, "ask the egress proxy for a tunnel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +201,7 @@ func TestProxyFails(t *testing.T) {
 				}
 			})
 			departed := false
-			attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), "https://receiver.example/")
+			attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), tt.to+"://receiver.example/")
 			outcome := w.Deliver(t.Context(), attempt)
 			want(t, outcome, shaper.ResultRetry, tt.reason)
 			if departed || !strings.Contains(outcome.Detail, tt.detail) || strings.Contains(outcome.Detail, "hunter2") {
