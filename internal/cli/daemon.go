@@ -194,8 +194,8 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return worker.CheckJob(job)
 }
 
-// checkFlow returns what has a bucket's worker check a flow's own settings for deliveries. There is one kind of worker
-// only, so its defaults check those of a bucket that the configuration does not have.
+// checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. There is one kind
+// of worker only, so its defaults check the flows of a bucket that the configuration does not have.
 func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
 	return func(bucket string, own *shaper.OwnDelivery) error {
 		worker, ok := workerOf(cfg, bucket)

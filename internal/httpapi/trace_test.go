@@ -72,7 +72,7 @@ func TestTraceIsNotContent(t *testing.T) {
 	}
 }
 
-// A job keeps its bounds: what would not fit is left out, and the job is let in.
+// A job keeps its bounds: a header that would not fit is left out, and the job is let in.
 func TestTraceWithoutRoom(t *testing.T) {
 	t.Parallel()
 	api, store := producerAPI(t)
@@ -100,7 +100,7 @@ func TestTraceWithoutRoom(t *testing.T) {
 	}
 }
 
-// What Trace Context does not allow is ignored, and no trace is made of a part.
+// A header that Trace Context does not allow is ignored as a whole.
 func TestTraceContextOf(t *testing.T) {
 	t.Parallel()
 	const valid = trace

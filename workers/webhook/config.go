@@ -44,8 +44,8 @@ type Config struct {
 	// bounds nothing else: that is the dispatcher's to do.
 	Concurrency int
 
-	// Secrets sign jobs whose flow has no secrets of its own, towards the origin of URL alone, which is required with
-	// them. All of them sign, the newest first, so that receivers can change from one to the next: up to MaxSecrets.
+	// Secrets sign the jobs of flows without secrets, and jobs without a flow, towards the origin of URL only. They need
+	// a URL. Up to MaxSecrets, the newest first; all of them sign, so that receivers can change from one to the next.
 	Secrets []string
 
 	// Format is how a request carries its job; "" is FormatStandard.
@@ -62,7 +62,7 @@ type Config struct {
 	// checked, names are for the proxy to check.
 	EgressProxy string
 
-	// What New has read.
+	// Read by New.
 	home    target   // of URL
 	signers []signer // of Secrets
 	proxy   *url.URL // EgressProxy, nil for none

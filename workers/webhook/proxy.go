@@ -46,8 +46,8 @@ func (d *dialer) tunnel(ctx context.Context, network, address string) (net.Conn,
 	return conn, nil
 }
 
-// connect sends CONNECT (RFC 9110) and reads the answer. What the proxy sends behind the answer is dropped with the
-// reader: the other end of a TLS connection is silent until it is spoken to.
+// connect sends CONNECT (RFC 9110) and reads the answer. Bytes behind the answer are dropped with the reader: a server of
+// TLS sends nothing before its client does.
 func (d *dialer) connect(conn net.Conn, address string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {userAgent}}}
 	if user := d.proxy.User; user != nil {

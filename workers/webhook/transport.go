@@ -18,7 +18,7 @@ import (
 // maxAnswerHeader bounds the headers of an answer.
 const maxAnswerHeader = 64 << 10
 
-// newTransport returns what makes the connections. It reads no proxy from the environment: with one the guard would see
+// newTransport returns the transport that makes the connections. It reads no proxy from the environment: with one the guard would see
 // the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
 // context.
 func newTransport(config Config) *http.Transport {
@@ -47,7 +47,7 @@ type dialer struct {
 	allowed []netip.Prefix
 	proxy   *url.URL    // nil for none
 	files   TLS         // read for each connection
-	home    target      // whose origin is shown the client certificate
+	home    target      // only its origin is shown the client certificate
 	tls     *tls.Config // the transport writes the protocols of HTTP into it
 }
 

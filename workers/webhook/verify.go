@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Received is what a receiver has of a delivery to check its signature.
+// Received holds the parts of a delivery from which its receiver checks the signature.
 type Received struct {
 	ID        string    // header webhook-id
 	Timestamp time.Time // header webhook-timestamp, in whole seconds
