@@ -45,6 +45,10 @@ type Attempt struct {
 	// job's headers do not replace them.
 	Own *OwnDelivery
 
+	// Enqueued is when the job was enqueued, or redriven, by the clock of Redis; zero where
+	// that is not known.
+	Enqueued time.Time
+
 	// Number counts the deliveries of the job from 1, those of dispatchers
 	// that crashed included, so that it grows with each.
 	Number int

@@ -66,7 +66,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, d.close())
 	}
 	d.operator, err = operator.New(operator.Config{
-		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow,
+		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow(cfg),
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -187,22 +187,38 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // checkJob has the bucket's worker check a job before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
-	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 {
+	worker, ok := workerOf(d.config, bucket)
+	if !ok {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
-	return webhookConfig(d.config, d.config.Buckets[i]).CheckJob(job)
+	return worker.CheckJob(job)
 }
 
-// checkFlow has the worker, of which there is one kind only, check a flow's own settings for deliveries.
-func checkFlow(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }
+// checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. There is one kind
+// of worker only, so its defaults check the flows of a bucket that the configuration does not have.
+func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
+	return func(bucket string, own *shaper.OwnDelivery) error {
+		worker, ok := workerOf(cfg, bucket)
+		if !ok {
+			worker = webhook.DefaultConfig()
+		}
+		return worker.CheckFlow(own)
+	}
+}
+
+// workerOf returns the settings of a bucket's worker, and whether the bucket is configured.
+func workerOf(cfg *config.Config, bucket string) (worker webhook.Config, ok bool) {
+	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 {
+		return worker, false
+	}
+	return webhookConfig(cfg, cfg.Buckets[i]), true
+}
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
-	return webhook.Config{
-		URL: b.Webhook.URL, JobURL: b.Webhook.JobURL, Timeout: b.Webhook.Timeout, AllowNetworks: b.Webhook.AllowNetworks,
-		Policy:      workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold},
-		Concurrency: min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)),
-	}
+	worker := b.Webhook.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
+	worker.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
+	return worker
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

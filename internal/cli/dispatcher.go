@@ -24,6 +24,6 @@ the configured rate. Its other commands show and change buckets and jobs.
   dispatcher bucket list               # what is waiting, in flight, dead
   dispatcher dead redrive webhooks --all
   dispatcher doctor                    # is this Redis fit to keep jobs?`,
-	}, a.dispatchCommand(), a.demoCommand(), a.bucketCommand(), a.poolCommand(), a.groupCommand(), a.flowCommand(), a.jobCommand(), a.deadCommand(), a.configCommand(), a.doctorCommand())
+	}, a.dispatchCommand(), a.demoCommand(), a.bucketCommand(), a.poolCommand(), a.groupCommand(), a.flowCommand(), a.jobCommand(), a.deadCommand(), a.configCommand(), a.doctorCommand(), a.webhookCommand())
 	return a.run(ctx, root, args)
 }

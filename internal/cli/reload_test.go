@@ -236,7 +236,11 @@ func TestBucketPaths(t *testing.T) {
 			rest = append(rest, path)
 		}
 	}
-	want := []string{"name", "worker", "pool", "retry.statuses", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks"}
+	want := []string{
+		"name", "worker", "pool", "retry.statuses", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks",
+		"webhook.secrets", "webhook.format", "webhook.egress_proxy", "webhook.cloudevents.source", "webhook.cloudevents.type",
+		"webhook.tls.ca", "webhook.tls.cert", "webhook.tls.key",
+	}
 	if !slices.Equal(rest, want) {
 		t.Errorf("a restart is needed for %q, want %q", rest, want)
 	}

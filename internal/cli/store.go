@@ -38,7 +38,7 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow})
+	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow(cfg)})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err

@@ -18,7 +18,7 @@ type Change struct {
 }
 
 // Changes lists the differences of two configurations, in alphabetical
-// order. Tables of an array are matched by their names: their order
+// order, changes of secrets included. Tables of an array are matched by their names: their order
 // makes no difference.
 func Changes(before, after *Config) []Change {
 	was, is := before.byName(), after.byName()
@@ -31,7 +31,7 @@ func Changes(before, after *Config) []Change {
 			table += `"`
 			if _, stays := pair[1][table+".name"]; inArray && !stays {
 				change = Change{Key: table, Path: change.Path[:strings.Index(change.Path, ".")]}
-			} else if both && other.Value == p.Value {
+			} else if both && other.Value == p.Value && other.mark == p.mark {
 				continue
 			}
 			found[change] = true

@@ -14,6 +14,7 @@ func TestChanges(t *testing.T) {
 	pro := key + a + "tiers = { pro = \"9/m\" }\n"
 	const pool = "[[pools]]\nname = \"v\"\nrate = \"9/s\"\n"
 	hooks := "[[buckets]]\nname = \"hooks\"\nrate = \"5/s\"\nflow.key = \"job\"\n"
+	const signed = "[[buckets]]\nname = \"signed\"\nrate = \"5/s\"\nwebhook = { url = \"https://h/\", secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }\n"
 	for name, test := range map[string]struct {
 		before, after string
 		want          []Change
@@ -31,6 +32,10 @@ func TestChanges(t *testing.T) {
 		"a tier":            {pro, strings.Replace(pro, "9/m", "10/m", 1), []Change{{`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a tier and a key":  {a, pro, []Change{{`keys "k"`, "keys"}, {`limits "a".tiers.pro`, "limits.tiers.pro"}}},
 		"a secret's digest": {pro, strings.Replace(pro, "aa", "bb", 1), []Change{{`keys "k".sha256`, "keys.sha256"}}},
+		"a password":        {"[redis]\npassword = \"a\"\n", "[redis]\npassword = \"b\"\n", []Change{{"redis.password", "redis.password"}}},
+		"the same password": {"[redis]\npassword = \"a\"\n", "[redis]\npassword = \"a\"\n", nil},
+		"a URL's password":  {"[redis]\nurl = \"redis://:a@h\"\n", "[redis]\nurl = \"redis://:b@h\"\n", []Change{{"redis.url", "redis.url"}}},
+		"a signing secret":  {signed, strings.Replace(signed, "LaSw", "LaSx", 1), []Change{{`buckets "signed".webhook.secrets`, "buckets.webhook.secrets"}}},
 	} {
 		if got := Changes(mustLoad(t, test.before), mustLoad(t, test.after)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)

@@ -7,6 +7,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // Config is a valid configuration. It is not changed after [Load]; to reload,
@@ -86,8 +87,40 @@ type Bucket struct {
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
-	URL           string         `mapstructure:"url"`     // where a job names none
-	JobURL        bool           `mapstructure:"job_url"` // whether a job may name its own
-	Timeout       time.Duration  `mapstructure:"timeout"` // of one attempt
-	AllowNetworks []netip.Prefix `mapstructure:"allow_networks"`
+	URL           string              `mapstructure:"url"`     // where a job names none
+	JobURL        bool                `mapstructure:"job_url"` // whether a job may name its own
+	Timeout       time.Duration       `mapstructure:"timeout"` // of one attempt
+	AllowNetworks []netip.Prefix      `mapstructure:"allow_networks"`
+	Secrets       []Secret            `mapstructure:"secrets"` // that sign, the newest first
+	Format        string              `mapstructure:"format"`  // standard, cloudevents, cloudevents-structured
+	EgressProxy   Secret              `mapstructure:"egress_proxy"`
+	CloudEvents   CloudEventsSettings `mapstructure:"cloudevents"`
+	TLS           WebhookTLS          `mapstructure:"tls"`
+}
+
+// CloudEventsSettings are attributes of events, for the formats that make them.
+type CloudEventsSettings struct {
+	Source string `mapstructure:"source"`
+	Type   string `mapstructure:"type"` // of jobs that name none
+}
+
+// WebhookTLS are names of PEM files.
+type WebhookTLS struct {
+	CA   string `mapstructure:"ca"`
+	Cert string `mapstructure:"cert"`
+	Key  string `mapstructure:"key"`
+}
+
+// Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
+// It reveals the secrets.
+func (w WebhookSettings) Worker(concurrency int) webhook.Config {
+	c := webhook.Config{
+		URL: w.URL, JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
+		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: webhook.TLS(w.TLS),
+		EgressProxy: w.EgressProxy.Reveal(),
+	}
+	for _, secret := range w.Secrets {
+		c.Secrets = append(c.Secrets, secret.Reveal())
+	}
+	return c
 }

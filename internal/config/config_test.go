@@ -122,6 +122,8 @@ max_attempts = 3
 url = "https://example.com/hook"
 job_url = false
 allow_networks = ["10.0.0.0/8"]
+format = "cloudevents"
+cloudevents = { source = "/orders", type = "order" }
 [[buckets]]
 name = "second"
 rate = "7/m"
@@ -195,6 +197,7 @@ func TestLoad(t *testing.T) {
 	want := Bucket{Bucket: hooks, Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Format:        "cloudevents", CloudEvents: CloudEventsSettings{Source: "/orders", Type: "order"},
 	}}
 	if !reflect.DeepEqual(c.Buckets[0], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[0], want)
@@ -216,10 +219,9 @@ func TestLoad(t *testing.T) {
 		Key: "caller", DefaultURL: "https://example.com/", Rate: thousand, Burst: 3, Capacity: 500, MaxInFlight: 6,
 		Quotas: []admission.Rate{thousand},
 	}
-	want = Bucket{
-		Bucket: second, Worker: "webhook", Statuses: []string{"429", "5xx"},
-		Webhook: WebhookSettings{URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second},
-	}
+	want = Bucket{Bucket: second, Worker: "webhook", Statuses: []string{"429", "5xx"}, Webhook: WebhookSettings{
+		URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second, Format: "standard", CloudEvents: CloudEventsSettings{Type: "tundish.job"},
+	}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)
 	}

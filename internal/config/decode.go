@@ -14,7 +14,7 @@ import (
 var later = map[string]bool{
 	"schedules":                true,
 	"buckets.result_retention": true,
-	"buckets.http":             true, "buckets.llm": true, "buckets.asynq": true, "buckets.webhook.secrets": true,
+	"buckets.http":             true, "buckets.llm": true, "buckets.asynq": true,
 
 	"buckets.worker=http": true, "buckets.worker=llm": true, "buckets.worker=asynq": true,
 }
@@ -126,6 +126,9 @@ func (l *loader) tables(t reflect.Type, raw any, p place) []any {
 
 // value converts one value. It notes a fault and returns false if that fails.
 func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
+	if t == reflect.TypeFor[[]Secret]() {
+		return l.secrets(raw, p)
+	}
 	shown := literal(raw)
 	switch {
 	case isSecret(t):
@@ -161,6 +164,22 @@ func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
 	}
 	l.fail(p, shown, "%v", err)
 	return nil, false
+}
+
+// secrets converts a list of secrets. No fault shows any part of them.
+func (l *loader) secrets(raw any, p place) (any, bool) {
+	list, ok := raw.([]any)
+	if !ok {
+		l.fail(p, "", `want a list, such as ["env:NEW_SECRET", "file:/run/secrets/old"]`)
+		return nil, false
+	}
+	var secrets []Secret
+	for i, item := range list {
+		if secret, valid := l.value(reflect.TypeFor[Secret](), item, p.element(i, "")); valid {
+			secrets = append(secrets, secret.(Secret))
+		}
+	}
+	return secrets, len(secrets) == len(list)
 }
 
 func isSecret(t reflect.Type) bool {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"hash/maphash"
 	"io"
 	"reflect"
 	"strings"
@@ -22,6 +23,28 @@ type printed struct {
 	Setting
 
 	path, header, table, name string
+	mark                      uint64 // of the secrets in it, which its value masks
+}
+
+// markSeed makes marks of this process that tell nothing of a secret.
+var markSeed = maphash.MakeSeed()
+
+// markOf differs where secrets differ. It is 0 of a value without secrets.
+func markOf(value any) uint64 {
+	switch v := value.(type) {
+	case Secret:
+		return maphash.String(markSeed, string(v))
+	case RedisURL:
+		return maphash.String(markSeed, string(v))
+	case []Secret:
+		var hash maphash.Hash
+		hash.SetSeed(markSeed)
+		for _, secret := range v {
+			_, _ = hash.WriteString(string(secret) + "\x00") // never fails
+		}
+		return hash.Sum64()
+	}
+	return 0
 }
 
 // Effective lists every key in the order of the shipped file.
@@ -61,7 +84,7 @@ func (l *loader) effective(s settings) []printed {
 		}
 		list = append(list, printed{
 			Setting: Setting{Key: key.shown, Value: literal(key.value.Interface()), Source: source},
-			path:    key.path, header: key.header, table: key.table, name: key.name,
+			path:    key.path, header: key.header, table: key.table, name: key.name, mark: markOf(key.value.Interface()),
 		})
 	}
 	return list

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 func (l *loader) limits(s *settings) {
@@ -63,12 +64,11 @@ func (l *loader) buckets(s *settings) {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
-		l.failAll(p, workers.Policy{Statuses: written.Retry.Statuses}.Validate())
 		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
 		l.scope(p.key("adapt").key("scope"), written)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
-		l.webhook(p.key("webhook"), written.Webhook, s.Dispatcher)
+		l.webhook(p, written, s.Dispatcher)
 	}
 }
 
@@ -99,16 +99,27 @@ func (l *loader) references(p place, names, tables []string, table string) {
 	}
 }
 
-func (l *loader) webhook(p place, w WebhookSettings, d Dispatcher) {
-	l.webhookURL(p.key("url"), w.URL)
+// webhook checks the settings of the worker of the bucket at p, and reads the files that they name.
+func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
+	w, of := b.Webhook, p.key("webhook")
+	l.webhookURL(of.key("url"), w.URL)
 	if w.URL == "" && !w.JobURL {
-		l.fail(p.key("url"), `""`, "is empty while job_url is false: no job would have anywhere to go")
+		l.fail(of.key("url"), `""`, "is empty while job_url is false: no job would have anywhere to go")
 	}
-	timeout := p.key("timeout")
+	timeout := of.key("timeout")
 	inRange(l, timeout, w.Timeout, minWebhookTimeout, maxLease)
 	if w.Timeout > d.Lease && !l.failed["dispatcher.lease"] {
 		l.fail(timeout, literal(w.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
 	}
+	var formats []string
+	for _, format := range webhook.Formats() {
+		formats = append(formats, string(format))
+	}
+	l.oneOf(of.key("format"), w.Format, formats...)
+	worker := w.Worker(1)
+	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
+	l.failAll(p, worker.Validate())
+	l.failAll(p, worker.TLS.Check(l.readFile))
 }
 
 // unique wants a name that no element before has.

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -45,6 +46,38 @@ func TestSecretsDoNotShow(t *testing.T) {
 	}
 	if Secret("").String() != "" {
 		t.Error("no secret looks like one")
+	}
+}
+
+// The secrets of webhooks stay secret in every output too, and arrive at the worker.
+func TestSecretsOfWebhooksDoNotShow(t *testing.T) {
+	t.Parallel()
+	const secret, old = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	const text = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://h/\"\n" +
+		"secrets = [\"env:NEW\", \"" + old + "\"]\negress_proxy = \"env:PROXY\"\n"
+	c := mustLoad(t, text, "NEW="+secret, "PROXY=http://u:hunter2@proxy:3128")
+	worker := c.Buckets[0].Webhook.Worker(1)
+	if len(worker.Secrets) != 2 || worker.Secrets[0] != secret || worker.Secrets[1] != old || worker.EgressProxy != "http://u:hunter2@proxy:3128" {
+		t.Errorf("the worker has %q and %q", worker.Secrets, worker.EgressProxy)
+	}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		fmt.Fprintf(&out, verb+"\n", *c)
+	}
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("loaded", "webhook", c.Buckets[0].Webhook)
+	if err := errors.Join(json.NewEncoder(&out).Encode(c), c.WriteTOML(&out)); err != nil {
+		t.Error(err)
+	}
+	fmt.Fprint(&out, c.Effective(), c.Warnings())
+	for _, part := range []string{"MfKQ9", "C2FVs", "hunter2", fmt.Sprintf("%x", "hunter2")} {
+		if strings.Contains(out.String(), part) {
+			t.Errorf("a secret shows in\n%s", out.String())
+		}
+	}
+	for _, part := range []string{`secrets = ["***", "***"]`, `egress_proxy = "***"`} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%s is not in\n%s", part, out.String())
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 // settings has the shape of the file: every key of this version is a field of
@@ -184,7 +185,10 @@ func defaultBucket() bucketSettings {
 		},
 		Adapt:   adaptSettings{Scope: string(b.Adapt.Scope), Hold: b.Adapt.Hold, MaxHold: b.Adapt.MaxHold, Floor: percent(b.Adapt.Floor)},
 		Breaker: breakerSettings(b.Breaker),
-		Webhook: WebhookSettings{JobURL: true, Timeout: 15 * time.Second},
+		Webhook: WebhookSettings{
+			JobURL: true, Timeout: 15 * time.Second, Format: string(webhook.FormatStandard),
+			CloudEvents: CloudEventsSettings{Type: webhook.DefaultEventType},
+		},
 	}
 }
 
@@ -256,7 +260,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: s.Retry.policy(),
 		Adapt:   shaper.Adapt{Scope: shaper.Scope(s.Adapt.Scope), Hold: s.Adapt.Hold, MaxHold: s.Adapt.MaxHold, Floor: int(s.Adapt.Floor)},
 		Breaker: shaper.Breaker(s.Breaker),
-		Weight: s.Weight, Revision: revision,
+		Weight:  s.Weight, Revision: revision,
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}
 	if f := s.Flow; f != nil {

@@ -299,6 +299,8 @@ func literal(v any) string {
 		return literals(v)
 	case []admission.Rate:
 		return literals(v)
+	case []Secret:
+		return literals(v)
 	case []netip.Prefix:
 		return literals(v)
 	case netip.Prefix:

@@ -69,7 +69,7 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 
 func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket, items []json.RawMessage, decode func([]byte) (shaper.Job, error)) {
 	results := make([]result, len(items))
-	sender := p.sender(r, bucket.Name)
+	sender, trace := p.sender(r, bucket.Name), traceContextOf(r.Header)
 	jobs, places := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items))
 	for i, item := range items {
 		jobs = append(jobs, shaper.Job{})
@@ -84,6 +84,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 			f = bound(r, bucket, job)
 		}
 		if f == nil {
+			trace.addTo(job)
 			places = append(places, i)
 			continue
 		}

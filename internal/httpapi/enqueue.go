@@ -75,6 +75,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
+	traceContextOf(r.Header).addTo(&job)
 	receipts, err := p.send(r, job)
 	if err != nil {
 		p.unknownOutcome(r, receipts, err).write(w)

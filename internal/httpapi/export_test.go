@@ -1,6 +1,9 @@
 package httpapi
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
 
 // What the tests of the contract compare with openapi.yaml.
 
@@ -43,3 +46,9 @@ var (
 	SplitBatch  = splitBatch
 	Pieces      = pieces
 )
+
+// TraceContextOf reads the Trace Context of a request.
+func TraceContextOf(h http.Header) (parent, state string) {
+	t := traceContextOf(h)
+	return t.parent, t.state
+}

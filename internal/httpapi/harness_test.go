@@ -72,7 +72,7 @@ func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer)
 
 func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *operator.Operator {
 	t.Helper()
-	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.CheckFlow(own) }})
+	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.DefaultConfig().CheckFlow(own) }})
 	if err != nil {
 		t.Fatal(err)
 	}

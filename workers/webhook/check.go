@@ -56,7 +56,7 @@ func (c Config) CheckJob(job *shaper.Job) error {
 			}
 		}
 	}
-	return errors.Join(err, checkMethod(job.Method), checkHeaders(job.Headers))
+	return errors.Join(err, checkMethod(job.Method), c.checkHeaders(job.Headers))
 }
 
 func checkMethod(method string) error {
@@ -64,6 +64,10 @@ func checkMethod(method string) error {
 		return nil
 	}
 	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(methods, ", ")}
+}
+
+func (c Config) checkHeaders(headers map[string][]string) error {
+	return errors.Join(checkHeaders(headers), c.Format.checkHeaders(headers))
 }
 
 func checkHeaders(headers map[string][]string) error {

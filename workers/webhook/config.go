@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -41,17 +44,41 @@ type Config struct {
 	// bounds nothing else: that is the dispatcher's to do.
 	Concurrency int
 
-	home target // of URL, once New has read it
+	// Secrets sign the jobs of flows without secrets, and jobs without a flow, towards the origin of URL only. They need
+	// a URL. Up to MaxSecrets, the newest first; all of them sign, so that receivers can change from one to the next.
+	Secrets []string
+
+	// Format is how a request carries its job; "" is FormatStandard.
+	Format Format
+
+	// CloudEvents are for the formats that make events, and for no other.
+	CloudEvents CloudEvents
+
+	// TLS are the certificates of connections to receivers.
+	TLS TLS
+
+	// EgressProxy is the proxy that all requests go through, as http://user:password@host:port; "" for none. The guard
+	// then sees the proxy's address only: AllowNetworks must have it unless it is public. Addresses in URLs are still
+	// checked, names are for the proxy to check.
+	EgressProxy string
+
+	// Read by New.
+	home    target   // of URL
+	signers []signer // of Secrets
+	proxy   *url.URL // EgressProxy, nil for none
 }
 
 // DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
-// and 410, the public internet only.
+// and 410, the public internet only, no signatures.
 func DefaultConfig() Config {
-	return Config{JobURL: true, Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 256}
+	return Config{
+		JobURL: true, Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 256, Format: FormatStandard,
+	}
 }
 
 // Validate reports every fault of the settings, joined, or nil. Each begins
-// with the key of the configuration.
+// with the key of the configuration. No fault repeats a secret. The files of TLS are for
+// [TLS.Check] to read.
 func (c Config) Validate() error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
@@ -76,5 +103,85 @@ func (c Config) Validate() error {
 	if c.Concurrency < 1 || c.Concurrency > shaper.MaxConcurrency {
 		fail("concurrency", "%d: want 1 to %d", c.Concurrency, shaper.MaxConcurrency)
 	}
+	c.validateSecrets(fail)
+	c.validateFormat(fail)
+	c.validateTLS(fail)
+	if c.EgressProxy != "" {
+		_, origin, err := parseProxy(c.EgressProxy)
+		if err != nil {
+			fail("egress_proxy", "%v", err)
+		} else if addr, ok := origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
+			fail("egress_proxy", "the address %s is not on the public internet: webhook.allow_networks can let it through", addr)
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// faulter notes the fault of a key.
+type faulter func(key, format string, args ...any)
+
+func (c Config) validateSecrets(fail faulter) {
+	if len(c.Secrets) == 0 {
+		return
+	}
+	if c.URL == "" {
+		fail("secrets", "sign only what goes to the origin of webhook.url, which is not set: set it, or give each flow secrets of its own")
+	}
+	if len(c.Secrets) > MaxSecrets {
+		fail("secrets", "%d of them: at most %d sign at a time", len(c.Secrets), MaxSecrets)
+	}
+	for i, secret := range c.Secrets {
+		if err := CheckSecret(secret); err != nil {
+			fail("secrets", "number %d: %v", i+1, err)
+		} else if slices.Contains(c.Secrets[:i], secret) {
+			fail("secrets", "number %d: is in the list twice", i+1)
+		}
+	}
+}
+
+func (c Config) validateFormat(fail faulter) {
+	if c.Format != "" && !slices.Contains(Formats(), c.Format) {
+		var names []string
+		for _, format := range Formats() {
+			names = append(names, string(format))
+		}
+		fail("format", "%q: want %s", c.Format, strings.Join(names, ", "))
+		return
+	}
+	if !c.Format.makesEvents() {
+		if c.CloudEvents.Source != "" {
+			fail("cloudevents.source", "%q: is for the formats %s and %s only", c.CloudEvents.Source, FormatCloudEvents, FormatStructured)
+		}
+		return
+	}
+	if err := c.CloudEvents.checkSource(); err != nil {
+		fail("cloudevents.source", "%v", err)
+	}
+	if err := c.CloudEvents.checkType(); err != nil {
+		fail("cloudevents.type", "%v", err)
+	}
+}
+
+func (c Config) validateTLS(fail faulter) {
+	switch {
+	case c.TLS.Cert == "" && c.TLS.Key == "":
+	case c.TLS.Cert == "":
+		fail("tls.cert", "is missing, and tls.key is set: set both or none")
+	case c.TLS.Key == "":
+		fail("tls.key", "is missing, and tls.cert is set: set both or none")
+	case !strings.HasPrefix(strings.ToLower(c.URL), "https://"):
+		fail("tls.cert", "%q: is shown only to the origin of webhook.url: set that to an https URL", c.TLS.Cert)
+	}
+}
+
+// read prepares valid settings for deliveries.
+func (c *Config) read() (err error) {
+	if c.home, err = c.homeTarget(); err != nil {
+		return err
+	}
+	if c.signers, err = newSigners(c.Secrets); err != nil || c.EgressProxy == "" {
+		return err
+	}
+	c.proxy, _, err = parseProxy(c.EgressProxy)
+	return err
 }

@@ -57,7 +57,7 @@ func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, 
 	if c := p.take(o); c != nil {
 		return c, true, nil
 	}
-	c = &conn{origin: o, wire: &wire{}, users: 1}
+	c = &conn{origin: o, wire: &wire{to: o}, users: 1}
 	c.ClientConn, err = p.transport.NewClientConn(withWire(ctx, c.wire), o.Scheme, o.Address())
 	if err != nil {
 		return nil, false, err

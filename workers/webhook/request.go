@@ -15,6 +15,8 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
+const userAgent = "tundish/1"
+
 // request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
 // errFlow. GetBody is nil, so that net/http cannot send the request again. It would do so unasked
 // for a request with a header Idempotency-Key.
@@ -24,20 +26,31 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 		return nil, shaper.Origin{}, err
 	}
 	target, err := c.targetOf(attempt.URL, own.target)
-	err = errors.Join(err, checkMethod(attempt.Method), checkHeaders(attempt.Headers))
+	err = errors.Join(err, checkMethod(attempt.Method), c.checkHeaders(attempt.Headers))
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
 	h := header(attempt, now)
 	if own.trusts(target.origin) {
-		own.write(h, attempt, now)
+		own.setHeaders(h)
+	}
+	body, err := c.body(attempt, h)
+	if err != nil {
+		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+	}
+	signatures, err := signature(c.signersFor(own, target.origin), attempt.ID, now, body)
+	if err != nil {
+		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+	}
+	if signatures != "" {
+		h.Set("Webhook-Signature", signatures)
 	}
 	req := &http.Request{
 		Method:        attempt.Method,
 		URL:           target.url,
 		Header:        h,
-		Body:          io.NopCloser(bytes.NewReader(attempt.Payload)),
-		ContentLength: int64(len(attempt.Payload)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
 	}
 	if req.Method == "" {
 		req.Method = http.MethodPost
@@ -46,7 +59,7 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 }
 
 // header returns the headers of an attempt: the defaults, the job's over them,
-// ours over both. Those of its flow, see own, lie over the job's.
+// ours over both. The caller writes those of its flow over the job's, see own.
 func header(attempt *shaper.Attempt, now time.Time) http.Header {
 	const own = 5
 	h := make(http.Header, len(attempt.Headers)+own)
@@ -56,7 +69,7 @@ func header(attempt *shaper.Attempt, now time.Time) http.Header {
 		h[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
 	set("Content-Type", "application/json")
-	set("User-Agent", "tundish/1")
+	set("User-Agent", userAgent)
 	for name, values := range attempt.Headers {
 		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}

@@ -16,6 +16,9 @@ type target struct {
 	origin shaper.Origin
 }
 
+// is reports whether the target is of an origin. The zero target is of none.
+func (t target) is(o shaper.Origin) bool { return t.url != nil && t.origin == o }
+
 // homeTarget returns the target of jobs that name no URL: the bucket's URL, which a worker reads
 // once, or the zero target if the bucket has none.
 func (c Config) homeTarget() (target, error) {

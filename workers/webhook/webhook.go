@@ -10,12 +10,15 @@
 // A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Jobs of the flow
 // that name no URL go to its URL, else to the bucket's. Its headers replace a job's headers, and
 // its secrets sign. Both are used only towards one origin: that of the flow's URL or, without one,
-// that of the bucket's URL. Any other delivery goes without them. A bucket has no secrets, so
-// jobs without a flow's secrets are not signed.
+// that of the bucket's URL. Any other delivery goes without them. Where a flow has no secrets, those
+// of the bucket sign, towards the origin of the bucket's URL. The client certificate of the bucket is
+// shown to that origin only.
 //
 // Jobs may name any URL, so the receiver is not trusted. Connections go only to addresses of the
-// public internet, unless others are allowed ([workers.Guard]). No proxy is used. Of the answer,
-// a bounded part is read in bounded time.
+// public internet, unless others are allowed ([workers.Guard]). No proxy is used unless the settings
+// name one. Of the answer, a bounded part is read in bounded time.
+//
+// A delivery may also be an event of CloudEvents, see [Format].
 package webhook
 
 import (
@@ -23,6 +26,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -42,13 +46,15 @@ type Worker struct {
 
 var _ shaper.Worker = (*Worker)(nil)
 
-// New makes a worker, or returns what [Config.Validate] says of config.
+// New makes a worker, or returns what [Config.Validate] and [TLS.Check] say of config.
 func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	var err error
-	if config.home, err = config.homeTarget(); err != nil {
+	if err := config.TLS.Check(os.ReadFile); err != nil {
+		return nil, err
+	}
+	if err := config.read(); err != nil {
 		return nil, err
 	}
 	return &Worker{config: config, conns: newPool(config)}, nil
@@ -81,6 +87,9 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	}
 	if err != nil {
 		w.conns.release(conn)
+		if errors.Is(err, errTLSFiles) {
+			return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
+		}
 		return workers.ClassifyError(err)
 	}
 	if err := attempt.Depart(); err != nil {

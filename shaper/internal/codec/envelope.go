@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,9 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // Seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
-// is found out. It takes the room of the one before, if that is enough.
+// is found out. Trace Context is not content: a job that is sent again comes from
+// another request, and so with another trace. It takes the room of the one before,
+// if that is enough.
 func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
@@ -87,12 +90,9 @@ func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
 	if !job.NotBefore.IsZero() {
 		header.NotBefore = job.NotBefore.UnixMicro()
 	}
-	var text []byte
-	if !header.empty() {
-		var err error
-		if text, err = json.Marshal(header); err != nil {
-			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
-		}
+	text, err := header.text()
+	if err != nil {
+		return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 	}
 	size := indexStart + indexLength + 1 + len(text) + 1 + len(job.Payload)
 	if header.ExpiresIn > 0 {
@@ -111,6 +111,16 @@ func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
 	packed = append(packed, job.Payload...)
 
 	sum := sha256.Sum256(packed[headerStart:])
+	if headers := untraced(job.Headers); len(headers) < len(job.Headers) {
+		header.Headers = headers
+		if text, err = header.text(); err != nil {
+			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
+		}
+		hash := sha256.New()
+		hash.Write(append(text, '\n'))
+		hash.Write(job.Payload)
+		hash.Sum(sum[:0])
+	}
 	base64.RawURLEncoding.Encode(packed, sum[:8])
 	packed[MarkLength-2] = kindCaller
 	if generated {
@@ -126,6 +136,29 @@ func SetIndex(packed Sealed, index int) {
 		packed[indexStart+i] = byte('0' + index%10)
 		index /= 10
 	}
+}
+
+// text is the header as JSON, empty if the job has none of its fields.
+func (e envelope) text() ([]byte, error) {
+	if e.empty() {
+		return nil, nil
+	}
+	return json.Marshal(e)
+}
+
+// untraced returns the headers without those of W3C Trace Context: the same map if it has none of them.
+func untraced(headers map[string][]string) map[string][]string {
+	traces := func(name string, _ []string) bool {
+		return strings.EqualFold(name, "traceparent") || strings.EqualFold(name, "tracestate")
+	}
+	for name := range headers {
+		if traces(name, nil) {
+			headers = maps.Clone(headers)
+			maps.DeleteFunc(headers, traces)
+			break
+		}
+	}
+	return headers
 }
 
 func (e *envelope) empty() bool {

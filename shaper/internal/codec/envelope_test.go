@@ -66,6 +66,35 @@ func TestEnvelope(t *testing.T) {
 	})
 }
 
+// Jobs that differ in their Trace Context only have the same mark, and each keeps its own.
+func TestTraceIsNotContent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		job := drawJob(t)
+		plain, err := Seal(nil, &job, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.Headers = maps.Clone(job.Headers)
+		if job.Headers == nil {
+			job.Headers = map[string][]string{}
+		}
+		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
+		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
+		traced, err := Seal(nil, &job, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(traced[:MarkLength]) != string(plain[:MarkLength]) {
+			t.Fatalf("sealed %q, with a trace %q", plain, traced)
+		}
+		SetIndex(traced, 1)
+		if got, err := Open("0 0 " + string(traced)); err != nil || !slices.Equal(got.Headers[parent], job.Headers[parent]) || !bytes.Equal(got.Payload, job.Payload) {
+			t.Fatalf("sealed %+v, opened %+v, %v", job, got, err)
+		}
+	})
+}
+
 // contentOf is what the mark of a sealed job is of.
 func contentOf(sealed []byte) string {
 	_, content, _ := strings.Cut(string(sealed), " ")

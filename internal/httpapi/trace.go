@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/webhook"
+)
+
+// Headers of W3C Trace Context, as Go spells them.
+const (
+	headerTraceParent = "Traceparent"
+	headerTraceState  = "Tracestate"
+)
+
+// Bounds of Trace Context. A version after 00 may be longer than that.
+const (
+	maxTraceParent  = 256
+	maxTraceState   = 512
+	maxTraceMembers = 32
+)
+
+var (
+	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?$`)
+	traceMember = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]$`)
+)
+
+// traceContext is the Trace Context of a request that enqueues. It goes with the jobs to their deliveries, so that a
+// trace leads from the producer to the receiver.
+type traceContext struct{ parent, state string } // each "" where there is none
+
+// traceContextOf reads the Trace Context of a request. An invalid header is ignored, as the standard wants: a tracer's
+// fault must cost no job.
+func traceContextOf(h http.Header) traceContext {
+	parents := h[headerTraceParent]
+	if len(parents) != 1 || !validTraceParent(parents[0]) {
+		return traceContext{}
+	}
+	t := traceContext{parent: parents[0]}
+	if state := strings.Join(h[headerTraceState], ","); validTraceState(state) {
+		t.state = state
+	}
+	return t
+}
+
+func validTraceParent(text string) bool {
+	if len(text) > maxTraceParent || !traceParent.MatchString(text) {
+		return false
+	}
+	version, trace, parent := text[:2], text[3:35], text[36:52]
+	return version != "ff" && (version != "00" || len(text) == 55) && strings.Trim(trace, "0") != "" && strings.Trim(parent, "0") != ""
+}
+
+func validTraceState(text string) bool {
+	if text == "" || len(text) > maxTraceState {
+		return false
+	}
+	seen := map[string]bool{}
+	members := strings.Split(text, ",")
+	for _, member := range members {
+		if member = strings.Trim(member, " \t"); member == "" {
+			continue // the standard allows it
+		}
+		key, _, _ := strings.Cut(member, "=")
+		if seen[key] || !traceMember.MatchString(member) {
+			return false
+		}
+		seen[key] = true
+	}
+	return len(members) <= maxTraceMembers
+}
+
+// addTo gives a valid job the Trace Context as headers, unless the job names one of its own, or has no room for more
+// headers.
+func (t traceContext) addTo(job *shaper.Job) {
+	if t.parent == "" {
+		return
+	}
+	lines, size := 0, 0
+	for name, values := range job.Headers {
+		if strings.EqualFold(name, headerTraceParent) || strings.EqualFold(name, headerTraceState) {
+			return
+		}
+		lines += len(values)
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	for _, header := range []struct{ name, value string }{{headerTraceParent, t.parent}, {headerTraceState, t.state}} {
+		lines++
+		size += len(header.name) + len(header.value)
+		if header.value == "" || lines > webhook.MaxHeaders || size > webhook.MaxHeaderBytes {
+			return
+		}
+		if job.Headers == nil {
+			job.Headers = map[string][]string{}
+		}
+		job.Headers[header.name] = []string{header.value}
+	}
+}

@@ -1,0 +1,83 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// MaxSecrets is how many secrets of a bucket sign at a time.
+const MaxSecrets = 10
+
+// Bounds of a secret, as the specification of Standard Webhooks has them.
+const (
+	secretPrefix   = "whsec_"
+	minSecretBytes = 24
+	maxSecretBytes = 64
+)
+
+// signer signs deliveries by one secret.
+type signer struct{ *standardwebhooks.Webhook }
+
+// newSigner checks a secret. The library alone would take any key, and a secret without its prefix: an empty secret
+// would sign too. The error does not repeat the secret.
+func newSigner(secret string) (signer, error) {
+	text, ok := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
+		return signer{}, fmt.Errorf("want %s and %d to %d bytes in base64", secretPrefix, minSecretBytes, maxSecretBytes)
+	}
+	webhook, err := standardwebhooks.NewWebhookRaw(key)
+	return signer{webhook}, err
+}
+
+// CheckSecret reports the fault of a secret that could not sign, without the secret; or nil.
+func CheckSecret(secret string) error {
+	_, err := newSigner(secret)
+	return err
+}
+
+// newSigners checks secrets. The error joins the faults, each a [*shaper.FieldError] that repeats no secret.
+func newSigners(secrets []string) ([]signer, error) {
+	var signers []signer
+	var errs []error
+	for i, secret := range secrets {
+		s, err := newSigner(secret)
+		if err != nil {
+			errs = append(errs, &shaper.FieldError{Field: "secrets", Reason: fmt.Sprintf("number %d: %v", i+1, err)})
+		}
+		signers = append(signers, s)
+	}
+	return signers, errors.Join(errs...)
+}
+
+// signature is the value of webhook-signature: one signature for each signer, in order. "" without signers.
+func signature(signers []signer, id string, at time.Time, body []byte) (string, error) {
+	list := make([]string, len(signers))
+	for i, s := range signers {
+		var err error
+		if list[i], err = s.Sign(id, at, body); err != nil {
+			return "", fmt.Errorf("sign the delivery: %w", err)
+		}
+	}
+	return strings.Join(list, " "), nil
+}
+
+// signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
+// A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
+// the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
+func (c Config) signersFor(own own, to shaper.Origin) []signer {
+	switch {
+	case len(own.signers) == 0 && c.home.is(to):
+		return c.signers
+	case own.trusts(to):
+		return own.signers
+	}
+	return nil
+}

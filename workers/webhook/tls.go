@@ -1,0 +1,82 @@
+package webhook
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLS are the certificates of connections to receivers, as names of PEM files. The zero value trusts the system's
+// authorities and has no client certificate. The files are read again for each new connection, so that they can be
+// renewed while the worker runs.
+type TLS struct {
+	CA        string // authorities to trust instead of the system's, for all receivers
+	Cert, Key string // client certificate, both or none. It is shown only to the origin of the bucket's URL
+}
+
+// errTLSFiles marks a fault of the files: an operator can mend it, so the job is not lost.
+var errTLSFiles = errors.New("the files for TLS cannot be used, so nothing is sent")
+
+// Check reads the files by readFile and reports every fault, joined. Each begins with the key of the configuration.
+func (t TLS) Check(readFile func(string) ([]byte, error)) error {
+	var errs []error
+	fail := func(key, file string, err error) {
+		errs = append(errs, fmt.Errorf("webhook.tls.%s: %q: %w", key, file, err))
+	}
+	if t.CA != "" {
+		if _, err := authorities(t.CA, readFile); err != nil {
+			fail("ca", t.CA, err)
+		}
+	}
+	if t.Cert == "" || t.Key == "" {
+		return errors.Join(errs...)
+	}
+	cert, err := readFile(t.Cert)
+	if err != nil {
+		fail("cert", t.Cert, fmt.Errorf("cannot be read: %w", err))
+	}
+	key, keyErr := readFile(t.Key)
+	if keyErr != nil {
+		fail("key", t.Key, fmt.Errorf("cannot be read: %w", keyErr))
+	}
+	if err == nil && keyErr == nil {
+		if _, err := tls.X509KeyPair(cert, key); err != nil {
+			fail("cert", t.Cert, fmt.Errorf("is no pair with webhook.tls.key: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func authorities(file string, readFile func(string) ([]byte, error)) (*x509.CertPool, error) {
+	text, err := readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("has no certificate in PEM")
+	}
+	return pool, nil
+}
+
+// apply reads the files into the configuration of a connection. The error is an errTLSFiles.
+func (t TLS) apply(config *tls.Config, withCertificate bool) error {
+	if t.CA != "" {
+		pool, err := authorities(t.CA, os.ReadFile)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", errTLSFiles, t.CA, err)
+		}
+		config.RootCAs = pool
+	}
+	if t.Cert == "" || !withCertificate {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errTLSFiles, err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return nil
+}
