@@ -237,7 +237,7 @@ func TestBucketPaths(t *testing.T) {
 		}
 	}
 	want := []string{
-		"name", "worker", "pool", "retry.statuses", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks",
+		"name", "worker", "pool", "retry.statuses", "adapt.hold", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks",
 		"webhook.secrets", "webhook.format", "webhook.egress_proxy", "webhook.cloudevents.source", "webhook.cloudevents.type",
 		"webhook.tls.ca", "webhook.tls.cert", "webhook.tls.key",
 	}

@@ -81,7 +81,7 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		unreadable: err, unsettled: unsettled,
 		Attempt: shaper.Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
-			Own: own, Payload: job.Payload, Number: 1,
+			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
 		},
 		slot: d.clock.local(slot), permitTTL: d.permitTTL,
 		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,

@@ -170,7 +170,7 @@ func (e *envelope) empty() bool {
 type Stored struct {
 	Mark     string
 	sequence int64
-	enqueued int64 // Unix microseconds
+	Enqueued int64 // Unix microseconds
 	envelope
 	Payload []byte
 }
@@ -192,7 +192,7 @@ func Open(body string) (Stored, error) {
 	index, err2 := strconv.ParseInt(number, 10, 64)
 	s.sequence = first + index
 	var err3, err4 error
-	s.enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)
+	s.Enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)
 	if header != "" {
 		err3 = json.Unmarshal([]byte(header), &s.envelope)
 	}
@@ -238,7 +238,7 @@ func FillJob(j *shaper.JobInfo, body, metaText string) error {
 		return err
 	}
 	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.Payload
-	j.Enqueued = time.UnixMicro(job.enqueued)
+	j.Enqueued = time.UnixMicro(job.Enqueued)
 	if metaText == "" {
 		return nil
 	}

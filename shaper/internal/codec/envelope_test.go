@@ -45,7 +45,7 @@ func TestEnvelope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Mark != mark || got.sequence != int64(index)-3 || got.enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
+		if got.Mark != mark || got.sequence != int64(index)-3 || got.Enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
 			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.EqualFunc(got.Headers, job.Headers, slices.Equal) ||
 			got.MaxAttempts != job.MaxAttempts {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
