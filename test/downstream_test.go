@@ -4,6 +4,7 @@ package test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -69,6 +70,92 @@ func TestHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeadReceiver: while a receiver does not work it gets one probe an interval, which is no attempt of a job. Once it works again, the
+// jobs leave at the pace.
+func TestDeadReceiver(t *testing.T) {
+	const rate, jobs, down = 200, 1500, 12 * time.Second
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		var mu sync.Mutex
+		var died time.Time
+		var refused []time.Time
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 4, bucket: "[buckets.breaker]\nopen_for = \"1s\"\nmax_open = \"2s\"\n" + flowTable(),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				mu.Lock()
+				if died.IsZero() {
+					died = time.Now()
+				}
+				if time.Since(died) < down {
+					refused = append(refused, time.Now())
+					mu.Unlock()
+					panic(http.ErrAbortHandler)
+				}
+				mu.Unlock()
+				a.respond(w, r, id, attempt)
+			}})
+		s.postFlow("one", jobs)
+		await(t, 60*time.Second, "all is delivered", func() bool { return s.unfinished() == 0 })
+		r := s.history.Check()
+		report(t, rate, r)
+		if len(r.Lost) > 0 {
+			t.Fatalf("lost %v", r.Lost)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		probes, back := 0, a.all()[0].Sub(died.Add(down))
+		for _, at := range refused {
+			if at.Sub(died) > time.Second {
+				probes++
+			}
+		}
+		t.Logf("%d requests in the first second, then %d probes in %s; the first job arrived %s after the receiver was back",
+			len(refused)-probes, probes, down-time.Second, back.Round(time.Millisecond))
+		if first := len(refused) - probes; first > rate/5+20 { // what was claimed, up to 200 ms ahead
+			return fmt.Sprintf("%d requests before it was open", first)
+		}
+		if probes > 8 || back > 2*time.Second+500*time.Millisecond {
+			return fmt.Sprintf("%d probes, back after %s", probes, back)
+		}
+		return stall.crowded(r.MostIn, rate, steady, time.Second, 100*time.Millisecond)
+	})
+}
+
+// TestHungReceivers: receivers that hang cost a healthy one nothing, within the bounds of each flow.
+func TestHungReceivers(t *testing.T) {
+	const rate, healthy, seconds = 400, 100, 20
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		var a arrivalLog
+		s := start(t, redistest.Start(t), plan{
+			rate: rate, dispatchers: 2, lease: 40 * time.Second, timeout: 30 * time.Second,
+			bucket: flowTable(`rate = "100/s"`, "max_in_flight = 20", "capacity = 5000"),
+			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+				if strings.HasPrefix(id, "hung") {
+					_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when the sender gives up
+					<-r.Context().Done()
+					return
+				}
+				a.respond(w, r, id, attempt)
+			}})
+		var hung []string
+		for i := range 10 {
+			hung = append(hung, fmt.Sprint("hung", i))
+		}
+		s.postFlows(hung, 100)
+		<-time.After(time.Second)
+		s.postFlow("healthy", healthy*seconds)
+		await(t, 60*time.Second, "the healthy flow is through", func() bool { return len(a.of("healthy")) >= healthy*seconds })
+		times := a.sorted("healthy")
+		took := times[len(times)-1].Sub(times[0])
+		share := 100 * float64(len(times)-1) / healthy / took.Seconds()
+		t.Logf("the healthy flow had %.1f %% of its rate", share)
+		if share < 98-100*stall.cost().Seconds()/seconds {
+			return fmt.Sprintf("%.1f %% of its rate", share)
+		}
+		return ""
+	})
 }
 
 // TestAdapts: a receiver with a limit of its own, which says nothing but 429.
