@@ -150,7 +150,11 @@ func TestHungReceivers(t *testing.T) {
 		times := a.sorted("healthy")
 		took := times[len(times)-1].Sub(times[0])
 		share := 100 * float64(len(times)-1) / healthy / took.Seconds()
-		t.Logf("the healthy flow had %.1f %% of its rate", share)
+		perSecond := make([]int, int(took.Seconds())+1)
+		for _, at := range times {
+			perSecond[int(at.Sub(times[0]).Seconds())]++
+		}
+		t.Logf("the healthy flow had %.1f %% of its rate: %v", share, perSecond)
 		if share < 98-100*stall.cost().Seconds()/seconds {
 			return fmt.Sprintf("%.1f %% of its rate", share)
 		}
