@@ -82,7 +82,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	flows, numbers := r.flowsOf(ids...)
 	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
 	for i, o := range outcomes {
-		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, o.id, o.mark, numbers[i])
+		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.id, o.mark, numbers[i])
 	}
 	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.Settle), false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
