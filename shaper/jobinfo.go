@@ -52,7 +52,7 @@ type JobInfo struct {
 	Group    string
 	State    State
 	Attempts int // deliveries that ended
-	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
+	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive
 	Crashes  int // of those the last ones in a row, with no outcome between
 
 	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
