@@ -251,3 +251,38 @@ func TestMaxAgeWithFlows(t *testing.T) {
 		r.wantBytesOfDead()
 	})
 }
+
+// The probe of a breaker spends no attempt: it is listed as held, and a job whose last attempt it would be lives on.
+func TestAttemptsOfProbes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const spent = 7
+		r.configure(settings{rateCount: 1000})
+		r.obeyAttempts(5, 0)
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "downstream", fmt.Sprintf("b %d 5 1 %d %d", 60*second, second, 10*second)).Err())
+		r.put("a")
+		fail := func(result int) int64 {
+			t.Helper()
+			c := r.claim(ask{})
+			if c.ids() != "a" {
+				t.Fatalf("claimed %q, next %d", c.ids(), c.next-c.now)
+			}
+			return r.settle(outcome{
+				lease: c.jobs[0], result: result, signal: 3, reason: "http_500", claimedAt: c.now, last: `{"cause":"attempts-exhausted","status":500}`,
+				attempt: fmt.Sprintf(`{"at":%d,"number":%d,"result":"dead"}`, c.now, c.jobs[0].number),
+			})[0]
+		}
+		if code := fail(retry); code != 1 {
+			t.Errorf("the first failure: %d", code)
+		}
+		r.pass(30 * second)
+		if code := fail(spent); code != 2 {
+			t.Errorf("the probe: %d", code)
+		}
+		j := r.job("a")
+		if j.state != isQueued || !strings.HasSuffix(j.meta, ` {"status":500}`) || !strings.HasSuffix(j.attempts, `"number":2,"result":"held"}`) ||
+			strings.Count(j.attempts, `"dead"`) != 1 {
+			t.Errorf("%+v", j)
+		}
+	})
+}
