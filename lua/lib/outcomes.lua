@@ -6,7 +6,7 @@
 --
 -- first is the time of the first attempt, in microseconds of the server's clock. It is empty after a redrive, because the age
 -- of the job then begins anew. Each line is the JSON of one attempt, the newest is the last. A dispatcher writes it (attempts.go
--- of shaper/internal/codec), and scripts read its first field only: {"at":<microseconds>.
+-- of shaper/internal/codec). Scripts know its first field, {"at":<microseconds>, and its last, "result":"<word>"}.
 
 local outcomes = { MAX_BYTES = 2048 }
 

@@ -17,7 +17,7 @@ const (
 	maxReason = 40
 )
 
-// attempt is a line of lua/lib/outcomes.lua. The script reads its first field.
+// attempt is a line of lua/lib/outcomes.lua, which knows its first and its last field.
 type attempt struct {
 	At     int64  `json:"at"` // microseconds, by the clock of Redis
 	Number int    `json:"number"`
