@@ -167,6 +167,9 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 	in := lua.NewReader(r.run(lua.TakeBack, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.TakeBack), true, flows...), flows...)), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
+	if int64(in.Left()) != poison {
+		r.t.Errorf("%d jobs are poison, %d are named", poison, in.Left())
+	}
 	return takenBack, poison, repaired, missing
 }
 
