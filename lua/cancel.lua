@@ -14,7 +14,8 @@
 -- KEYS[9]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[10]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
--- KEYS[12...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
+-- KEYS[12] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[13...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
 -- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
@@ -34,9 +35,9 @@
 
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local flows, flow_settings = KEYS[10], KEYS[11]
+local flows, flow_settings, tried = KEYS[10], KEYS[11], KEYS[12]
 local id, wanted, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 11, levels == '2'
+local FIRST_PLACE, in_groups = 12, levels == '2'
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
@@ -84,9 +85,10 @@ local code = '7'
 if state == '5' then code = '8' end
 local fingerprint, kind, letter = string.match(job, '^%-?%d+ %d+ (...........)(.)(.)')
 local scheduled = kind and kind ~= string.lower(kind)
-dlq.remove(dead, body, meta, count, id)
+dlq.remove(dead, body, meta, tried, count, id)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
+redis.call('HDEL', tried, id)
 redis.call('ZREM', later, id)
 if state ~= '5' then
   flow.unschedule(count, scheduled and 1 or 0)

@@ -17,7 +17,8 @@
 -- another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits
 -- in later.
 --
--- A job that has expired becomes a dead letter and takes no slot. With few workers left, the dispatcher wakes another one (see
+-- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since
+-- its first attempt. With few workers left, the dispatcher wakes another one (see
 -- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
@@ -35,7 +36,8 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[14...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[15...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -60,7 +62,8 @@
 --          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its
 --          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
---          number, attempts so far (of the others 1, 1, 0)}
+--          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
+--          expired or -1 max_age has passed, id, flow, attempts}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
@@ -77,20 +80,21 @@
 --#include lib/flow.lua
 --#include lib/handout.lua
 --#include lib/next_turns.lua
+--#include lib/outcomes.lua
 --#include lib/pacer.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
 --#include lib/standby.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, count, departed_key, flows, flow_settings, due, idle_key =
-  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
+  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 13, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
@@ -101,7 +105,8 @@ local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or le
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
+  'max_age')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -210,6 +215,7 @@ local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
 local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
+local max_age = tonumber(settings[17] or 0)
 local own_ready = first_ready
 local is_simple = not (shared or reader.expiring or reader.leftovers)
 
@@ -228,9 +234,17 @@ local function take(f, id, job, stored, at, alone)
   drr.next(row, f, pacer.is_held(f))
 end
 
-local function expire(f, id, job, stored)
-  local epoch, attempts, lost, crashes, owner = codec.numbers(stored)
-  handout.note(out, id, codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, expired_last))
+-- Whether max_age has passed since the first attempt of a job.
+local function is_too_old(id, stored, at)
+  local _, attempts, lost = codec.numbers(stored)
+  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', tried, id), max_age, at)
+end
+
+local function expire(f, id, job, stored, too_old)
+  local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
+  handout.note(out, id,
+    codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or expired_last))
+  handout.tell_dead(out, too_old and -1 or 0, id, f.name or '', attempts)
   deaths[#deaths + 1] = id
   expired = expired + 1
   local _, delayed = codec.told(job)
@@ -312,7 +326,8 @@ local function step()
   local expires
   if job and reader.expiring then expires = select(3, codec.told(job)) end
   local is_over = expires and expires <= at - offset
-  local size = waits and not blocked and not is_over and #job + #(f.own or '') or 0
+  local too_old = not is_over and max_age > 0 and stored and job and is_too_old(id, stored, at - offset)
+  local size = waits and not blocked and not is_over and not too_old and #job + #(f.own or '') or 0
   if out.count > 0 and size > 0 and out.bytes + size > most_bytes then
     answer[NEXT], more = at - offset, true
     return false
@@ -323,8 +338,8 @@ local function step()
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
-  elseif is_over then
-    expire(f, id, job, stored)
+  elseif is_over or too_old then
+    expire(f, id, job, stored, too_old)
   else
     out.bytes = out.bytes + size
     take(f, id, job, stored, at, alone)
@@ -351,7 +366,7 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 handout.write(out, leases, meta, claims, dispatcher, now, lease)
-if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
+if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 flow.unschedule(count, unscheduled)
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end

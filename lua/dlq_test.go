@@ -17,7 +17,7 @@ func (r *rig) bytesOfDead() (sum, counted int64) {
 	ids, err := r.c.ZRange(r.ctx, r.key("dead"), 0, -1).Result()
 	r.ok(err)
 	if len(ids) > 0 {
-		for _, hash := range []string{"body", "meta"} {
+		for _, hash := range []string{"body", "meta", "attempts"} {
 			texts, err := r.c.HMGet(r.ctx, r.key(hash), ids...).Result()
 			r.ok(err)
 			for i, text := range texts {

@@ -17,7 +17,7 @@ func TestCancelInFlows(t *testing.T) {
 			placed{id: "retrying", flow: "a", state: isRetrying, in: second}, placed{id: "dead", flow: "a", state: isDead},
 			placed{id: "flying", flow: "a", state: isInFlight, in: second},
 		)
-		keys := r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_window", "seen_minute", "flows", "flow_settings"), false, "b")
+		keys := r.placesOf(r.keys("body", "meta", "conf", "count", "leases", "dead", "seen", "seen_window", "seen_minute", "flows", "flow_settings", "attempts"), false, "b")
 		if code := r.run(lua.Cancel, keys, "queued", "", 1, "b"); code != int64(-2) {
 			t.Errorf("by the wrong flow: %v", code)
 		}

@@ -13,7 +13,8 @@
 -- KEYS[10] …:flow_settings  hash  flow -> its own settings
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
--- KEYS[13...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[14...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
@@ -28,7 +29,8 @@
 --          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
 --          groups; and of the flow: paused since, the note of its pause, in flight, max_in_flight (0 none), when its rate
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
---          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); instants in microseconds
+--          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept);
+--          instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -38,10 +40,10 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed = KEYS[11], KEYS[12]
+local departed, flow_departed, tried = KEYS[11], KEYS[12], KEYS[13]
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
-local PURGED = 12 -- the keys before those of a purge
+local PURGED = 13 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
@@ -179,4 +181,5 @@ for _, of in ipairs({ of_flow, of_group }) do
   for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota }) do reply[#reply + 1] = value end
 end
 for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
+reply[#reply + 1] = redis.call('HGET', tried, id) or ''
 return reply

@@ -57,12 +57,12 @@ var layouts = map[string]layout{
 		args: names("bucket tag_read generation_read tag generation"),
 	},
 	"cancel": {
-		keys: names("body meta settings count leases dead seen seen_window seen_minute flows flow_settings"),
+		keys: names("body meta settings count leases dead seen seen_window seen_minute flows flow_settings attempts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("id state levels flow"),
 	},
 	"claim": {
-		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle"),
+		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts"),
 		then: []Keys{PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 		args: names("dispatcher claim want horizon lease lead last_chance may_go expired_last levels member channel bucket most_bytes stepped steps flow_count"),
 		more: true,
@@ -105,7 +105,7 @@ var layouts = map[string]layout{
 		args: names("member"),
 	},
 	"inspect_job": {
-		keys: names("body meta settings pace count leases dead seen flows flow_settings departed departed:<flow>"),
+		keys: names("body meta settings pace count leases dead seen flows flow_settings departed departed:<flow> attempts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
 		args: names("id flow levels member"),
 	},
@@ -125,12 +125,12 @@ var layouts = map[string]layout{
 		args: names("limit change limits_rev"),
 	},
 	"purge": {
-		keys: names("body meta settings count seen seen_window seen_minute flows flow_settings"),
+		keys: names("body meta settings count seen seen_window seen_minute flows flow_settings attempts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 		args: names("purge keep_later at_most most_bytes levels flow"),
 	},
 	"redrive": {
-		keys: names("body meta settings pace count dead flows flow_settings calendar"),
+		keys: names("body meta settings pace count dead flows flow_settings calendar attempts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket levels flow_count"),
 		more: true,
@@ -152,24 +152,24 @@ var layouts = map[string]layout{
 		args: names("want horizon again"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count"),
 		more: true,
 	},
 	"sweep": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},
 	"take_back": {
-		keys: names("body meta settings pace count leases dead flows flow_settings calendar"),
+		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,
 	},
 	"trim_dead": {
-		keys: names("body meta settings count dead seen seen_window seen_minute"),
+		keys: names("body meta settings count dead seen seen_window seen_minute attempts"),
 		args: names("at_most most_bytes"),
 	},
 }

@@ -267,6 +267,7 @@ func (m *flowModel) idle(t *rapid.T) {
 // check compares all that there is with the model.
 func (m *flowModel) check(t *rapid.T) {
 	m.wantBytesOfDead()
+	m.wantAttemptsOfJobs()
 	s := m.snapshot()
 	for id, j := range m.jobs {
 		got, there := s.jobs[id]

@@ -373,6 +373,7 @@ func runFlowModel(t *rapid.T, base *rig, groups bool) {
 		lone: map[string]string{}, slots: map[string]*steady{}, flows: modelFlows,
 	}
 	m.configureFlows(m.s, m.of)
+	m.obeyAttempts(2, 0)
 	if groups {
 		m.begin(t)
 	}

@@ -233,6 +233,7 @@ func (m *model) operate(t *rapid.T) {
 // check compares all places with the model.
 func (m *model) check(t *rapid.T) {
 	m.wantBytesOfDead()
+	m.wantAttemptsOfJobs()
 	b := m.inspect()
 	if b.unfinished != m.unfinished() || b.scheduled != m.scheduled() || b.dead != int64(len(m.in(isDead))) ||
 		b.inFlight != int64(len(m.in(isInFlight))) || b.later != int64(len(m.in(isScheduled, isRetrying))) {
@@ -279,6 +280,7 @@ func TestModel(t *testing.T) {
 			content: map[string]string{}, sched: map[string]bool{}, crashes: map[string]int{}, lone: map[string]string{},
 		}
 		m.configure(m.s)
+		m.obeyAttempts(2, 0)
 		m.most = m.s.capacity
 		rt.Repeat(map[string]func(*rapid.T){
 			"enqueue": m.put,

@@ -1,5 +1,6 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never exceeds the bound of the bucket, the group or the flow. May be sent twice.
+-- that keep their id. It never exceeds the bound of the bucket, the group or the flow. What is kept of their attempts stays, and
+-- max_age counts from the next attempt. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -10,7 +11,8 @@
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[10...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[11...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
@@ -27,11 +29,12 @@
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/outcomes.lua
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local flows, flow_settings, due_flows = KEYS[7], KEYS[8], KEYS[9]
+local flows, flow_settings, due_flows, tried = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 9, 4, 2
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 10, 4, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count = tonumber(ARGV[4])
 local first_arg = FIRST_FLOW + flow_count
@@ -102,11 +105,14 @@ for i = first_arg + 1, #ARGV, WIDTH do
   end
   if code == 1 then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
-    dlq.remove(dead, body, meta, count, id)
+    dlq.remove(dead, body, meta, tried, count, id)
     redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %.0f 0 %s ', epoch, attempts + lost, claim) .. last)
+    local text = redis.call('HGET', tried, id)
+    local lines = text and outcomes.restart(text) or ''
+    if lines ~= '' then redis.call('HSET', tried, id, lines) elseif text then redis.call('HDEL', tried, id) end
     local list = flow.PRIORITY_OF[string.sub(index, 1, 1)] or 3
     redis.call('RPUSH', KEYS[before(n) + list], id)
     if loaded then flow.fill(loaded[n].state, flow.LETTERS[list]) end

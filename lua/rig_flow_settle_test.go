@@ -82,7 +82,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	flows, numbers := r.flowsOf(ids...)
 	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
 	for i, o := range outcomes {
-		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, o.id, o.mark, numbers[i])
+		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.id, o.mark, numbers[i])
 	}
 	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.Settle), false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
@@ -167,6 +167,9 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 	in := lua.NewReader(r.run(lua.TakeBack, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.TakeBack), true, flows...), flows...)), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
+	if int64(in.Left()) != poison {
+		r.t.Errorf("%d jobs are poison, %d are named", poison, in.Left())
+	}
 	return takenBack, poison, repaired, missing
 }
 

@@ -34,6 +34,7 @@ type outcome struct {
 	signal    int // of shaper.Signal
 	reason    string
 	claimedAt int64
+	attempt   string // a line of outcomes.lua
 }
 
 func (r *rig) extend(length int64, leases ...lease) []int64 {
@@ -118,13 +119,14 @@ type job struct {
 	quota, hasFlows                 int64
 	ofFlow, ofGroup                 jobFlow
 	ofPool                          [4]int64 // in flight, max_in_flight, when its rate and its quotas let one leave
+	attempts                        string
 }
 
 func (r *rig) job(id string) job {
 	r.t.Helper()
 	flow := r.flowOf(id)
 	keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
-		"flows", "flow_settings", "departed", "departed:"+flow), true, flow)
+		"flows", "flow_settings", "departed", "departed:"+flow, "attempts"), true, flow)
 	if r.withFlows() == 2 {
 		group, _ := splitPath(flow)
 		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)
@@ -141,6 +143,7 @@ func (r *rig) job(id string) job {
 		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 		j.ofPool = [4]int64{in.Int(), in.Int(), in.Int(), in.Int()}
+		j.attempts = in.Text()
 	}
 	r.ok(in.Err())
 	return j

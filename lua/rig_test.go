@@ -327,6 +327,7 @@ type claimed struct {
 	lone                         int64 // which of the jobs is on its last chance, counted from 1
 	rateCount, ratePer, freeSlot int64
 	jobs                         []lease
+	died                         []died
 }
 
 func (c claimed) ids() string {
@@ -388,7 +389,12 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 		c.jobs = append(c.jobs, job)
 	}
 	for in.Left() > 0 {
-		job := &c.jobs[in.Int()-1]
+		nth := in.Int()
+		if nth <= 0 {
+			c.died = append(c.died, died{why: nth, id: in.Text(), flow: in.Text(), attempts: in.Int()})
+			continue
+		}
+		job := &c.jobs[nth-1]
 		job.epoch, job.number, job.attempts = in.Int(), in.Int(), in.Int()
 	}
 	r.ok(in.Err())

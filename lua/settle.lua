@@ -20,7 +20,8 @@
 -- KEYS[12] …:flow_settings  hash  flow -> its own settings
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[15...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[15] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[16...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -32,11 +33,12 @@
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
 --          after the last attempt), delay in microseconds
 --          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
---          claimed, microseconds; then for each job: id, its mark, which of the flows it is of, counted from 1
+--          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); then for each
+--          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
---          each job, in the order in which they came, 1 settled or 0 stale}
--- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped; what is kept of a
---          flow until it is idle
+--          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale}
+-- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
+--          what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
@@ -46,15 +48,16 @@
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/idle.lua
+--#include lib/outcomes.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows, idle_key = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local flows, flow_settings, due_flows, idle_key, tried = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 14, 5, 9, 3
-local DONE, RETRY, DEAD_NOW, HELD, HELD_ALONE, EXHAUSTED = '1', '2', '3', '5', '6', '7'
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 15, 5, 10, 3
+local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED = '1', '2', '3', '4', '5', '6', '7'
 local CHUNK = 500
 local ACCEPTED, FAILED = '1', '3'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
@@ -62,7 +65,8 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream')
+local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream',
+  'keep_attempts')
 if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
@@ -84,6 +88,7 @@ local was_full = redis.call('ZCARD', leases) >= max_in_flight
 
 local reply = { 0 }
 local unleased, gone, metas, deaths = {}, {}, {}, {}
+local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
 local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 local unscheduled, handled = 0, {}
 
@@ -104,11 +109,12 @@ local function has_left(part, mark)
   end
 end
 
--- A job that waits again, or is dead. failed_at is when it was claimed, where the downstream failed.
-local function keep(part, id, mark, result, delay, numbers, failed_at)
+-- A job that waits again, or is dead. nth is its place in the reply. failed_at is when it was claimed, where the downstream failed.
+local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at)
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
-    result = HELD
+    result, reply[nth] = HELD, 2
+    line, numbers[6] = outcomes.free(line), outcomes.because(numbers[6], '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
   end
@@ -127,6 +133,10 @@ local function keep(part, id, mark, result, delay, numbers, failed_at)
     part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
   end
   local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
+  if result ~= RETURNED then
+    local before = attempts + lost > 0 and redis.call('HGET', tried, id)
+    attempts_of[#attempts_of + 1], attempts_of[#attempts_of + 2] = id, outcomes.add(before, line, keep_attempts, now)
+  end
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
   elseif result == HELD or result == HELD_ALONE then
@@ -140,7 +150,7 @@ at = first_group
 while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
-  local signal, reason, claimed_at = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0
+  local signal, reason, claimed_at, line = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0, ARGV[at + 9]
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
@@ -172,9 +182,10 @@ while at <= #ARGV do
       if result == DONE then
         gone[#gone + 1] = id
         has_left(part, mark)
+        if numbers then gone_tried[#gone_tried + 1] = id end
         dedupe.add(memory, id, mark, codec.DONE)
       else
-        others[#others + 1] = { part, id, mark, result, delay, numbers, signal == FAILED and claimed_at }
+        others[#others + 1] = { part, i + 1, id, mark, result, delay, numbers, line, signal == FAILED and claimed_at }
       end
     end
   end
@@ -283,7 +294,9 @@ in_chunks('ZREM', leases, unleased)
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
-if #deaths > 0 then dlq.add(dead, body, meta, count, now, deaths) end
+in_chunks('HDEL', tried, gone_tried)
+in_chunks('HSET', tried, attempts_of)
+if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if said then
   redis.call('HSET', said_key, 'down', downstream.write(said))
 elseif before then

@@ -21,12 +21,13 @@
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
--- KEYS[19...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[20...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
--- ARGV[3]  cursor: of the comparison, "" to compare nothing
+-- ARGV[3]  cursor: of the comparison, "" to compare nothing; with an a in front that in the attempts, which come last
 -- ARGV[4]  flow_cursor: in the flows and the groups, "" to look at none
 -- ARGV[5]  latest: time that it can be at most, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
@@ -52,12 +53,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local seen_until = KEYS[18]
+local seen_until, tried = KEYS[18], KEYS[19]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- the keys before those of groups
-local PURGED = 18 -- the keys before those of a purge
+local PURGED = 19 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -103,9 +104,19 @@ if #of_before > 0 then
   redis.call('ZREM', seen_until, unpack(of_before))
 end
 
--- The comparison: is every claimed job where its state says?
+-- The comparison: is every claimed job where its state says? Then: do the attempts belong to jobs? A program that knows no
+-- attempts leaves those of the jobs that it ends.
 local next_cursor = ''
-if cursor ~= '' then
+if string.sub(cursor, 1, 1) == 'a' then
+  local scan = redis.call('HSCAN', tried, string.sub(cursor, 2), 'COUNT', 200)
+  next_cursor = scan[1] == '0' and '0' or 'a' .. scan[1]
+  for i = 1, #scan[2], 2 do
+    if redis.call('HEXISTS', body, scan[2][i]) == 0 then
+      redis.call('HDEL', tried, scan[2][i])
+      repaired = repaired + 1
+    end
+  end
+elseif cursor ~= '' then
   local scan = redis.call('HSCAN', meta, cursor, 'COUNT', 200)
   next_cursor = scan[1]
   local pairs_of = scan[2]
@@ -113,6 +124,7 @@ if cursor ~= '' then
     local id, state = pairs_of[i], string.sub(pairs_of[i + 1], 1, 1)
     if redis.call('HEXISTS', body, id) == 0 then
       redis.call('HDEL', meta, id)
+      redis.call('HDEL', tried, id)
       redis.call('ZREM', leases, id)
       -- In the later of a flow its id stays, and goes when its time comes: claim finds no job of it.
       if not has_flows then redis.call('ZREM', KEYS[PLACES + flow.PLACES], id) end
@@ -124,12 +136,12 @@ if cursor ~= '' then
     elseif state == '4' then
       retries[#retries + 1] = id
     elseif state == '5' and not redis.call('ZSCORE', dead, id) then
-      dlq.add(dead, body, meta, count, now, { id })
+      dlq.add(dead, body, meta, tried, count, now, { id })
       repaired = repaired + 1
     end
     if state ~= '5' then claimed[#claimed + 1] = id end
   end
-  dlq.audit(dead, body, meta, count)
+  dlq.audit(dead, body, meta, tried, count)
   local answers = redis.call('HGETALL', claims)
   for i = 1, #answers, 2 do
     local made = tonumber(string.match(answers[i + 1], '^%S+ (%d+) '))
@@ -289,6 +301,8 @@ elseif flow_cursor ~= '' then
   end
 end
 if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock)) > 0 then next_flow_cursor = 'i' end
+
+if next_cursor == '0' and string.sub(cursor, 1, 1) ~= 'a' and redis.call('EXISTS', tried) == 1 then next_cursor = 'a0' end
 
 pool.heal(member, KEYS, now)
 pool.note(member, KEYS, leases, now, channel)

@@ -14,7 +14,8 @@
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[11...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[12...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -31,8 +32,8 @@
 -- ARGV[10] flow_count: number of flows
 -- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
--- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many}; all
---          0 of a bucket that is not configured
+-- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many, then the
+--          ids of the poison jobs}; all 0 of a bucket that is not configured
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -42,11 +43,11 @@
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local leases, dead, flows, flow_settings, due_flows = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 10, 10, 2
+local PURGED, FIRST_FLOW, WIDTH = 11, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
@@ -136,7 +137,7 @@ for _, lost_job in ipairs(lost_jobs) do
       string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last)
   end
 end
-dlq.add(dead, body, meta, count, now, poisoned)
+dlq.add(dead, body, meta, tried, count, now, poisoned)
 for _, job in ipairs(unplaced) do
   redis.call('ZADD', KEYS[before(job.n) + flow.PLACES], text(job.due), job.id)
   if loaded then flow.fill(loaded[job.n].state, 'd') end
@@ -166,4 +167,4 @@ end
 pool.note(member, KEYS, leases, now, channel)
 -- Also where others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
-return { taken_back, poison, repaired, missing }
+return { taken_back, poison, repaired, missing, unpack(poisoned) }

@@ -10,6 +10,7 @@
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
+-- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
@@ -21,8 +22,8 @@
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 
-local body, meta, conf, count, dead, seen, seen_window, seen_minute =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local DROPPED = '8'
 
@@ -53,9 +54,10 @@ while some[i] do
   end
   read = read + length
   local mark = string.match(redis.call('HGET', body, id) or '', '^%-?%d+ %d+ (............)')
-  dlq.remove(dead, body, meta, count, id)
+  dlq.remove(dead, body, meta, tried, count, id)
   redis.call('HDEL', body, id)
   redis.call('HDEL', meta, id)
+  redis.call('HDEL', tried, id)
   if mark then dedupe.add(memory, id, mark, DROPPED) end
   if ended then old = old + 1 else full = full + 1 end
   there, bytes, i = there - 1, held(), i + 2

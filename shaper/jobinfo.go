@@ -32,6 +32,17 @@ func (l LastResponse) String() string {
 	return string(text)
 }
 
+// JobAttempt is how a delivery of a job ended that is not done. Lost deliveries have no outcome and are not among them.
+type JobAttempt struct {
+	At     time.Time     // when it departed, by the clock of Redis; when it ended, if nothing was sent
+	Number int           // of the delivery: see Attempt
+	Took   time.Duration // from the departure to the outcome; 0 if nothing was sent
+	Status int           // HTTP status, 0 none
+	Reason string        // one word of a closed list
+	Detail string        // for people, 200 bytes at most
+	Result Result        // ResultRetry, ResultDead or ResultHeld
+}
+
 // JobInfo is what is known of a job. Of a settled one only ID, Bucket and
 // State are.
 type JobInfo struct {
@@ -41,7 +52,7 @@ type JobInfo struct {
 	Group    string
 	State    State
 	Attempts int // deliveries that ended
-	Lost     int // further ones: their dispatcher died or lost its lease, or they came before a redrive
+	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive
 	Crashes  int // of those the last ones in a row, with no outcome between
 
 	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
@@ -67,6 +78,10 @@ type JobInfo struct {
 	Headers map[string][]string
 	Payload []byte
 	Last    LastResponse
+
+	// LastAttempts are how the last deliveries ended, the oldest first: as many as the bucket's KeepAttempts, in 2 KiB at
+	// most. A redrive keeps them.
+	LastAttempts []JobAttempt
 }
 
 // JobFlow is what holds for the flow of a job, or for its group.
@@ -86,6 +101,7 @@ const (
 	CausePermanent = "permanent"          // failed in a way that stays
 	CausePoison    = "poison"             // lost its worker three times in a row
 	CauseExpired   = "expired"            // its time ran out while it waited
+	CauseMaxAge    = "max-age"            // its first attempt was too long ago: see RetryPolicy
 )
 
 // JobPool is what holds for the pool of a job's bucket.

@@ -250,7 +250,7 @@ func (d *daemon) totals() []any {
 		for _, metric := range family.GetMetric() {
 			key := family.GetName()
 			for _, label := range metric.GetLabel() {
-				if name := label.GetName(); name == "result" || name == "decision" {
+				if name := label.GetName(); name == "outcome" || name == "decision" {
 					key += "/" + label.GetValue()
 				}
 			}
@@ -261,7 +261,7 @@ func (d *daemon) totals() []any {
 	for _, total := range []struct{ name, key string }{
 		{"admitted", "tundish_admission_decisions_total/admitted"},
 		{"departed", "tundish_departures_total"},
-		{"delivered", "tundish_deliveries_total/done"},
+		{"delivered", "tundish_attempts_total/done"},
 		{"retried", "tundish_retries_total"},
 		{"dead", "tundish_dead_letters_total"},
 	} {

@@ -12,7 +12,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show BUCKET ID",
 		Short:   "Show one dead letter in full",
-		Long:    "Show one dead letter in full: why it died, its last response and its payload.",
+		Long:    "Show one dead letter in full: why it died, how its last attempts ended, its last response and its payload.",
 		Example: `  dispatcher dead show webhooks order-17`,
 		Args:    positional("BUCKET", "ID"),
 		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {

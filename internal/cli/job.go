@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -37,7 +38,7 @@ type jobView struct {
 	Why       string              `json:"why,omitempty"`
 	BlockedBy []shaper.BlockedBy  `json:"blocked_by,omitempty"` // what keeps it, one word each
 	Attempts  int                 `json:"attempts"`
-	Lost      int                 `json:"lost,omitempty"` // deliveries whose dispatcher died
+	Lost      int                 `json:"lost,omitempty"` // deliveries that spent no attempt
 	Position  *int64              `json:"position,omitempty"`
 	Enqueued  *time.Time          `json:"enqueued,omitempty"`
 	ETA       *time.Time          `json:"eta,omitempty"`
@@ -51,13 +52,15 @@ type jobView struct {
 	Payload json.RawMessage      `json:"payload,omitempty"`        // JSON unchanged, other text as a string
 	Base64  string               `json:"payload_base64,omitempty"` // a payload that is no text
 	Last    *shaper.LastResponse `json:"last_response,omitempty"`
+
+	LastAttempts []opsview.Attempt `json:"last_attempts,omitempty"` // the oldest first
 }
 
 func viewJob(j shaper.JobInfo) jobView {
 	v := jobView{
 		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, State: j.State, Why: j.Why(), BlockedBy: j.BlockedBy(), Attempts: j.Attempts, Lost: j.Lost,
 		Enqueued: instant(j.Enqueued), ETA: instant(j.Earliest()), Due: instant(j.Due), Deadline: instant(j.Deadline), Died: instant(j.Died),
-		Method: j.Method, URL: j.URL, Headers: redacted(j.Headers),
+		Method: j.Method, URL: j.URL, Headers: redacted(j.Headers), LastAttempts: opsview.Attempts(j.LastAttempts),
 	}
 	if j.State == shaper.StateQueued {
 		v.Position = &j.Position
@@ -126,6 +129,9 @@ func (a *app) printJob(v jobView) error {
 				row("header", name+": "+value)
 			}
 		}
+		for _, attempt := range v.LastAttempts {
+			row(fmt.Sprintf("attempt %d", attempt.Number), attemptLine(attempt, now))
+		}
 		if v.Last != nil {
 			row("last status", status(v.Last.Status))
 			row("last reason", v.Last.Reason)
@@ -136,6 +142,22 @@ func (a *app) printJob(v jobView) error {
 		row("payload", string(v.Payload))
 		row("payload (base64)", v.Base64)
 	})
+}
+
+// attemptLine is an attempt in one line.
+func attemptLine(a opsview.Attempt, now time.Time) string {
+	text := fmt.Sprintf("%s (%s): %s", stamp(a.At), relative(a.At, now), a.Result)
+	if a.Reason != "" {
+		text += ", " + a.Reason
+	}
+	if a.Status != 0 {
+		text += fmt.Sprintf(", status %d", a.Status)
+	}
+	text += ", took " + time.Duration(a.Took*float64(time.Second)).Round(time.Millisecond).String()
+	if a.Detail != "" {
+		text += ": " + a.Detail
+	}
+	return text
 }
 
 func status(code int) string {

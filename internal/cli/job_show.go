@@ -9,9 +9,9 @@ import (
 func (a *app) jobShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET ID",
-		Short: "Show a job: state, position, ETA, last response",
-		Long: `Show a job: its state and why it waits, position and ETA, attempts, the last response,
-and its payload. Headers with the name of a credential, such as Authorization, are
+		Short: "Show a job: state, position, ETA, attempts, last response",
+		Long: `Show a job: its state and why it waits, position and ETA, how its last attempts ended,
+the last response, and its payload. Headers with the name of a credential, such as Authorization, are
 shown as "***". Of a settled job only the state is known, until its dedupe window
 ends.`,
 		Example: `  dispatcher job show webhooks order-17

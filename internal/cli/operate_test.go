@@ -166,6 +166,8 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("a page of one has %d lines:\n%s", n, page.out)
 	}
 	s.run(t, "dispatcher dead show webhooks a").want(t, 0, "dead because", "http_410", `{"n":1}`)
+	s.run(t, "dispatcher dead show webhooks a").want(t, 0, "attempt 1", "dead, http_410, took ")
+	s.run(t, "dispatcher dead show webhooks a --json").want(t, 0, `"last_attempts"`, `"number": 1`, `"result": "dead"`, `"took_seconds"`)
 	s.run(t, "dispatcher dead show webhooks nosuch").want(t, 4)
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 1, "it is dead", "dead drop")
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -22,6 +23,7 @@ type jobView struct {
 	BlockedBy    []shaper.BlockedBy   `json:"blocked_by,omitempty"` // what keeps it, one word each
 	Attempts     *int                 `json:"attempts,omitempty"`
 	Lost         int                  `json:"lost,omitempty"`
+	KeptAttempts int                  `json:"kept_attempts,omitempty"` // how many …/attempts lists
 	Position     *int64               `json:"position,omitempty"`
 	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of a waiting job
 	LeaseUntil   *time.Time           `json:"lease_until,omitempty"` // in flight
@@ -34,13 +36,17 @@ type jobView struct {
 	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
 }
 
+type attemptsView struct {
+	Attempts []opsview.Attempt `json:"attempts"`
+}
+
 func viewOf(info *shaper.JobInfo) *jobView {
 	view := &jobView{ID: info.ID, Bucket: info.Bucket, State: info.State}
 	if info.Enqueued.IsZero() {
 		return view
 	}
 	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
-	view.Group = info.Group
+	view.Group, view.KeptAttempts = info.Group, len(info.LastAttempts)
 	view.Why, view.BlockedBy, view.ETA = info.Why(), info.BlockedBy(), instant(info.Earliest())
 	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
 	view.URL, view.Method = info.URL, info.Method
@@ -68,6 +74,17 @@ func (p *producer) showJob(w http.ResponseWriter, r *http.Request) {
 		}
 		if err == nil {
 			writeJSON(w, http.StatusOK, viewOf(&info))
+		}
+		return err
+	})
+}
+
+// jobAttempts answers how the last attempts of a job ended: GET /v1/buckets/{bucket}/jobs/{id}/attempts.
+func (p *producer) jobAttempts(w http.ResponseWriter, r *http.Request) {
+	p.withJob(w, r, func(bucket, id string) error {
+		info, err := p.jobs.Job(r.Context(), bucket, id)
+		if err == nil {
+			writeJSON(w, http.StatusOK, attemptsView{opsview.Attempts(info.LastAttempts)})
 		}
 		return err
 	})

@@ -92,6 +92,7 @@ func (p *producer) routes() []route {
 		{"POST", "/v1/buckets/{bucket}/jobs", p.enqueue, roles(RoleEnqueue)},
 		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}", p.showJob, roles(RoleEnqueue, RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", p.jobAttempts, roles(RoleRead)},
 		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", p.cancelJob, roles(RoleEnqueue)},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},

@@ -1,7 +1,7 @@
 -- dlq.lua: the dead letters of a bucket, and their bytes. Every script that adds a dead letter,
 -- removes one, or asks whether there is room for more includes it.
 --
--- A dead letter counts with the lengths of its id, body and meta. Their sum is dead_bytes of …:count.
+-- A dead letter counts with the lengths of its id, body, meta and attempts. Their sum is dead_bytes of …:count.
 -- A counter may be lost, or missing in older data. So dlq.audit sums up all dead letters again, a chunk at
 -- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
 -- change that sum too, so that it is exact at the end.
@@ -13,8 +13,8 @@ local dlq = {
   FULL = 14, TOO_LARGE = 15, -- codes of enqueue.lua
 }
 
-local function size(body, meta, id)
-  return #id + redis.call('HSTRLEN', body, id) + redis.call('HSTRLEN', meta, id)
+local function size(body, meta, tried, id)
+  return #id + redis.call('HSTRLEN', body, id) + redis.call('HSTRLEN', meta, id) + redis.call('HSTRLEN', tried, id)
 end
 
 local function read_walk(count)
@@ -32,24 +32,24 @@ local function change(count, time, bytes)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
 
--- Adds jobs. Their metas are written already and do not change any more.
-function dlq.add(dead, body, meta, count, now, ids)
+-- Adds jobs. Their metas and attempts are written already and do not change any more.
+function dlq.add(dead, body, meta, tried, count, now, ids)
   if #ids == 0 then return end
   local bytes, scores = 0, {}
   for i, id in ipairs(ids) do
-    bytes = bytes + size(body, meta, id)
+    bytes = bytes + size(body, meta, tried, id)
     scores[2 * i - 1], scores[2 * i] = string.format('%.0f', now), id
   end
   for i = 1, #scores, dlq.CHUNK do redis.call('ZADD', dead, unpack(scores, i, math.min(i + dlq.CHUNK - 1, #scores))) end
   change(count, now, bytes)
 end
 
--- Takes one away, before its body and its meta change or go.
-function dlq.remove(dead, body, meta, count, id)
+-- Takes one away, before its body, its meta and its attempts change or go.
+function dlq.remove(dead, body, meta, tried, count, id)
   local time = redis.call('ZSCORE', dead, id)
   if not time then return end
   redis.call('ZREM', dead, id)
-  change(count, tonumber(time), -size(body, meta, id))
+  change(count, tonumber(time), -size(body, meta, tried, id))
 end
 
 -- The bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
@@ -77,7 +77,7 @@ function dlq.wait(dead, code, there, most, retention, now)
 end
 
 -- Goes on to sum up the dead letters.
-function dlq.audit(dead, body, meta, count)
+function dlq.audit(dead, body, meta, tried, count)
   local upto, sum = read_walk(count)
   sum = sum or 0
   local from = upto and string.format('(%.0f', upto) or '-inf'
@@ -91,7 +91,7 @@ function dlq.audit(dead, body, meta, count)
     some = redis.call('ZRANGEBYSCORE', dead, some[2], some[2], 'WITHSCORES')
     n = #some
   end
-  for i = 1, n, 2 do sum = sum + size(body, meta, some[i]) end
+  for i = 1, n, 2 do sum = sum + size(body, meta, tried, some[i]) end
   if ended then
     redis.call('HSET', count, 'dead_bytes', string.format('%.0f', sum))
     redis.call('HDEL', count, 'dead_walk')

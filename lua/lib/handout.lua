@@ -13,7 +13,7 @@ local handout = { CHUNK = 500 }
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
-    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, first = 0,
+    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {}, first = 0,
     latest = 0, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
@@ -39,6 +39,13 @@ function handout.note(out, id, stored)
   local metas, n = out.metas, out.metas_size
   metas[n + 1], metas[n + 2] = id, stored
   out.metas_size = n + 2
+end
+
+-- Tells of a job that became a dead letter: why (0 expired, -1 too old).
+function handout.tell_dead(out, why, id, name, attempts)
+  local died = out.died
+  local n = #died
+  died[n + 1], died[n + 2], died[n + 3], died[n + 4] = why, id, name, attempts
 end
 
 -- Hands out a job with its slot; stored is its meta, or false.
@@ -111,11 +118,12 @@ function handout.write(out, leases, meta, claims, dispatcher, now, lease)
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
--- The answer: its head, the number of jobs, the jobs, and what is told of those that were claimed before.
+-- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, and the dead letters.
 function handout.reply(out)
-  local answer, again, n = out.answer, out.again, out.size
+  local answer, again, died, n = out.answer, out.again, out.died, out.size
   answer[out.head] = out.count
   for i = 1, #again do answer[n + i] = again[i] end
+  for i = 1, #died do answer[n + #again + i] = died[i] end
   return answer
 end
 

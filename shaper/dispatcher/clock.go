@@ -121,6 +121,13 @@ func (c *clock) local(redisTime int64) time.Time {
 	return from.Add(min(lua.Microseconds(ahead), farthest))
 }
 
+// redis is the Redis time of an instant on our clock. observe comes first.
+func (c *clock) redis(at time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.UnixMicro((c.low + (c.high-c.low)/2 + at.Sub(c.base)).Microseconds())
+}
+
 // latest is the latest time, in Unix microseconds, that Redis can have at the
 // instant now if its clock did not step; 0 if nothing is known yet.
 func (c *clock) latest(now time.Time) int64 {

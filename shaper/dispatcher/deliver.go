@@ -31,7 +31,7 @@ type leased struct {
 	unsettled   error // what its flow has of its own cannot be read
 }
 
-// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before.
+// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
 func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
 	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
 	for range cap(jobs) {
@@ -43,7 +43,12 @@ func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased,
 		jobs = append(jobs, job)
 	}
 	for r.Left() > 0 {
-		nth, epoch, number, attempts := r.Int(), r.Int(), r.Int(), r.Int()
+		nth := r.Int()
+		if nth == claimExpired || nth == claimTooOld {
+			d.claimFoundDead(nth, r.Text(), r.Text(), int(r.Int()))
+			continue
+		}
+		epoch, number, attempts := r.Int(), r.Int(), r.Int()
 		if nth < 1 || int(nth) > len(jobs) {
 			return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of number %d", d.Name, len(jobs), nth)
 		}
@@ -242,10 +247,13 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}
 	s.last = last.String()
-	took := time.Duration(0)
+	s.outcome = outcome
 	if !job.departed.IsZero() {
-		took = time.Since(job.departed)
+		s.took = time.Since(job.departed)
 	}
-	d.store.Metrics.CountOutcome(d.Name, s.result, took)
+	if s.result != shaper.ResultDone && s.result != shaper.ResultReturned {
+		s.attempt, s.cause = d.attemptOf(s), last.Cause
+		s.line = codec.AttemptLine(s.attempt)
+	}
 	d.settler.Add(s)
 }

@@ -81,7 +81,8 @@ type drain struct {
 	sleeping   bool               // the loop waits for a wake-up only
 	died       atomic.Bool        // jobs became dead letters since they were last trimmed
 	outage     *outage            // shared by all drains, unless Redis is a cluster
-	guard      *poisonGuard       // shared by all drains: the process is one
+	failures   failureLog
+	guard      *poisonGuard // shared by all drains: the process is one
 }
 
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
@@ -96,7 +97,7 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	}
 	r.settler = batch.Queue[*settlement]{
 		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
-		Weigh: func(s *settlement) int { return len(s.last) },
+		Weigh: func(s *settlement) int { return len(s.last) + len(s.line) },
 	}
 	return r
 }
@@ -226,7 +227,6 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	now, next := r.Int(), r.Int()
 	_ = r.Int() // in flight; the collector reports it
 	expired := r.Int()
-	d.store.Metrics.CountExpired(d.Name, expired)
 	d.someDied(expired)
 	lastChanceAt := r.Int() // from 1 on; 0: none
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}

@@ -31,6 +31,12 @@ type settlement struct {
 	reason string // a word, where the signal says that something is wrong
 	alone  bool   // the job is held, and nothing else
 	spent  bool   // it was the last attempt
+
+	outcome shaper.Outcome
+	took    time.Duration
+	attempt shaper.JobAttempt // unless it is done or returned
+	line    string            // the same as Redis keeps it, else ""
+	cause   string            // of a dead letter
 }
 
 // Results that only settle.lua has.
@@ -38,6 +44,9 @@ const (
 	heldAlone = 6
 	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
 )
+
+// settledHeld is its answer for a job that it held although its attempt failed: that was the probe of a breaker.
+const settledHeld = 2
 
 func (s *settlement) code() int {
 	switch {
@@ -52,7 +61,7 @@ func (s *settlement) code() int {
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
 	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
-		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason))
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line))
 }
 
 // sendSettlements writes outcomes until Redis has taken them. It gives up only
@@ -70,7 +79,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 				n++
 			}
 			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, s.code(), s.delay.Microseconds(), s.last,
-				int(s.signal), s.reason, s.job.claimedAt)
+				int(s.signal), s.reason, s.job.claimedAt, s.line)
 		}
 		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}
@@ -89,12 +98,14 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
 			d.store.Metrics.CountLost(d.Name, len(batch))
+			d.count(batch...)
 			d.forgetHeld(batch)
 			return nil
 		}
 		d.outage.failed(ctx, fmt.Errorf("settle in bucket %q: %w", d.Name, err))
 		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
 			d.log.ErrorContext(ctx, "outcomes were not written: the jobs will be delivered again", "count", len(batch), "error", err)
+			d.count(batch...)
 			d.forgetHeld(batch)
 			return nil
 		}
@@ -105,12 +116,19 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
 	lost := 0
 	for _, s := range batch {
+		code := r.Int()
+		if code == settledHeld {
+			s.result = shaper.ResultHeld
+		}
+		d.count(s)
 		if s.result == shaper.ResultDead {
 			d.someDied(1)
 		}
-		if r.Int() == 0 && !resent {
+		if code == 0 && !resent {
 			lost++
+			continue
 		}
+		d.logOutcome(ctx, s)
 	}
 	if r.Err() != nil {
 		d.log.ErrorContext(ctx, "script settle gave a short answer", "error", r.Err())
@@ -119,6 +137,13 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 	if lost > 0 {
 		d.store.Metrics.CountLost(d.Name, lost)
 		d.log.WarnContext(ctx, "leases were lost before their outcome came: the jobs may be delivered twice", "count", lost)
+	}
+}
+
+// count counts attempts. Whether one failed or was held is known when Redis has taken its outcome.
+func (d *drain) count(batch ...*settlement) {
+	for _, s := range batch {
+		d.store.Metrics.CountOutcome(d.Name, s.result, s.outcome, s.took)
 	}
 }
 

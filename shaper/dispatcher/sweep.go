@@ -201,6 +201,9 @@ func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *store.Flow
 	sum.poisoned += r.Int()
 	sum.repaired += r.Int()
 	sum.missing += r.Int()
+	for _, id := range readTexts(r, int64(r.Left())) {
+		d.log.WarnContext(ctx, "a job is dead", "job", id, "cause", shaper.CausePoison)
+	}
 	if r.Err() != nil {
 		return fmt.Errorf("bucket %q: script take_back: %w", d.Name, r.Err())
 	}

@@ -70,7 +70,7 @@ func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z
 	for i, id := range ids {
 		names[i], _ = id.Member.(string)
 	}
-	bodies, metas, err := o.readDead(ctx, b, names)
+	bodies, metas, attempts, err := o.readDead(ctx, b, names)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
 	}
@@ -81,7 +81,9 @@ func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z
 			continue // dropped or redriven between the round trips
 		}
 		metaText, _ := metas[i].(string)
-		info := shaper.JobInfo{ID: names[i], Bucket: b.Name, State: shaper.StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score))}
+		lines, _ := attempts[i].(string)
+		info := shaper.JobInfo{ID: names[i], Bucket: b.Name, State: shaper.StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score)),
+			LastAttempts: codec.Attempts(lines)}
 		if err := codec.FillJob(&info, body, metaText); err != nil {
 			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
 		}
@@ -90,16 +92,16 @@ func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z
 	return infos, nil
 }
 
-// readDead reads bodies and metas of dead letters, about a mebibyte in an answer:
+// readDead reads bodies, metas and attempts of dead letters, about a mebibyte in an answer:
 // hundreds of large ones would not arrive in time over a slow link.
-func (o *Operator) readDead(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas []any, err error) {
+func (o *Operator) readDead(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas, attempts []any, err error) {
 	pipe := o.store.Redis.Pipeline()
 	sizes := make([]*redis.IntCmd, len(ids))
 	for i, id := range ids {
 		sizes[i] = pipe.HStrLen(ctx, b.Keys.Body(), id)
 	}
 	if err := o.exec(ctx, pipe); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for at := 0; at < len(ids); {
 		end, bytes := at+1, sizes[at].Val()
@@ -108,13 +110,14 @@ func (o *Operator) readDead(ctx context.Context, b *store.Bucket, ids []string) 
 			end++
 		}
 		pipe := o.store.Redis.Pipeline()
-		body, meta := pipe.HMGet(ctx, b.Keys.Body(), ids[at:end]...), pipe.HMGet(ctx, b.Keys.Meta(), ids[at:end]...)
+		some := ids[at:end]
+		body, meta, tried := pipe.HMGet(ctx, b.Keys.Body(), some...), pipe.HMGet(ctx, b.Keys.Meta(), some...), pipe.HMGet(ctx, b.Keys.Attempts(), some...)
 		if err := o.exec(ctx, pipe); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		bodies, metas, at = append(bodies, body.Val()...), append(metas, meta.Val()...), end
+		bodies, metas, attempts, at = append(bodies, body.Val()...), append(metas, meta.Val()...), append(attempts, tried.Val()...), end
 	}
-	return bodies, metas, nil
+	return bodies, metas, attempts, nil
 }
 
 // exec runs a pipeline within the timeout of one call.

@@ -22,7 +22,8 @@ type Metrics struct {
 	overflow   *prometheus.CounterVec
 	departures *prometheus.CounterVec
 	lateness   *prometheus.HistogramVec
-	deliveries *prometheus.CounterVec
+	attempts   *prometheus.CounterVec
+	reasons    reasons
 	duration   *prometheus.HistogramVec
 	retries    *prometheus.CounterVec
 	dead       *prometheus.CounterVec
@@ -50,7 +51,8 @@ const (
 	reclaimPoison  = "poison"
 )
 
-// New registers the metrics for the given buckets with reg. All series exist from the start, at 0. Actors
+// New registers the metrics for the given buckets with reg. All series exist from the start, at 0, but for those of attempts
+// that failed. Actors
 // that share a registry share its metrics. A nil reg counts nothing.
 func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 	if reg == nil {
@@ -72,7 +74,7 @@ func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
 		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
-		deliveries: counter("deliveries_total", "Deliveries that ended, by result.", "result"),
+		attempts:   counter("attempts_total", "Attempts that ended, by outcome and by reason: a word of the worker, or the class of the status.", "outcome", "reason"),
 		duration:   histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets, "bucket"),
 		retries:    counter("retries_total", "Deliveries that failed and will be tried again."),
 		dead:       counter("dead_letters_total", "Jobs that became dead letters."),
@@ -99,9 +101,7 @@ func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 		for _, reason := range shaper.Reasons() {
 			m.decisions.WithLabelValues(b, string(reason))
 		}
-		for _, result := range shaper.Results() {
-			m.deliveries.WithLabelValues(b, result.String())
-		}
+		m.attempts.WithLabelValues(b, shaper.ResultDone.String(), statusClass(200))
 		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 			v.WithLabelValues(b)
 		}
@@ -205,11 +205,12 @@ func (m *Metrics) CountDeparture(bucket string, late time.Duration) {
 	m.lateness.WithLabelValues(bucket).Observe(max(late, 0).Seconds())
 }
 
-func (m *Metrics) CountOutcome(bucket string, result shaper.Result, took time.Duration) {
+// CountOutcome counts an attempt. result is what became of the job, outcome what the worker said.
+func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shaper.Outcome, took time.Duration) {
 	if m == nil {
 		return
 	}
-	m.deliveries.WithLabelValues(bucket, result.String()).Inc()
+	m.attempts.WithLabelValues(bucket, result.String(), m.reasons.label(outcome)).Inc()
 	switch result {
 	case shaper.ResultRetry:
 		m.retries.WithLabelValues(bucket).Inc()
@@ -238,12 +239,15 @@ func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
 	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
 }
 
-func (m *Metrics) CountExpired(bucket string, n int64) {
-	if m == nil || n == 0 {
+// CountGivenUp counts a dead letter that was made when the turn of its job came, by its cause.
+func (m *Metrics) CountGivenUp(bucket, cause string) {
+	if m == nil {
 		return
 	}
-	m.dead.WithLabelValues(bucket).Add(float64(n))
-	m.expired.WithLabelValues(bucket).Add(float64(n))
+	m.dead.WithLabelValues(bucket).Inc()
+	if cause == shaper.CauseExpired {
+		m.expired.WithLabelValues(bucket).Inc()
+	}
 }
 
 func (m *Metrics) CountAction(bucket, action string) {

@@ -57,6 +57,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	info.QuotaFrees = codec.InstantOf(r.Int())
 	levels := r.Int()
 	ofFlow, ofGroup, ofPool := readJobFlow(r), readJobFlow(r), readJobPool(r)
+	info.LastAttempts = codec.Attempts(r.Text())
 	if p := b.Settings.Load().Pool; p != nil {
 		ofPool.Name, info.OfPool = p.Name, ofPool
 	}

@@ -88,10 +88,14 @@ func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
 // ConfAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
 
-func (k Keys) Pace() string   { return k.Prefix + "pace" }
-func (k Keys) Count() string  { return k.Prefix + "count" }
-func (k Keys) Body() string   { return k.Prefix + "body" }
-func (k Keys) Meta() string   { return k.Prefix + "meta" }
+func (k Keys) Pace() string  { return k.Prefix + "pace" }
+func (k Keys) Count() string { return k.Prefix + "count" }
+func (k Keys) Body() string  { return k.Prefix + "body" }
+func (k Keys) Meta() string  { return k.Prefix + "meta" }
+
+// Attempts are how the last deliveries of jobs ended: see lua/lib/outcomes.lua.
+func (k Keys) Attempts() string { return k.Prefix + "attempts" }
+
 func (k Keys) Leases() string { return k.Prefix + "leases" }
 func (k Keys) Claims() string { return k.Prefix + "claims" }
 func (k Keys) Dead() string   { return k.Prefix + "dead" }
@@ -143,7 +147,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 
 // OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k Keys) OfEmpty() []string {
-	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle()}, k.Purged(), k.Places(""))
 }
 

@@ -1,0 +1,50 @@
+package codec
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// What is kept of attempts is what is read, and a line is short, whatever a worker says.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := "1783228800123456"
+		var want []shaper.JobAttempt
+		for range rapid.IntRange(0, 3).Draw(t, "attempts") {
+			a := shaper.JobAttempt{
+				At: time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "at")), Number: rapid.IntRange(1, 1<<30).Draw(t, "number"),
+				Took:   time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "took")) * time.Microsecond,
+				Status: rapid.IntRange(0, 599).Draw(t, "status"), Reason: rapid.StringN(0, 100, -1).Draw(t, "reason"),
+				Detail: rapid.StringN(0, 400, -1).Draw(t, "detail"), Result: rapid.SampledFrom(shaper.Results()).Draw(t, "result"),
+			}
+			line := AttemptLine(a)
+			if len(line)+len(text) > 2048 && len(want) == 0 || strings.Contains(line, "\n") {
+				t.Fatalf("%d bytes: %s", len(line), line)
+			}
+			a = ShortAttempt(a)
+			if len(a.Detail) > 200 || len(a.Reason) > 40 {
+				t.Fatalf("%+v", a)
+			}
+			text, want = text+"\n"+line, append(want, a)
+		}
+		if diff := cmp.Diff(want, Attempts(text)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+	long := AttemptLine(shaper.JobAttempt{At: time.UnixMicro(1 << 52), Reason: strings.Repeat("\x00", 1000), Detail: strings.Repeat("\xff", 1000)})
+	if len(long) > 2000 {
+		t.Errorf("%d bytes", len(long))
+	}
+	for _, text := range []string{"", "1783228800123456", "\n", "x\ny\n{}\n" + `{"at":1,"result":"none"}` + "\n[]"} {
+		if got := Attempts(text); got != nil {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}
