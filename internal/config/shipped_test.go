@@ -12,7 +12,7 @@ const shippedPath = "../../config.toml"
 
 var comment = regexp.MustCompile(`\s+#\s(.*)$`)
 var example = regexp.MustCompile(`(?m)^#([a-z\[])`)
-var otherDefault = regexp.MustCompile(`default: ("[^"]*"|\[\]|the limit's number)`)
+var otherDefault = regexp.MustCompile(`default: ("[^"]*"|\[\]|\d+|the limit's number)`)
 
 // TestShippedFile holds config.toml to what it says: it is valid, as it is and
 // with its examples, has every key, and each has its default unless its comment gives another one.

@@ -131,7 +131,18 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 		}
 	}
 	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
+	if f.MaxInFlight == 0 {
+		warn("%s: flow.max_in_flight is 0: one receiver that hangs may take all deliveries of the bucket (%d); want a part of them, such as %d",
+			p.shown, b.MaxInFlight, max(b.MaxInFlight/flowShare, 1))
+	}
+	if f.Capacity == 0 {
+		warn("%s: flow.capacity is 0: the backlog of one flow may fill the bucket (%d jobs); want a part of it, such as %d",
+			p.shown, b.Capacity, max(b.Capacity/flowShare, 1))
+	}
 }
+
+// flowShare is how many flows in trouble a bucket bears with the bounds that a warning names.
+const flowShare = 10
 
 // senderNames reports whether the sender of a job chooses the key of its flow or group.
 func senderNames(key string) bool {

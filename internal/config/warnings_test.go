@@ -226,11 +226,39 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 	}
 }
 
-const aloneWarning = "it has no flows, and its jobs name their own URLs"
+const (
+	aloneWarning    = "it has no flows, and its jobs name their own URLs"
+	inFlightWarning = "flow.max_in_flight is 0"
+	capacityWarning = "flow.capacity is 0"
+)
 
-// others are the warnings without the one that most buckets of these tests would get.
+// others are the warnings without those that most buckets of these tests would get.
 func others(warnings []string) []string {
-	return slices.DeleteFunc(warnings, func(w string) bool { return strings.Contains(w, aloneWarning) })
+	return slices.DeleteFunc(warnings, func(w string) bool {
+		return strings.Contains(w, aloneWarning) || strings.Contains(w, inFlightWarning) || strings.Contains(w, capacityWarning)
+	})
+}
+
+// One flow's trouble must not take what the others need.
+func TestWarningsOfFlowsWithoutBounds(t *testing.T) {
+	t.Parallel()
+	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nmax_in_flight = 256\nflow.key = \"host\"\n"
+	for more, want := range map[string][]string{
+		"":                         {inFlightWarning + ": one receiver that hangs may take all deliveries of the bucket (256); want a part of them, such as 25", capacityWarning + ": the backlog of one flow may fill the bucket (10000 jobs); want a part of it, such as 1000"},
+		"flow.max_in_flight = 5\n": {capacityWarning},
+		"flow.capacity = 5\n":      {inFlightWarning},
+		"flow.max_in_flight = 5\nflow.capacity = 5\n": nil,
+	} {
+		var got []string
+		for _, w := range mustLoad(t, bucket+more).Warnings() {
+			if strings.Contains(w, inFlightWarning) || strings.Contains(w, capacityWarning) {
+				got = append(got, w)
+			}
+		}
+		if !slices.EqualFunc(got, want, strings.Contains) {
+			t.Errorf("%q: warned %q, want %q", more, got, want)
+		}
+	}
 }
 
 func TestWarningsOfJobsThatWaitAlone(t *testing.T) {
