@@ -3,9 +3,11 @@
 package test
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -162,52 +164,87 @@ func TestHungReceivers(t *testing.T) {
 	})
 }
 
-// TestAdapts: a receiver with a limit of its own, which says nothing but 429.
+// plotFile is where TestAdapts draws what it saw: docs/adaptive.svg.
+var plotFile = flag.String("plot", "", "draw what TestAdapts saw into this file")
+
+// TestAdapts: a receiver has a limit of its own, a quarter of the configured rate, and says nothing but 429. The rate finds it, follows it when
+// it is halved, and climbs back.
 func TestAdapts(t *testing.T) {
 	const configured = 400
-	limit := 100
-	var mu sync.Mutex
-	var taken []time.Time
-	var accepted, throttled []time.Time
-	s := start(t, redistest.Start(t), plan{
-		rate: configured, dispatchers: 2, bucket: flowTable(),
-		respond: func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+	limits := []int{100, 50, 100} // of each phase
+	phases := []time.Duration{30 * time.Second, 50 * time.Second, 75 * time.Second}
+	quietly(t, func(t *testing.T, _ *stallWatch) string {
+		var mu sync.Mutex
+		var began time.Time
+		var taken, accepted, throttled []time.Time
+		limit := func(at time.Duration) int {
+			for i, end := range phases {
+				if at < end {
+					return limits[i]
+				}
+			}
+			return limits[len(limits)-1]
+		}
+		s := start(t, redistest.Start(t), plan{
+			rate: configured, dispatchers: 2, bucket: flowTable(),
+			respond: func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now := time.Now()
+				if began.IsZero() {
+					began = now
+				}
+				for len(taken) > 0 && now.Sub(taken[0]) >= time.Second {
+					taken = taken[1:]
+				}
+				if len(taken) >= limit(now.Sub(began)) {
+					throttled = append(throttled, now)
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				taken, accepted = append(taken, now), append(accepted, now)
+			}})
+		s.postFlow("one", 9000)
+		in := func(list []time.Time, from, to time.Duration) int {
+			n := 0
+			for _, at := range list {
+				if d := at.Sub(began); d >= from && d < to {
+					n++
+				}
+			}
+			return n
+		}
+		last := phases[len(phases)-1]
+		await(t, 2*last, "the phases are over", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			now := time.Now()
-			for len(taken) > 0 && now.Sub(taken[0]) >= time.Second {
-				taken = taken[1:]
-			}
-			if len(taken) >= limit {
-				throttled = append(throttled, now)
-				w.WriteHeader(http.StatusTooManyRequests)
-				return
-			}
-			taken = append(taken, now)
-			accepted = append(accepted, now)
-		}})
-	s.postFlow("one", 6000)
-	began := time.Now()
-	in := func(list []time.Time, from, to time.Duration) int {
-		n := 0
-		for _, at := range list {
-			if d := at.Sub(began); d >= from && d < to {
-				n++
-			}
-		}
-		return n
-	}
-	for second := range 60 {
-		if second == 30 {
-			mu.Lock()
-			limit = 50
-			mu.Unlock()
-		}
-		<-time.After(time.Until(began.Add(time.Duration(second+1) * time.Second)))
+			return !began.IsZero() && time.Since(began) > last
+		})
 		mu.Lock()
-		from, to := time.Duration(second)*time.Second, time.Duration(second+1)*time.Second
-		t.Logf("%2d s: %3d accepted, %3d throttled; %s", second, in(accepted, from, to), in(throttled, from, to),
-			s.inspector.HGet(t.Context(), s.key("flows"), "one").Val())
-		mu.Unlock()
-	}
+		defer mu.Unlock()
+		var fault string
+		for i, from := range []time.Duration{20 * time.Second, 45 * time.Second, 65 * time.Second} { // 15 s after a change, 20 s at first
+			took, refused := in(accepted, from, phases[i]), in(throttled, from, phases[i])
+			share := 100 * float64(took) / float64(limits[i]) / (phases[i] - from).Seconds()
+			t.Logf("%s to %s: %.0f %% of what the receiver takes, %.1f %% of the answers were 429", from, phases[i], share,
+				100*float64(refused)/float64(took+refused))
+			if share < 85 || refused*20 > took+refused {
+				fault = fmt.Sprintf("from %s: %.0f %% and %d refused of %d", from, share, refused, took+refused)
+			}
+		}
+		if *plotFile != "" {
+			seconds := int(last.Seconds())
+			var plot plotted
+			for i := range seconds {
+				from, to := time.Duration(i)*time.Second, time.Duration(i+1)*time.Second
+				plot.accepted = append(plot.accepted, in(accepted, from, to))
+				plot.throttled = append(plot.throttled, in(throttled, from, to))
+				plot.limit = append(plot.limit, limit(from))
+			}
+			if err := os.WriteFile(*plotFile, []byte(plot.svg()), 0o644); err != nil { //nolint:gosec // a page of the docs
+				t.Fatal(err)
+			}
+		}
+		return fault
+	})
 }
