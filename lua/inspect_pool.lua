@@ -4,9 +4,9 @@
 -- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets; down: see downstream.lua
 -- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> its state in the pool (see pool.lua)
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
---          ("count microseconds;" for each), the text of its downstream ("" none), last slot (0 none), in flight in all its buckets, number of its buckets; for
---          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each
---          override: field, value of the configuration, value in force, "time author"}
+--          ("count microseconds;" for each), the text of its downstream ("" none), last slot (0 none), in flight in all its
+--          buckets, number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
+--          and for each override: field, value of the configuration, value in force, "time author"}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
