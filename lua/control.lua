@@ -1,22 +1,23 @@
--- control.lua: changes of a bucket by an operator. It pauses or resumes the bucket, overrides
--- settings of all configurations, or removes overrides.
+-- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
+-- settings of all configurations, or removes overrides. A release ends a hold and an open breaker, and forgets the adaptive rate.
 -- All processes obey from the next script on, and after every restart.
 -- May be sent twice.
 --
--- KEYS[1]  …:settings  hash  settings of the bucket
+-- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
+-- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  action: pause, resume, set or reset
+-- ARGV[3]  action: pause, resume, release, set or reset
 -- ARGV[4]  by: the author
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
---          each field its value before and its value now}
+--          each field its value before and its value now; after a release the text of the downstream before, "" none}
 -- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
 --          field with the configured value, "set:" and the field with "time author". No expiry: they
 --          are obeyed until they are removed
 -- Needs    Redis 7.0
 
-local conf = KEYS[1]
+local conf, pace = KEYS[1], KEYS[2]
 local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST = 5
 
@@ -35,6 +36,9 @@ if action == 'pause' then
   redis.call('HSET', conf, 'paused', known[2] or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
 elseif action == 'resume' then
   redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
+elseif action == 'release' then
+  reply[#reply + 1] = redis.call('HGET', pace, 'down') or ''
+  redis.call('HDEL', pace, 'down')
 else
   local step = action == 'set' and 2 or 1
   for i = FIRST, #ARGV, step do

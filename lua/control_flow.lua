@@ -1,5 +1,6 @@
 -- control_flow.lua: changes of one flow, or of one group, by an operator. It pauses or resumes
--- the flow, gives it settings of its own over those of all flows, or removes them.
+-- the flow, gives it settings of its own over those of all flows, or removes them. A release ends a hold and an open breaker of a
+-- flow, and forgets its adaptive rate; a group has none of these.
 -- All processes obey from the next script on. If the flow may go again after the change, it
 -- returns to the calendar. May be sent twice.
 --
@@ -13,18 +14,19 @@
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
--- ARGV[4]  action: pause, resume, set or reset (which leaves a pause)
+-- ARGV[4]  action: pause, resume, release, set or reset (which leaves a pause)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
 --          none
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
---          text after}
+--          text after, text of the downstream before ("" none, see downstream.lua)}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 
@@ -42,7 +44,7 @@ if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local parted = known[2] or '0'
-if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '' } end
+if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '' } end
 
 -- The text as a list: the fields of the first line, then the other lines.
 local text = redis.call('HGET', flow_settings, name) or ''
@@ -61,7 +63,7 @@ elseif action == 'resume' then
 elseif action == 'reset' then
   for i = 1, NUMBERS do fields[i] = '-' end
   for i = #lines, 3, -1 do lines[i] = nil end
-else
+elseif action == 'set' then
   for i = FIRST, #ARGV do
     local n, value = i - FIRST + 1, ARGV[i]
     local line = n - NUMBERS + 2
@@ -88,14 +90,20 @@ end
 -- Waiting jobs may go, or sooner than before.
 local calendar = flow.calendar(due_flows, pace)
 local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
+local f = loaded[1]
+local said = f.state.down and downstream.write(f.state.down) or ''
+if action == 'release' and f.state.down then
+  f.state.down, f.settings = nil, f.configured
+  flow.save(flows, f, now + calendar.offset)
+end
 if what == GROUP then
-  loaded[1].due = KEYS[FIRST_PLACE + 1]
-  loaded[1].turn = tonumber(redis.call('ZRANGE', loaded[1].due, 0, 0, 'WITHSCORES')[2])
-  group.recall(calendar, loaded[1], now)
+  f.due = KEYS[FIRST_PLACE + 1]
+  f.turn = tonumber(redis.call('ZRANGE', f.due, 0, 0, 'WITHSCORES')[2])
+  group.recall(calendar, f, now)
 else
   local groups = parted == '2' and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
-  flow.recall(calendar, loaded[1], KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
+  flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
   group.close(groups, now, calendar)
 end
 if calendar.sooner or action == 'resume' then redis.call('PUBLISH', channel, bucket) end
-return { 0, now, tonumber(parted), text, after }
+return { 0, now, tonumber(parted), text, after, said }

@@ -188,7 +188,7 @@ func TestControlOfNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		for _, args := range [][]any{{"pause", "anna", "why"}, {"resume", "anna"}, {"set", "anna", "capacity", 1}, {"reset", "anna", "capacity"}} {
-			reply, ok := r.run(lua.Control, r.keys("conf"), append([]any{"tundish:wake", r.name}, args...)...).([]any)
+			reply, ok := r.run(lua.Control, r.fixed(lua.Control), append([]any{"tundish:wake", r.name}, args...)...).([]any)
 			if !ok || fmt.Sprint(reply) != "[1]" {
 				t.Errorf("%v of a bucket that is not there: %v", args, reply)
 			}

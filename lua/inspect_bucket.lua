@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:settings    hash  settings of the bucket
--- KEYS[3]  …:pace    hash  last slot
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
+-- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see sweep.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -23,7 +23,9 @@
 --          of flows on the calendar, of groups, and of groups on their calendar; of
 --          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
 --          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
---          dropped because of their retention, and because of the bounds; author and reason of the pause; and for each
+--          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
+--          (as the last audit of sweep.lua found them); the offset of the engine's clock; the texts of the downstream of the
+--          bucket and of its pool ("" none, see downstream.lua); author and reason of the pause; and for each
 --          override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
 -- Stores   nothing
@@ -49,7 +51,8 @@ local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per',
   'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes')
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
-local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full')
+local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
+  'held', 'open', 'half_open')
 local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 
@@ -72,7 +75,9 @@ end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
-local last_slot = tonumber(redis.call('HGET', pace, 'slot') or 0) - tonumber(redis.call('HGET', pace, 'offset') or 0)
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down')
+local offset = tonumber(of_pace[2] or 0)
+local last_slot = tonumber(of_pace[1] or 0) - offset
 for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
   tonumber(counters[2] or 0), oldest, last_slot }) do
   reply[#reply + 1] = n
@@ -87,20 +92,27 @@ reply[#reply + 1] = redis.call('HLEN', flows)
 reply[#reply + 1] = redis.call('ZCARD', due_flows)
 reply[#reply + 1] = redis.call('HLEN', groups)
 reply[#reply + 1] = redis.call('ZCARD', due_groups)
-local of_pool = { 0, 0, 0, 0, 0, 0, 0 }
+local of_pool, said_of_pool = { 0, 0, 0, 0, 0, 0, 0 }, false
 if member ~= '' then
   local k = pool.keys(KEYS)
   local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight')
-  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, in_flight), redis.call('HGET', k.pace, 'slot'),
-    redis.call('HGET', conf, 'weight') }
+  local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
+  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, in_flight), pool_pace[1], redis.call('HGET', conf, 'weight') }
+  said_of_pool = pool_pace[2]
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
+local in_trouble = { 0, 0, 0 }
+if has_flows then
+  for i = 1, 3 do in_trouble[i] = tonumber(counters[6 + i] or 0) end
+end
 local most, most_bytes = 0, 0
 if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
 for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
-  tonumber(counters[5] or 0), tonumber(counters[6] or 0) }) do
+  tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3], offset }) do
   reply[#reply + 1] = n
 end
+reply[#reply + 1] = of_pace[3] or ''
+reply[#reply + 1] = said_of_pool or ''
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 overrides.add(reply, conf, OVERRIDABLE)

@@ -4,7 +4,7 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
--- KEYS[4]  …:pace    hash  last slot
+-- KEYS[4]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua
 -- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -29,13 +29,16 @@
 --          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
 --          groups; and of the flow: paused since, the note of its pause, in flight, max_in_flight (0 none), when its rate
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
---          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept);
---          instants in microseconds
+--          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
+--          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
+--          downstream.lua), and rate_count and rate_per without that; instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -85,11 +88,22 @@ local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_fli
   'flows', 'quotas', 'flow_quotas', 'group_quotas')
 local paused = tonumber(settings[4] or 0)
 local has_flows = levels ~= '0' and settings[7] == levels
-local interval = 0
-if settings[1] then interval = tonumber(settings[2]) / tonumber(settings[1]) end
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset')
+-- What the answers of a downstream say of a scope, by its text or as flow.load reads it: it may be slower than its rate.
+local function scope_of(said, rate_count, rate_per, said_offset)
+  local text = type(said) == 'table' and downstream.write(said) or said or ''
+  local down = downstream.read(text)
+  local rate = { rate_count = tonumber(rate_count or 0), rate_per = tonumber(rate_per or 0), burst = 1 }
+  local s = down and downstream.adapted(down, rate, pacer.prepare) or rate
+  return { text = text, rate = rate, till = down and down.till - said_offset or 0,
+    interval = s.rate_count > 0 and s.rate_per / s.rate_count or 0 }
+end
+
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down')
 local offset = tonumber(of_pace[2] or 0)
 local clock = now + offset
+local bucket_scope = scope_of(of_pace[3], settings[1], settings[2], offset)
+local flow_scope, pool_scope = scope_of(nil, 0, 0, 0), scope_of(nil, 0, 0, 0)
+local interval = bucket_scope.interval
 local next_slot = math.max(tonumber(of_pace[1] or clock) + interval, clock) - offset
 
 -- When quotas let one leave, of departures that are remembered in a list; 0 at once.
@@ -114,7 +128,9 @@ local of_flow, of_group = none, none
 if has_flows then
   local loaded = flow.load(conf, flows, flow_settings, { name })
   local f = loaded[1]
-  local own = f.settings
+  local own, configured = f.settings, f.configured.rate_count > 0 and f.configured or bucket_scope.rate
+  flow_scope = scope_of(f.state.down, configured.rate_count, configured.rate_per, offset)
+  f.state.down = nil -- what is asked for here is its rate
   of_flow = bounds_of(f, flow.ready(f.state, own, clock) - offset,
     redis.call('HGET', flow_settings, name), flow_departed, settings[9])
   if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
@@ -136,7 +152,8 @@ if member ~= '' then
   local in_all = pool.in_flight(KEYS, member, redis.call('ZCARD', leases))
   local ready = 0
   if p[1] then
-    local each = tonumber(p[2]) / tonumber(p[1])
+    pool_scope = scope_of(redis.call('HGET', k.pace, 'down'), p[1], p[2], 0)
+    local each = pool_scope.interval
     interval = math.max(interval, each)
     ready = math.ceil(tonumber(redis.call('HGET', k.pace, 'slot') or now) + (2 - tonumber(p[3])) * each)
   end
@@ -166,7 +183,7 @@ if state == QUEUED then
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
   if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
     instant = math.floor(math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3],
-      of_pool[4]) + position * interval)
+      of_pool[4], bucket_scope.till, flow_scope.till, pool_scope.till) + position * interval)
   end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -182,4 +199,8 @@ for _, of in ipairs({ of_flow, of_group }) do
 end
 for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
 reply[#reply + 1] = redis.call('HGET', tried, id) or ''
+reply[#reply + 1] = offset
+for _, scope in ipairs({ bucket_scope, flow_scope, pool_scope }) do
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope.text, scope.rate.rate_count, scope.rate.rate_per
+end
 return reply

@@ -1,12 +1,12 @@
 -- inspect_pool.lua: a pool in numbers, with the buckets that are in it. Writes nothing.
 --
 -- KEYS[1]  …:p:<pool>:conf     hash  settings of the pool
--- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets
+-- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets; down: see downstream.lua
 -- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> its state in the pool (see pool.lua)
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
---          ("count microseconds;" for each), last slot (0 none), in flight in all its buckets, number of its buckets; for
---          each of these: name, weight, in flight, 1 if it has something to send now, else 0; and for each
---          override: field, value of the configuration, value in force, "time author"}
+--          ("count microseconds;" for each), the text of its downstream ("" none), last slot (0 none), in flight in all its
+--          buckets, number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
+--          and for each override: field, value of the configuration, value in force, "time author"}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -29,7 +29,9 @@ end
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 5 do reply[#reply + 1] = tonumber(settings[i] or 0) end
 reply[#reply + 1] = settings[6] or ''
-reply[#reply + 1] = tonumber(redis.call('HGET', pace, 'slot') or 0)
+local of_pace = redis.call('HMGET', pace, 'slot', 'down')
+reply[#reply + 1] = of_pace[2] or ''
+reply[#reply + 1] = tonumber(of_pace[1] or 0)
 reply[#reply + 1] = in_flight
 reply[#reply + 1] = #all
 for _, m in ipairs(all) do

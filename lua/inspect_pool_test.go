@@ -11,7 +11,7 @@ import (
 type poolNumbers struct {
 	now, configured, revision, rateCount, ratePer, burst, maxInFlight int64
 
-	quotas             string
+	quotas, said       string
 	lastSlot, inFlight int64
 	buckets            map[string][3]int64 // weight, in flight, 1 if it has something to send
 	overrides          string              // "field configured>in force"
@@ -21,7 +21,7 @@ func (r *rig) inspectPool() poolNumbers {
 	r.t.Helper()
 	in := lua.NewReader(r.run(lua.InspectPool, []string{r.poolKey("conf"), r.poolKey("pace"), r.poolKey("buckets")}))
 	p := poolNumbers{now: in.Int(), configured: in.Int(), revision: in.Int(), rateCount: in.Int(), ratePer: in.Int(), burst: in.Int(),
-		maxInFlight: in.Int(), quotas: in.Text(), lastSlot: in.Int(), inFlight: in.Int(), buckets: map[string][3]int64{}}
+		maxInFlight: in.Int(), quotas: in.Text(), said: in.Text(), lastSlot: in.Int(), inFlight: in.Int(), buckets: map[string][3]int64{}}
 	for range in.Int() {
 		p.buckets[in.Text()] = [3]int64{in.Int(), in.Int(), in.Int()}
 	}
@@ -62,7 +62,7 @@ func TestInspectPool(t *testing.T) {
 		if p := first.inspectPool(); p.lastSlot != 1783228800123457 || p.buckets["a"][2] != 0 {
 			t.Errorf("%+v", p)
 		}
-		first.run(lua.Control, []string{first.poolKey("conf")}, "tundish:wake", "pool:pool", "set", "anna", "rate_count", 7, "max_in_flight", 0)
+		first.run(lua.Control, []string{first.poolKey("conf"), first.poolKey("pace")}, "tundish:wake", "pool:pool", "set", "anna", "rate_count", 7, "max_in_flight", 0)
 		if p := first.inspectPool(); p.overrides != "rate_count 10>7 max_in_flight 3>0 " || p.rateCount != 7 || p.maxInFlight != 0 {
 			t.Errorf("overridden: %+v", p)
 		}

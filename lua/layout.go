@@ -73,7 +73,7 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"control": {
-		keys: names("settings"),
+		keys: names("settings pace"),
 		args: names("channel bucket action by"),
 		more: true,
 	},

@@ -8,7 +8,7 @@ import (
 // paused before, and the values before and after of each field.
 func (r *rig) control(action, by string, args ...any) []any {
 	r.t.Helper()
-	reply, ok := r.run(lua.Control, r.keys("conf"), append([]any{"tundish:wake", r.name, action, by}, args...)...).([]any)
+	reply, ok := r.run(lua.Control, r.fixed(lua.Control), append([]any{"tundish:wake", r.name, action, by}, args...)...).([]any)
 	if !ok || len(reply) < 3 || reply[0] != int64(0) {
 		r.t.Fatalf("control answered %v", reply)
 	}

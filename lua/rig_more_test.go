@@ -76,6 +76,9 @@ type bucket struct {
 
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
+	held, open, halfOpen, offset int64
+	said, saidOfPool             string // of the downstreams of the bucket and of its pool
+
 	by, reason string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
@@ -93,10 +96,11 @@ func (r *rig) inspect() bucket {
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
-		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull,
+		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.offset,
 	} {
 		*to = in.Int()
 	}
+	b.said, b.saidOfPool = in.Text(), in.Text()
 	b.by, b.reason = in.Text(), in.Text()
 	var overrides []string
 	for in.Left() > 0 {
@@ -120,6 +124,15 @@ type job struct {
 	ofFlow, ofGroup                 jobFlow
 	ofPool                          [4]int64 // in flight, max_in_flight, when its rate and its quotas let one leave
 	attempts                        string
+
+	offset                            int64
+	bucketScope, flowScope, poolScope scopeSeen
+}
+
+// scopeSeen is what inspect_job.lua says of the downstream of a scope.
+type scopeSeen struct {
+	said               string
+	rateCount, ratePer int64
 }
 
 func (r *rig) job(id string) job {
@@ -144,6 +157,10 @@ func (r *rig) job(id string) job {
 		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
 		j.ofPool = [4]int64{in.Int(), in.Int(), in.Int(), in.Int()}
 		j.attempts = in.Text()
+		j.offset = in.Int()
+		for _, scope := range []*scopeSeen{&j.bucketScope, &j.flowScope, &j.poolScope} {
+			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
+		}
 	}
 	r.ok(in.Err())
 	return j

@@ -7,7 +7,8 @@
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds; offset: of the engine's clock
--- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters
+-- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters; held, open,
+--          half_open: flows that are held by their downstream, or whose breaker is in that state, as the last whole audit found them
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -28,7 +29,8 @@
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
 -- ARGV[3]  cursor: of the comparison, "" to compare nothing; with an a in front that in the attempts, which come last
--- ARGV[4]  flow_cursor: in the flows and the groups, "" to look at none
+-- ARGV[4]  flow_cursor: in the flows and the groups, "" to look at none. Behind that in the flows stand the numbers of flows that
+--          the audit has found held, open and half-open, where it has found any
 -- ARGV[5]  latest: time that it can be at most, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
 -- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
@@ -44,6 +46,7 @@
 
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/pacer.lua
@@ -178,12 +181,27 @@ end
 local function is_idle(f) return flow.is_idle(f.state, f.settings, clock) end
 local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not pacer.is_held(f) end
 
+-- How many flows are held, open and half-open.
+local in_trouble = { 0, 0, 0 }
+local function count_trouble(down)
+  local kind = down.breaker + 1
+  if down.breaker ~= downstream.CLOSED or down.till > clock then in_trouble[kind] = in_trouble[kind] + 1 end
+end
+
+local function keep_trouble()
+  redis.call('HDEL', count, 'held', 'open', 'half_open')
+  for i, field in ipairs({ 'held', 'open', 'half_open' }) do
+    if in_trouble[i] > 0 then redis.call('HSET', count, field, text(in_trouble[i])) end
+  end
+end
+
 -- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
 -- on the calendar or is held back; and without leases nothing of it is in flight. The calendar of a
 -- group is none of our keys.
 local function audit_flows(names)
   local gone = {}
   each(names, flows, flow_settings, flow.OF_ALL, function(f, turn)
+    if f.state.down then count_trouble(f.state.down) end
     if is_idle(f) then
       gone[#gone + 1] = f.name
     elseif none_leased and f.state.in_flight > 0 then
@@ -288,7 +306,9 @@ if flow_cursor == 'i' then
   next_flow_cursor = '0'
 elseif flow_cursor ~= '' then
   local of_groups = string.sub(flow_cursor, 1, 1) == 'g'
-  local scan = redis.call('HSCAN', of_groups and groups or flows, of_groups and string.sub(flow_cursor, 2) or flow_cursor, 'COUNT', CHUNK)
+  local scan = redis.call('HSCAN', of_groups and groups or flows, string.match(flow_cursor, '%d+'), 'COUNT', CHUNK)
+  local held, open, half_open = string.match(flow_cursor, ' (%d+) (%d+) (%d+)$')
+  if held then in_trouble = { held + 0, open + 0, half_open + 0 } end
   local names = {}
   for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
   next_flow_cursor = scan[1]
@@ -297,6 +317,11 @@ elseif flow_cursor ~= '' then
     if next_flow_cursor ~= '0' then next_flow_cursor = 'g' .. next_flow_cursor end
   else
     audit_flows(names)
+    if next_flow_cursor == '0' then
+      keep_trouble()
+    elseif in_trouble[1] + in_trouble[2] + in_trouble[3] > 0 then
+      next_flow_cursor = string.format('%s %.0f %.0f %.0f', next_flow_cursor, unpack(in_trouble))
+    end
     if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
   end
 end

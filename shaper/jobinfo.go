@@ -65,13 +65,17 @@ type JobInfo struct {
 	Died     time.Time // dead: when
 	Enqueued time.Time
 
+	Now                   time.Time // of Redis; zero of a settled job
 	Pause                 *Pause    // of its bucket, nil if that runs
 	NextSlot              time.Time // of its bucket
 	InFlight, MaxInFlight int64     // of its bucket
 	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
-	OfFlow                *JobFlow  // what holds for its flow; nil in a bucket without flows
-	OfGroup               *JobFlow  // what holds for its group; nil in a bucket without groups
-	OfPool                *JobPool  // what holds for the pool of its bucket; nil if it is in none
+
+	Downstream *Downstream // what the answers to its bucket have changed; nil: nothing
+
+	OfFlow  *JobFlow // what holds for its flow; nil in a bucket without flows
+	OfGroup *JobFlow // what holds for its group; nil in a bucket without groups
+	OfPool  *JobPool // what holds for the pool of its bucket; nil if it is in none
 
 	URL     string
 	Method  string
@@ -90,6 +94,8 @@ type JobFlow struct {
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
 	RateFrees             time.Time // when its rate lets it depart next; zero: at once
 	QuotaFrees            time.Time // when its quotas do
+
+	Downstream *Downstream // of a flow: what its downstream's answers have changed; nil: nothing
 }
 
 // MaxCrashes is how many crashes in a row make a job poison: deliveries of it during which its process died.
@@ -110,4 +116,6 @@ type JobPool struct {
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none
 	RateFrees             time.Time // when its rate lets one of its buckets send next; zero: at once
 	QuotaFrees            time.Time // when its quotas do
+
+	Downstream *Downstream // what the answers to its buckets have changed; nil: nothing
 }

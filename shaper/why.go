@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,6 +34,18 @@ const (
 	BlockedByPoolMaxInFlight BlockedBy = "pool-max-in-flight" // as many of the pool as may are on their way
 
 	BlockedByLastChance BlockedBy = "last-chance" // it goes alone, and another one does now
+
+	BlockedByHold         BlockedBy = "held"          // its bucket's downstream asked for nothing until a time
+	BlockedByBreaker      BlockedBy = "breaker-open"  // the circuit breaker of its bucket is open, or half-open
+	BlockedByAdaptivePace BlockedBy = "adaptive-pace" // its bucket's downstream asks for less than its rate
+
+	BlockedByFlowHold         BlockedBy = "flow-held" // the same of its flow
+	BlockedByFlowBreaker      BlockedBy = "flow-breaker-open"
+	BlockedByFlowAdaptivePace BlockedBy = "flow-adaptive-pace"
+
+	BlockedByPoolHold         BlockedBy = "pool-held" // the same of its bucket's pool
+	BlockedByPoolBreaker      BlockedBy = "pool-breaker-open"
+	BlockedByPoolAdaptivePace BlockedBy = "pool-adaptive-pace"
 )
 
 // BlockedBy lists all that keeps the job from leaving; nothing if it does not wait.
@@ -98,7 +111,58 @@ func (j *JobInfo) BlockedBy() []BlockedBy {
 			by = append(by, BlockedByPoolQuota)
 		}
 	}
+	for _, s := range j.scopes() {
+		by = append(by, s.blocks(j.Now)...)
+	}
 	return by
+}
+
+// jobScope is a scope of a job, with what its downstream says.
+type jobScope struct {
+	*Downstream
+	what                    string // for people
+	waits                   bool   // its rate lets the job leave later than now
+	hold, breaker, adaptive BlockedBy
+}
+
+// scopes are those of the job of which the downstream says something.
+func (j *JobInfo) scopes() []jobScope {
+	all := []jobScope{{j.Downstream, fmt.Sprintf("bucket %q", j.Bucket), j.NextSlot.After(j.Now), BlockedByHold, BlockedByBreaker, BlockedByAdaptivePace}}
+	if f := j.OfFlow; f != nil {
+		all = append(all, jobScope{f.Downstream, fmt.Sprintf("flow %q", j.Flow), !f.RateFrees.IsZero(), BlockedByFlowHold, BlockedByFlowBreaker, BlockedByFlowAdaptivePace})
+	}
+	if p := j.OfPool; p != nil {
+		all = append(all, jobScope{p.Downstream, fmt.Sprintf("pool %q", p.Name), !p.RateFrees.IsZero(), BlockedByPoolHold, BlockedByPoolBreaker, BlockedByPoolAdaptivePace})
+	}
+	return slices.DeleteFunc(all, func(s jobScope) bool { return s.Downstream == nil })
+}
+
+// blocks lists how the downstream keeps the job from leaving now.
+func (s *jobScope) blocks(now time.Time) []BlockedBy {
+	var by []BlockedBy
+	switch {
+	case s.HeldAt(now) && s.Breaker != BreakerClosed:
+		by = append(by, s.breaker)
+	case s.HeldAt(now):
+		by = append(by, s.hold)
+	}
+	if s.waits && s.Slowed() {
+		by = append(by, s.adaptive)
+	}
+	return by
+}
+
+// whyDownstream says why in a sentence; "" of what is none of the downstream's.
+func (j *JobInfo) whyDownstream(by BlockedBy) string {
+	for _, s := range j.scopes() {
+		switch by {
+		case s.hold, s.breaker:
+			return s.what + ": " + s.heldText(j.Now)
+		case s.adaptive:
+			return s.what + ": " + s.slowedText()
+		}
+	}
+	return ""
 }
 
 // quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
@@ -130,6 +194,9 @@ func (j *JobInfo) Earliest() time.Time {
 		}
 		if j.OfPool != nil {
 			earliest = latest(latest(earliest, j.OfPool.RateFrees), j.OfPool.QuotaFrees)
+		}
+		for _, s := range j.scopes() {
+			earliest = latest(earliest, s.HeldUntil)
 		}
 		return earliest
 	}
@@ -217,5 +284,5 @@ func (j *JobInfo) why(by BlockedBy) string {
 	case BlockedByLastChance:
 		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
 	}
-	return ""
+	return j.whyDownstream(by)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -13,6 +14,10 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	pause := &shaper.Pause{Since: at, By: "anna", Reason: "down"}
+	held := &shaper.Downstream{HeldUntil: at.Add(time.Second), Breaker: shaper.BreakerClosed, Reason: "http_429"}
+	open := &shaper.Downstream{HeldUntil: at.Add(2 * time.Second), Breaker: shaper.BreakerOpen, Failures: 12, OpenSince: at.Add(-time.Second), Reason: "timeout"}
+	probing := &shaper.Downstream{HeldUntil: at.Add(time.Second), Breaker: shaper.BreakerHalfOpen, Failures: 12, OpenSince: at}
+	slow := &shaper.Downstream{Rate: admission.Rate{Count: 25, Per: 2 * time.Second}, Factor: 0.25, Breaker: shaper.BreakerClosed, Reason: "http_503"}
 	for _, c := range []struct {
 		job       shaper.JobInfo
 		blockedBy string
@@ -31,6 +36,17 @@ func TestWhy(t *testing.T) {
 		{shaper.JobInfo{State: shaper.StateInFlight, Pause: pause}, "[]", "a dispatcher has it", time.Time{}},
 		{shaper.JobInfo{State: shaper.StateDead, Last: shaper.LastResponse{Cause: shaper.CausePoison}}, "[]", "poison", time.Time{}},
 		{shaper.JobInfo{State: shaper.StateDone}, "[]", "", time.Time{}},
+		{shaper.JobInfo{State: shaper.StateQueued, Now: at, Bucket: "b", Downstream: held, ETA: at.Add(time.Second)}, "[pace held]",
+			`bucket "b": held until 2023-11-14T22:13:21.000Z (http_429)`, at.Add(time.Second)},
+		{shaper.JobInfo{State: shaper.StateQueued, Now: at.Add(time.Second), NextSlot: at, Downstream: held, ETA: at}, "[pace]", "it is the next", at},
+		{shaper.JobInfo{State: shaper.StateScheduled, Now: at, Due: at, Flow: "f", OfFlow: &shaper.JobFlow{Downstream: open}}, "[not-before flow-breaker-open]",
+			`flow "f": circuit breaker open since 2023-11-14T22:13:19.000Z (12 failures in a row, the last one timeout); the next probe may leave at 2023-11-14T22:13:22.000Z`, at.Add(2 * time.Second)},
+		{shaper.JobInfo{State: shaper.StateRetrying, Now: at, Due: at, OfPool: &shaper.JobPool{Name: "p", Downstream: probing}}, "[backoff pool-breaker-open]",
+			`pool "p": circuit breaker half-open`, at.Add(time.Second)},
+		{shaper.JobInfo{State: shaper.StateQueued, Now: at, NextSlot: at.Add(1), Bucket: "b", Downstream: slow, ETA: at}, "[pace adaptive-pace]",
+			`bucket "b": slowed to 12.5/s, 25 % of its rate (http_503)`, at},
+		{shaper.JobInfo{State: shaper.StateQueued, Now: at, NextSlot: at, Downstream: slow, ETA: at}, "[pace]", "it is the next", at},
+		{shaper.JobInfo{State: shaper.StateQueued, Now: at, OfFlow: &shaper.JobFlow{RateFrees: at, Downstream: slow}, ETA: at}, "[pace flow-pace flow-adaptive-pace]", "slowed", at},
 	} {
 		if got := fmt.Sprint(c.job.BlockedBy()); got != c.blockedBy {
 			t.Errorf("%+v: blocked by %s, want %s", c.job, got, c.blockedBy)

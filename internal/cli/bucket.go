@@ -23,8 +23,9 @@ run. All processes obey at once, and after every restart.`,
   dispatcher bucket show webhooks --json
   dispatcher bucket pause webhooks --reason "the receiver is down"
   dispatcher bucket set webhooks --rate 20/s
+  dispatcher bucket release webhooks
   dispatcher bucket list --diff`,
-	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(),
+	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(), a.bucketReleaseCommand(),
 		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand())
 }
 
@@ -52,12 +53,23 @@ type bucketView struct {
 	Pause             *opsview.Pause `json:"pause,omitempty"`
 	Purged            int64          `json:"purged"`            // jobs that purges have dropped, ever
 	Purging           int64          `json:"purging,omitempty"` // moved aside and not removed yet
-	Notes             []string       `json:"notes"`
+
+	Downstream *opsview.Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+	FlowsHeld  *flowsHeld          `json:"flows_held,omitempty"` // none if there are none
+
+	Notes []string `json:"notes"`
 
 	Differences []difference `json:"differences"` // from the configuration here
 
 	info   operator.BucketInfo
 	ofPool *operator.PoolDetails // nil if it is in none
+}
+
+// flowsHeld are the numbers of flows that their downstream holds, as dispatchers count them about every 30 seconds.
+type flowsHeld struct {
+	Held     int64 `json:"held"`
+	Open     int64 `json:"breaker_open"`
+	HalfOpen int64 `json:"breaker_half_open"`
 }
 
 // bucketViews looks at the named buckets. Without names it looks at all buckets of the
@@ -129,6 +141,12 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	if v.Pause != nil {
 		v.Notes = append(v.Notes, pauseText(v.Pause, info.Now))
 	}
+	if v.Downstream = opsview.DownstreamOf(info.Downstream, info.Now); v.Downstream != nil && v.Downstream.Text != "" {
+		v.Notes = append(v.Notes, v.Downstream.Text)
+	}
+	if held := (flowsHeld{info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen}); held != (flowsHeld{}) {
+		v.FlowsHeld = &held
+	}
 	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == info.Name })
 	v.Orphaned = i < 0
 	switch {
@@ -162,7 +180,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 		slot := info.LastSlot.UTC()
 		v.LastSlot = &slot
 	}
-	v.Pool, v.info = opsview.PoolOf(info.Pool), info
+	v.Pool, v.info = opsview.PoolOf(info.Pool, info.Now), info
 	v.Differences = s.differences(&v)
 	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
 		v.Notes = append(v.Notes, "differs from the configuration here, see bucket list --diff")

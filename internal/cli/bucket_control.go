@@ -90,6 +90,32 @@ burst. To resume a bucket that is not paused is harmless.`,
 	return cmd
 }
 
+func (a *app) bucketReleaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release NAME",
+		Short: "End a hold or an open circuit breaker of a bucket",
+		Long: `End a hold or an open circuit breaker of a bucket, and forget its adaptive rate. Waiting
+jobs go on at once, at the bucket's pace. The receiver's next answers may slow or hold
+the bucket again. The flows of a bucket have holds of their own: see ` + "`flow release`" + `. To
+release a bucket that is not held is harmless.`,
+		Example: `  dispatcher bucket release webhooks`,
+		Args:    positional("NAME"),
+	}
+	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
+		was, err := b.Release(ctx)
+		return releasedText(was, bucket), err
+	})
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func releasedText(was bool, name string) string {
+	if !was {
+		return "had nothing to release: " + name
+	}
+	return "released: " + name
+}
+
 // settingFlag is a flag that changes a setting, with its help.
 type settingFlag struct {
 	setting shaper.Setting

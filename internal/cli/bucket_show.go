@@ -61,6 +61,12 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		case v.info.HasFlows:
 			row("flows", "%d, of which %d have something to send", v.info.Flows, v.info.FlowsWait)
 		}
+		if f := v.FlowsHeld; f != nil {
+			row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
+		}
+		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
+			row("note", "pool %s: %s", p.Name, p.Downstream.Text)
+		}
 		row("dead", "%s", deadOf(v.info))
 		row("remembered", "%s, %d forgotten early", count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {

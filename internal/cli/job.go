@@ -120,7 +120,7 @@ func (a *app) printJob(v jobView) error {
 			row("attempts", fmt.Sprint(v.Attempts))
 		}
 		if v.Lost > 0 {
-			row("lost", count(v.Lost, "delivery")+" whose dispatcher died")
+			row("lost", count(v.Lost, "delivery")+", no attempt: held by the receiver, or its dispatcher died")
 		}
 		row("method", v.Method)
 		row("url", v.URL)

@@ -37,6 +37,7 @@ any text. In a bucket with groups, --group names the flow's group.`,
   dispatcher flow pause webhooks acme --reason "their server is down"
   dispatcher flow set webhooks acme --rate 5/s --weight 2
   dispatcher flow reset webhooks acme
+  dispatcher flow release webhooks acme
   dispatcher flow show webhooks hooks.acme.example --group acme`,
 	}, p.commands()...)
 }
@@ -61,6 +62,9 @@ text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
 func (p *parts) commands() []*cobra.Command {
 	list := []*cobra.Command{
 		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
+	}
+	if p.Release != nil {
+		list = append(list, p.releaseCommand())
 	}
 	for _, cmd := range list {
 		p.jsonFlag(cmd)
@@ -202,12 +206,20 @@ func table(w io.Writer, views []opsview.View, now time.Time) {
 				fmt.Fprintf(w, "%s\t", quoted(*name))
 			}
 		}
-		note := ""
-		if v.Pause != nil {
-			note = pauseText(v.Pause, now)
-		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(note))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(strings.Join(partNotes(&v, now), "; ")))
 	}
+}
+
+// partNotes say what keeps a flow or a group from sending.
+func partNotes(v *opsview.View, now time.Time) []string {
+	var notes []string
+	if v.Pause != nil {
+		notes = append(notes, pauseText(v.Pause, now))
+	}
+	if v.Downstream != nil && v.Downstream.Text != "" {
+		notes = append(notes, v.Downstream.Text)
+	}
+	return notes
 }
 
 // quoted is the name of a flow or a group, which may be any text, safe to show.
@@ -222,7 +234,7 @@ func (p *parts) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET " + p.arg(),
 		Short: p.text("Show one $"),
-		Long:  p.text("Show one $: its waiting jobs, its pause, and the settings that it has of its own."),
+		Long:  p.text("Show one $: its waiting jobs, what keeps it from sending, and the settings that it has of its own."),
 		Example: p.text(`  dispatcher $ show webhooks acme
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),
@@ -249,8 +261,8 @@ func (p *parts) printOne(v opsview.View) error {
 		for _, setting := range settingRows(&v.Settings) {
 			row(setting[0], "%s", setting[1])
 		}
-		if v.Pause != nil {
-			row("note", "%s", pauseText(v.Pause, now))
+		for _, note := range partNotes(&v, now) {
+			row("note", "%s", note)
 		}
 	})
 }

@@ -99,6 +99,23 @@ func (p *parts) resumeCommand() *cobra.Command {
 	return cmd
 }
 
+func (p *parts) releaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release BUCKET " + p.arg(),
+		Short: p.text("End a hold or an open circuit breaker of one $"),
+		Long: p.text(`End a hold or an open circuit breaker of one $, and forget its adaptive rate. Its waiting
+jobs go on at once, at its pace. The receiver's next answers may slow or hold the $ again.
+To release a $ that is not held is harmless.`),
+		Example: p.text(`  dispatcher $ release webhooks acme`),
+		Args:    positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, _, name string) (string, error) {
+		was, err := p.Release(ctx, part)
+		return releasedText(was, quoted(name)), err
+	})
+	return cmd
+}
+
 // partFlags are the flags of `flow set` and `group set` that take one value.
 var partFlags = []struct {
 	setting shaper.FlowSetting

@@ -26,8 +26,9 @@ has no pause: pause its buckets.`,
   dispatcher pool show vendor --json
   dispatcher pool set vendor --rate 20/s
   dispatcher pool reset vendor
+  dispatcher pool release vendor
   dispatcher bucket list --diff`,
-	}, a.poolListCommand(), a.poolShowCommand(), a.poolSetCommand(), a.poolResetCommand())
+	}, a.poolListCommand(), a.poolShowCommand(), a.poolSetCommand(), a.poolResetCommand(), a.poolReleaseCommand())
 }
 
 // poolView is a pool as commands print it.
@@ -92,6 +93,9 @@ func (s *station) poolView(details operator.PoolDetails) poolView {
 		v.Notes = append(v.Notes, "differs from the configuration here, see pool show")
 	}
 	v.PoolView, v.details = opsview.PoolViewOf(&details, here == nil), details
+	if v.Downstream != nil && v.Downstream.Text != "" {
+		v.Notes = append(v.Notes, v.Downstream.Text)
+	}
 	return v
 }
 

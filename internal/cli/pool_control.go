@@ -13,12 +13,12 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onPool makes the RunE of a command that changes the pool NAME. The command prints the changes
-// that do returns, or as JSON the pool after them.
-func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error)) func(*cobra.Command, []string) error {
+// onPool makes the RunE of a command that changes the pool NAME. The command prints the text that do returns, or as JSON the pool
+// after the change.
+func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl, pool string) (said string, err error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			changes, err := do(ctx, s.operator.As(author()).Pool(args[0]))
+			said, err := do(ctx, s.operator.As(author()).Pool(args[0]), args[0])
 			if _, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 				return fail(exitUsage, "%w", err)
 			}
@@ -26,7 +26,7 @@ func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl) ([]sha
 				return err
 			}
 			if !a.json {
-				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, changesText(changes)) })
+				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 			}
 			views, err := s.poolViews(ctx, args[0])
 			if err != nil {
@@ -61,12 +61,31 @@ overrides all configurations until it is reset. A new rate holds from the next s
 		if err != nil {
 			return err
 		}
-		return a.onPool(func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error) {
-			return p.Set(ctx, patch)
+		return a.onPool(func(ctx context.Context, p operator.PoolControl, _ string) (string, error) {
+			changes, err := p.Set(ctx, patch)
+			return changesText(changes), err
 		})(cmd, args)
 	}
 	a.jsonFlag(cmd)
 	addSettings(cmd, poolFlags)
+	return cmd
+}
+
+func (a *app) poolReleaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release NAME",
+		Short: "End a hold or an open circuit breaker of a pool",
+		Long: `End a hold or an open circuit breaker of a pool, and forget its adaptive rate. The waiting
+jobs of its buckets go on at once, at the pool's pace. The receiver's next answers may slow
+or hold the pool again. To release a pool that is not held is harmless.`,
+		Example: `  dispatcher pool release vendor`,
+		Args:    positional("NAME"),
+	}
+	cmd.RunE = a.onPool(func(ctx context.Context, p operator.PoolControl, pool string) (string, error) {
+		was, err := p.Release(ctx)
+		return releasedText(was, pool), err
+	})
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -90,8 +109,9 @@ To reset a setting that was not changed is harmless.`,
 		for _, name := range args[1:] {
 			settings = append(settings, shaper.Setting(name))
 		}
-		return a.onPool(func(ctx context.Context, p operator.PoolControl) ([]shaper.Change, error) {
-			return p.Reset(ctx, settings...)
+		return a.onPool(func(ctx context.Context, p operator.PoolControl, _ string) (string, error) {
+			changes, err := p.Reset(ctx, settings...)
+			return changesText(changes), err
 		})(cmd, args)
 	}
 	a.jsonFlag(cmd)

@@ -30,6 +30,15 @@ func (l *loader) failPool(p place, pool shaper.Pool) {
 	}
 }
 
+// besidePool is what a bucket says of itself; what it says of its pool is left out, as pools has that.
+func besidePool(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	return errors.Join(slices.DeleteFunc(joined.Unwrap(), func(err error) bool { return strings.HasPrefix(err.Error(), "pool.") })...)
+}
+
 // sharing checks which pool a bucket names, and its share of it.
 func (l *loader) sharing(p place, b bucketSettings, pools []string) {
 	inRange(l, p.key("weight"), b.Weight, 1, shaper.MaxWeight)

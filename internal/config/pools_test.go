@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // What a bucket has more of than its pool is told where somebody wrote it, and not where
@@ -45,5 +47,26 @@ pool = "vendor"
 	// Programs want one description of a pool from all its buckets.
 	if c.Buckets[0].Pool != c.Buckets[1].Pool || c.Buckets[0].Pool != &c.Pools[0] || c.Pools[0].MaxInFlight != 20 {
 		t.Errorf("%+v and %+v are not %+v", c.Buckets[0].Pool, c.Buckets[1].Pool, c.Pools[0])
+	}
+}
+
+// A pool can be the scope of what answers change, for a bucket that is in one.
+func TestScopeOfAPool(t *testing.T) {
+	t.Parallel()
+	const text = `
+[[pools]]
+name = "vendor"
+rate = "10/s"
+[[buckets]]
+name = "a"
+rate = "10/s"
+webhook = { url = "https://example.com/", job_url = false }
+adapt.scope = "pool"
+`
+	if c := mustLoad(t, text+"pool = \"vendor\"\n"); c.Buckets[0].Adapt.Scope != shaper.ScopePool {
+		t.Errorf("the scope is %q", c.Buckets[0].Adapt.Scope)
+	}
+	if _, err := load(text); err == nil || !strings.Contains(err.Error(), "the bucket is in no pool") {
+		t.Errorf("without a pool: %v", err)
 	}
 }

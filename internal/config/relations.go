@@ -57,13 +57,14 @@ func (l *loader) buckets(s *settings) {
 		limits = append(limits, limit.Name)
 	}
 	var pools []string
+	var made []shaper.Pool
 	for _, pool := range s.Pools {
-		pools = append(pools, pool.Name)
+		pools, made = append(pools, pool.Name), append(made, pool.pool(s.Revision))
 	}
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
-		l.failAll(p, written.bucket(nil, nil, s.Revision).Validate())
+		l.failAll(p, besidePool(written.bucket(nil, made, s.Revision).Validate()))
 		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
 		l.scope(p.key("adapt").key("scope"), written)
 		l.references(p.key("limits"), written.Limits, limits, "limits")

@@ -28,6 +28,7 @@ func (o *ops) controlRoutes() []route {
 		{"DELETE", "/v1/buckets/{bucket}/overrides/{setting}", resetting(o.changeBucket), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
+		{"POST", "/v1/buckets/{bucket}/release", o.releaseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
 	}
 }
@@ -109,10 +110,19 @@ func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// releaseBucket ends a hold and an open circuit breaker of a bucket: POST /v1/buckets/{bucket}/release.
+func (o *ops) releaseBucket(w http.ResponseWriter, r *http.Request) {
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
+		_, err := b.Release(ctx)
+		return err
+	})
+}
+
 // settable is a bucket or a pool.
 type settable interface {
 	Set(ctx context.Context, patch operator.BucketPatch) ([]shaper.Change, error)
 	Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error)
+	Release(ctx context.Context) (was bool, err error)
 }
 
 // changer makes the change of an operator to the bucket or pool that a request names, and answers the bucket or pool after it.

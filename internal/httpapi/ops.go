@@ -106,12 +106,18 @@ type bucketView struct {
 	Overrides []opsview.Override `json:"overrides"`         // settings that were changed at run time
 	Purged    int64              `json:"purged"`            // jobs that purges have dropped, ever
 	Purging   int64              `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+
+	Downstream *opsview.Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 }
 
 // partCounts are the flows or the groups of a bucket in numbers.
 type partCounts struct {
 	Known   int64  `json:"known"`             // that have jobs, or had some lately
 	Waiting *int64 `json:"waiting,omitempty"` // have something to send, now or later; not counted for flows in groups
+
+	Held     int64 `json:"held,omitempty"` // of flows: their downstream holds them; dispatchers count these about every 30 s
+	Open     int64 `json:"breaker_open,omitempty"`
+	HalfOpen int64 `json:"breaker_half_open,omitempty"`
 }
 
 func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
@@ -120,16 +126,19 @@ func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
 		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
 		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pool: opsview.PoolOf(info.Pool), Pause: opsview.PauseOf(info.Pause), Overrides: opsview.OverridesOf(info.Overrides), Purged: info.Purged, Purging: info.Purging,
+		Pool: opsview.PoolOf(info.Pool, info.Now), Downstream: opsview.DownstreamOf(info.Downstream, info.Now), Pause: opsview.PauseOf(info.Pause), Overrides: opsview.OverridesOf(info.Overrides), Purged: info.Purged, Purging: info.Purging,
 	}
 	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
 	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
 	view.Elsewhere = info.Elsewhere
 	switch {
 	case info.HasGroups:
-		view.Flows, view.Groups = &partCounts{Known: info.Flows}, &partCounts{info.Groups, &info.GroupsWait}
+		view.Flows, view.Groups = &partCounts{Known: info.Flows}, &partCounts{Known: info.Groups, Waiting: &info.GroupsWait}
 	case info.HasFlows:
-		view.Flows = &partCounts{info.Flows, &info.FlowsWait}
+		view.Flows = &partCounts{Known: info.Flows, Waiting: &info.FlowsWait}
+	}
+	if f := view.Flows; f != nil {
+		f.Held, f.Open, f.HalfOpen = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen
 	}
 	if info.Configured {
 		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst

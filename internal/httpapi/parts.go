@@ -26,7 +26,7 @@ type parts struct {
 func (o *ops) partRoutes(kind opsview.Kind) []route {
 	p, read, admin := parts{o, kind}, roles(RoleRead), roles(RoleAdmin)
 	one := "/v1/buckets/{bucket}/" + kind.Name
-	return []route{
+	routes := []route{
 		{"GET", one + "s", p.list, read},
 		{"GET", one, p.show, read},
 		{"PATCH", one, p.patch, admin},
@@ -37,6 +37,10 @@ func (o *ops) partRoutes(kind opsview.Kind) []route {
 		{"PUT", one + "-settings", p.putSettings, admin},
 		{"DELETE", one + "-settings", p.deleteSettings, admin},
 	}
+	if kind.Release != nil {
+		routes = append(routes, route{"POST", one + "/release", p.release, admin})
+	}
+	return routes
 }
 
 // groupOf is the group of the flow that the request is about, nil if it names none.
@@ -164,6 +168,14 @@ func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 func (p parts) resume(w http.ResponseWriter, r *http.Request) {
 	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
 		_, err := part.Resume(ctx)
+		return err
+	})
+}
+
+// release ends a hold and an open circuit breaker of a flow: POST /v1/buckets/{bucket}/flow/release.
+func (p parts) release(w http.ResponseWriter, r *http.Request) {
+	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
+		_, err := p.Release(ctx, part)
 		return err
 	})
 }

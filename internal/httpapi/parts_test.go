@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -156,4 +157,41 @@ func TestCredentialsOfAFlowAreNotShown(t *testing.T) {
 		set(`"url":"` + url + `"`)
 		ops.do("GET", path, "").want(200, "").has("url", shown)
 	}
+}
+
+// What the answers of a receiver have changed is shown until it is released.
+func TestReleaseByAPI(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	all := buckets(t)[:2]
+	all[0].Name, all[1].Name = "flowing", "pooled"
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	all[0].Flow, all[1].Pool = &flow, &shaper.Pool{Name: "vendor", Rate: rateOf(t, "10/s")}
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
+	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
+	ops.do("POST", "/v1/buckets/pooled/resume", "").want(200, "")
+	until := time.Now().Add(time.Hour).UnixMicro()
+	text := fmt.Sprintf("%d,5000,1000000000,1,12,1,1,0,1,1,%d,1,%d,timeout", until, until, until)
+	pipe := connect(t, store.URL()).Pipeline()
+	pipe.HSet(t.Context(), "tundish:{flowing}:b:flowing:flows", "a b", "@"+text+" 0 0 - 0 1 0 0 .n")
+	pipe.HSet(t.Context(), "tundish:{vendor}:b:pooled:pace", "down", text)
+	pipe.HSet(t.Context(), "tundish:{vendor}:p:vendor:pace", "down", text)
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, flow := range map[string]string{"/v1/buckets/flowing/flow": "?flow=a+b", "/v1/buckets/pooled": "", "/v1/pools/vendor": ""} {
+		a := ops.do("GET", path+flow, "").want(200, "")
+		view, _ := a.json["downstream"].(map[string]any)
+		if view["breaker"] != "open" || view["failures"] != 12.0 || view["reason"] != "timeout" || view["held_until"] == nil || view["open_since"] == nil {
+			t.Errorf("%s: %s", path, a.text)
+		}
+		for range 2 { // safe to repeat
+			ops.do("POST", path+"/release"+flow, "").want(200, "").lacks("downstream")
+		}
+	}
+	ops.do("POST", "/v1/buckets/flowing/flow/release", "").want(400, "")
+	ops.do("POST", "/v1/buckets/nobody/release", "").want(404, "")
+	ops.do("POST", "/v1/pools/nobody/release", "").want(404, "")
+	ops.do("POST", "/v1/buckets/flowing/group/release?group=a", "").want(404, "")
 }

@@ -19,6 +19,7 @@ func (o *ops) poolRoutes() []route {
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
 		{"PATCH", "/v1/pools/{pool}", setting(o.changePool), change},
+		{"POST", "/v1/pools/{pool}/release", o.releasePool, change},
 		{"DELETE", "/v1/pools/{pool}/overrides", resetting(o.changePool), change},
 		{"DELETE", "/v1/pools/{pool}/overrides/{setting}", resetting(o.changePool), change},
 	}
@@ -85,6 +86,14 @@ func (o *ops) showPool(w http.ResponseWriter, r *http.Request) {
 
 func unknownPool(name string) *fault {
 	return newFault(codeUnknownPool, "no bucket of the configuration, and none that Redis knows, is in a pool %q", name)
+}
+
+// releasePool ends a hold and an open circuit breaker of a pool: POST /v1/pools/{pool}/release.
+func (o *ops) releasePool(w http.ResponseWriter, r *http.Request) {
+	o.changePool(w, r, func(ctx context.Context, s settable) error {
+		_, err := s.Release(ctx)
+		return err
+	})
 }
 
 // changePool makes the change of an operator, even if the client does not wait for it, and answers the

@@ -21,6 +21,10 @@ type Kind struct {
 	// List lists those of a bucket, from a cursor on; flows of one group, if it is not nil.
 	List func(ctx context.Context, b operator.Bucket, group *string, cursor string, limit int) (views []View, next string, err error)
 
+	// Release ends what the downstream's answers have changed of one, and reports whether there was something; nil of groups, which
+	// have nothing of it.
+	Release func(ctx context.Context, part Part) (was bool, err error)
+
 	// One names one of a bucket, to look at and to change; a flow of a group, if it is not nil.
 	One func(b operator.BucketControl, group *string, name string) Part
 }
@@ -61,6 +65,9 @@ func Flows() Kind {
 			infos, next, err := list(ctx, cursor, limit)
 			return viewsOf(infos, viewOfFlow), next, err
 		},
+		Release: func(ctx context.Context, part Part) (bool, error) {
+			return part.(flow).FlowControl.Release(ctx) //nolint:forcetypeassert // One makes it
+		},
 		One: func(b operator.BucketControl, group *string, name string) Part {
 			if group != nil {
 				return flow{b.Group(*group).Flow(name)}
@@ -92,6 +99,8 @@ type View struct {
 	Turn     *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
 	Pause    *Pause     `json:"pause,omitempty"` // only of one that is paused
 	Settings Settings   `json:"settings"`
+
+	Downstream *Downstream `json:"downstream,omitempty"` // of a flow: what the answers to it have changed; none if nothing
 
 	Known bool `json:"-"` // Redis holds something of it
 }
@@ -135,6 +144,7 @@ func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 func viewOfFlow(info *operator.FlowInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
 	view.Flow, view.Known = &info.Flow, info.Known
+	view.Downstream = DownstreamOf(info.Downstream, time.Now())
 	if info.Group != "" {
 		view.Group = &info.Group
 	}

@@ -17,14 +17,16 @@ type Pool struct {
 	MaxInFlight int64      `json:"max_in_flight,omitempty"` // absent where there is no such bound
 	LastSlot    *time.Time `json:"last_slot,omitempty"`     // of any of its buckets
 	Weight      int64      `json:"weight,omitempty"`        // of the bucket
+
+	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
 }
 
-// PoolOf shows a pool: nil of a bucket that is in none.
-func PoolOf(p *operator.PoolInfo) *Pool {
+// PoolOf shows a pool at that time, by the clock of Redis: nil of a bucket that is in none.
+func PoolOf(p *operator.PoolInfo, now time.Time) *Pool {
 	if p == nil {
 		return nil
 	}
-	view := &Pool{Name: p.Name, InFlight: p.InFlight}
+	view := &Pool{Name: p.Name, InFlight: p.InFlight, Downstream: DownstreamOf(p.Downstream, now)}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight, view.Weight = p.Rate.String(), p.Burst, p.MaxInFlight, p.Weight
 	}

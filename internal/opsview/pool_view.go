@@ -21,6 +21,8 @@ type PoolView struct {
 	LastSlot    *time.Time   `json:"last_slot,omitempty"`     // of any of its buckets
 	Buckets     []PoolBucket `json:"buckets"`
 	Overrides   []Override   `json:"overrides"` // settings that were changed at run time
+
+	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
 }
 
 // PoolBucket is a bucket in a pool.
@@ -43,7 +45,8 @@ type Override struct {
 // PoolViewOf shows a pool.
 func PoolViewOf(p *operator.PoolDetails, orphaned bool) PoolView {
 	view := PoolView{Name: p.Name, Orphaned: orphaned, InFlight: p.InFlight, LastSlot: instant(p.LastSlot),
-		Buckets: make([]PoolBucket, len(p.Buckets)), Overrides: OverridesOf(p.Overrides)}
+		Buckets: make([]PoolBucket, len(p.Buckets)), Overrides: OverridesOf(p.Overrides),
+		Downstream: DownstreamOf(p.Downstream, p.Now)}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight = p.Rate.String(), p.Burst, p.MaxInFlight
 		for _, quota := range p.Quotas {

@@ -51,6 +51,9 @@ func TestCollectorOfPools(t *testing.T) {
 		"tundish_pool_rate_per_second{pool=p}": 50, "tundish_pool_in_flight_jobs{pool=p}": 2, "tundish_pool_max_in_flight{pool=p}": 2,
 		"tundish_pool_overridden_settings{pool=p}": 1, "tundish_pool_bucket_weight{bucket=a,pool=p}": 3, "tundish_pool_bucket_weight{bucket=b,pool=p}": 1,
 		"tundish_pool_rate_per_second{pool=idle}": 5, "tundish_pool_in_flight_jobs{pool=idle}": 0, "tundish_pool_overridden_settings{pool=idle}": 0,
+		"tundish_pool_holds{pool=p}": 0, "tundish_pool_breakers{pool=p,state=open}": 0, "tundish_pool_breakers{pool=p,state=half-open}": 0,
+		"tundish_pool_adaptive_factor{pool=p}": 1, "tundish_pool_holds{pool=idle}": 0, "tundish_pool_breakers{pool=idle,state=open}": 0,
+		"tundish_pool_breakers{pool=idle,state=half-open}": 0, "tundish_pool_adaptive_factor{pool=idle}": 1,
 		"tundish_pool_bucket_weight{bucket=c,pool=idle}": 1,
 	}
 	if !maps.Equal(got, want) {

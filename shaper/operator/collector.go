@@ -120,11 +120,13 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- purgedTotal
 	ch <- deadDroppedTotal
 	ch <- poolWeight
+	describeDownstreams(ch)
 }
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	seen := c.look()
+	collectDownstreams(ch, seen)
 	for _, info := range seen.buckets {
 		for _, g := range bucketGauges {
 			g.collect(ch, &info, info.Name)

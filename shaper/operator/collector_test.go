@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -35,5 +37,41 @@ func TestCollectorOfFlowsAndGroups(t *testing.T) {
 			strings.Contains(series, "_groups") && !strings.Contains(series, "=groups") || series == "tundish_bucket_flows_waiting{bucket=groups}" {
 			t.Errorf("there is %s in %v", series, slices.Sorted(maps.Keys(got)))
 		}
+	}
+}
+
+// Flows that their downstream holds are counted, and so are buckets and pools.
+func TestCollectorOfDownstreams(t *testing.T) {
+	t.Parallel()
+	pool := shaper.Pool{Name: "vendor", Rate: rig.RateOf(10, time.Second)}
+	w := rig.NewPoolWorld(t, rig.Flowing("flows", shaper.FlowKeyJob), rig.Bucket("plain", 10), rig.Pooled("pooled", 10, 1, pool))
+	w.Enqueue("flows", 1, func(job *shaper.Job) { job.Flow = "f" })
+	w.Enqueue("plain", 1, func(*shaper.Job) {})
+	w.Enqueue("pooled", 1, func(*shaper.Job) {})
+	redis, ctx := w.Server.Client(), t.Context()
+	text := func(breaker int) string {
+		return fmt.Sprintf("%d,5000,1000000000,%d,12,1,1,0,1,1,1,1,1,http_429", time.Now().Add(time.Hour).UnixMicro(), breaker)
+	}
+	redis.HSet(ctx, store.BucketKeys("flows").Count(), "held", 7, "open", 5, "half_open", 3)
+	redis.HSet(ctx, store.BucketKeys("plain").Pace(), "down", text(0))
+	redis.HSet(ctx, "tundish:{vendor}:p:vendor:pace", "down", text(1))
+	scrape := func() map[string]float64 {
+		found := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(ctx, w.Client.Op)), "tundish_")
+		maps.DeleteFunc(found, func(series string, _ float64) bool {
+			return !strings.Contains(series, "holds") && !strings.Contains(series, "breakers") && !strings.Contains(series, "factor")
+		})
+		return found
+	}
+	want := map[string]float64{
+		"tundish_holds{bucket=flows}": 7, "tundish_holds{bucket=plain}": 1, "tundish_holds{bucket=pooled}": 0,
+		"tundish_breakers{bucket=flows,state=open}": 5, "tundish_breakers{bucket=flows,state=half-open}": 3,
+		"tundish_breakers{bucket=plain,state=open}": 0, "tundish_breakers{bucket=plain,state=half-open}": 0,
+		"tundish_breakers{bucket=pooled,state=open}": 0, "tundish_breakers{bucket=pooled,state=half-open}": 0,
+		"tundish_bucket_adaptive_factor{bucket=plain}": 0.5, "tundish_bucket_adaptive_factor{bucket=pooled}": 1,
+		"tundish_pool_holds{pool=vendor}": 0, "tundish_pool_breakers{pool=vendor,state=open}": 1, "tundish_pool_breakers{pool=vendor,state=half-open}": 0,
+		"tundish_pool_adaptive_factor{pool=vendor}": 0.5,
+	}
+	if got := scrape(); !maps.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
 	}
 }

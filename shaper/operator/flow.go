@@ -29,6 +29,8 @@ type FlowInfo struct {
 	Turn time.Time
 
 	Own shaper.OwnFlow // its own settings, and its pause
+
+	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
 }
 
 // Flow is a flow to look at. A flow needs no jobs to be one.
@@ -195,7 +197,7 @@ func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]F
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.Waiting(), InFlight: f.InFlight, Known: f.known, Turn: f.turn, Own: f.own}
+		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.Waiting(), InFlight: f.InFlight, Known: f.known, Turn: f.turn, Own: f.own, Downstream: f.downstream}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {

@@ -57,6 +57,14 @@ type BucketInfo struct {
 	// numbers, and Pool, are those there. See JoinPools of producer.Client.
 	Elsewhere bool
 
+	// Downstream is what the answers to the bucket have changed; nil: nothing. Where each flow, or the pool, is a scope of its own,
+	// their infos have it.
+	Downstream *shaper.Downstream
+
+	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
+	// open or half-open. Dispatchers count them about every 30 seconds.
+	FlowsHeld, FlowsOpen, FlowsHalfOpen int64
+
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
@@ -121,6 +129,12 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	}
 	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
 	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
+	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen = r.Int(), r.Int(), r.Int()
+	offset := r.Int()
+	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
+	if said := r.Text(); info.Pool != nil {
+		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)
+	}
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
 	info.Overrides = readOverrides(r)
 	return info, r.Err()
@@ -152,6 +166,8 @@ type PoolInfo struct {
 	InFlight    int64     // of all its buckets
 	LastSlot    time.Time // of any of them
 	Weight      int64     // of the bucket
+
+	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 }
 
 func readPoolInfo(r *lua.Reader) *PoolInfo {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -26,6 +27,8 @@ type PoolDetails struct {
 	Burst       int64
 	MaxInFlight int64 // 0: none
 	Quotas      []admission.Rate
+
+	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 
 	InFlight  int64     // of all its buckets
 	LastSlot  time.Time // of any of them
@@ -162,6 +165,7 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 	p.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	p.Burst, p.MaxInFlight = r.Int(), r.Int()
 	p.Quotas = codec.ReadQuotas(r.Text())
+	p.Downstream = codec.ParseDownstream(r.Text(), 0, p.Rate)
 	p.LastSlot, p.InFlight = codec.InstantOf(r.Int()), r.Int()
 	for range min(r.Int(), int64(r.Left())) {
 		p.Buckets = append(p.Buckets, PoolBucket{Name: r.Text(), Weight: r.Int(), InFlight: r.Int(), HasWork: r.Int() == 1})

@@ -148,11 +148,12 @@ func (c control) findPool(ctx context.Context, pool string) error {
 	return nil
 }
 
-func (c control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
+// controlPool runs control.lua on a pool, and returns what it answers behind the first three numbers.
+func (c control) controlPool(ctx context.Context, pool, action string, args ...any) (*lua.Reader, error) {
 	if err := c.findPool(ctx, pool); err != nil {
 		return nil, err
 	}
-	reply, err := c.store.Run(ctx, lua.Control, []string{store.PoolConf(pool)}, append([]any{store.WakeChannel, store.WakePool + pool, action, c.by}, args...)...)
+	reply, err := c.store.Run(ctx, lua.Control, store.ForControlPool(pool), append([]any{store.WakeChannel, store.WakePool + pool, action, c.by}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: %w", pool, err)
 	}
@@ -161,11 +162,24 @@ func (c control) changePool(ctx context.Context, pool, action string, step int, 
 		return nil, fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
 	_, _ = r.Int(), r.Int()
+	return r, r.Err()
+}
+
+// notePool logs what was done to a pool.
+func (c control) notePool(ctx context.Context, pool, action string, args ...any) {
+	c.store.Log.InfoContext(ctx, "an operator changed a pool", append([]any{"pool", pool, "action", action, "by", c.by}, args...)...)
+}
+
+func (c control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
+	r, err := c.controlPool(ctx, pool, action, args...)
+	if err != nil {
+		return nil, err
+	}
 	changes, err := readChanges(r, action, step, args)
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: script control: %w", pool, err)
 	}
-	c.store.Log.InfoContext(ctx, "an operator changed a pool", "pool", pool, "action", action, "by", c.by, "changes", store.ChangesText(changes))
+	c.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
 	return changes, nil
 }
 

@@ -127,19 +127,19 @@ func (c control) pauseTarget(ctx context.Context, t target, reason string) error
 	if !utf8.ValidString(reason) || len(reason) > MaxReason {
 		return &InvalidChangeError{t.bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
 	}
-	before, _, err := c.changeTarget(ctx, t, metrics.ActionPause, jsonLine(codec.PauseNote{By: c.by, Reason: reason}))
+	change, err := c.changeTarget(ctx, t, metrics.ActionPause, jsonLine(codec.PauseNote{By: c.by, Reason: reason}))
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionPause, "reason", reason, "before", pauseBefore(&before), "after", "paused")
+		c.noteTarget(ctx, t, metrics.ActionPause, "reason", reason, "before", pauseBefore(&change.before), "after", "paused")
 	}
 	return err
 }
 
 func (c control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
-	before, _, err := c.changeTarget(ctx, t, metrics.ActionResume)
+	change, err := c.changeTarget(ctx, t, metrics.ActionResume)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionResume, "before", pauseBefore(&before), "after", "running")
+		c.noteTarget(ctx, t, metrics.ActionResume, "before", pauseBefore(&change.before), "after", "running")
 	}
-	return before.Pause != nil, err
+	return change.before.Pause != nil, err
 }
 
 func pauseBefore(own *shaper.OwnFlow) string {
@@ -163,43 +163,50 @@ func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sha
 			names = append(names, string(name))
 		}
 	}
-	_, after, err := c.changeTarget(ctx, t, metrics.ActionSet, args...)
+	change, err := c.changeTarget(ctx, t, metrics.ActionSet, args...)
 	if err == nil {
 		c.noteTarget(ctx, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
 	}
-	return after, err
+	return change.after, err
 }
 
 func (c control) resetTarget(ctx context.Context, t target) (had bool, err error) {
-	before, _, err := c.changeTarget(ctx, t, metrics.ActionReset)
+	change, err := c.changeTarget(ctx, t, metrics.ActionReset)
 	if err == nil {
 		c.noteTarget(ctx, t, metrics.ActionReset)
 	}
-	return !before.IsZero(), err
+	return !change.before.IsZero(), err
 }
 
 func (c control) noteTarget(ctx context.Context, t target, action string, args ...any) {
 	c.note(ctx, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
-// changeTarget runs control_flow.lua and returns the settings before and after.
-func (c control) changeTarget(ctx context.Context, t target, action string, args ...any) (before, after shaper.OwnFlow, err error) {
+// changed is what control_flow.lua has changed.
+type changed struct {
+	before, after shaper.OwnFlow
+	said          string // of the downstream before
+}
+
+// changeTarget runs control_flow.lua.
+func (c control) changeTarget(ctx context.Context, t target, action string, args ...any) (change changed, err error) {
 	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, t.bucket, t.name, action, t.what}, args...)...)
 	if err != nil {
-		return before, after, err
+		return change, err
 	}
-	_, levels, old, now := r.Int(), r.Int(), r.Text(), r.Text()
+	_, levels, old, now, said := r.Int(), r.Int(), r.Text(), r.Text(), r.Text()
 	switch {
 	case r.Err() != nil:
-		return before, after, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
+		return change, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
 	case levels == codec.LevelsNone:
-		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
+		return change, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
 	case int(levels) != t.keys.Levels:
-		return before, after, fmt.Errorf("bucket %q: %w", t.bucket, store.ErrOtherFlows)
+		return change, fmt.Errorf("bucket %q: %w", t.bucket, store.ErrOtherFlows)
 	}
-	before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced
-	after, err = codec.ParseOwnFlow(now)
-	return before, after, err
+	change.said = said
+	change.before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced
+	change.after, err = codec.ParseOwnFlow(now)
+	return change, err
 }
 
 // fits reports whether the settings that a flow or a group has with a patch go together: a
@@ -241,11 +248,7 @@ func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, bu
 	if err != nil {
 		return rate, 0, fmt.Errorf("bucket %q: read the settings of its %ss: %w", t.bucket, what, err)
 	}
-	var numbers [3]int64
-	for i, value := range values {
-		text, _ := value.(string)
-		numbers[i], _ = strconv.ParseInt(text, 10, 64) // 0 without one
-	}
+	numbers := storedNumbers(values)
 	return admission.Rate{Count: numbers[0], Per: time.Duration(numbers[1]) * time.Microsecond, Unit: admission.UnitRequests}, numbers[2], nil
 }
 
@@ -256,6 +259,8 @@ type seen struct {
 	known bool
 	turn  time.Time
 	own   shaper.OwnFlow
+
+	downstream *shaper.Downstream
 }
 
 // lookAt reads what is known of targets of the same kind, in one round trip.
@@ -268,6 +273,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	offset := pipe.HMGet(ctx, t.keys.Pace(), "offset")
+	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per")
 	turns := make([]*redis.FloatCmd, len(names))
 	for i, name := range names {
 		turns[i] = pipe.ZScore(ctx, t.calendar(name), name)
@@ -290,8 +296,29 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		if turns[i].Err() == nil {
 			infos[i].turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
 		}
+		infos[i].downstream = codec.ParseDownstream(infos[i].Downstream, ofCalendar, configuredRate(infos[i].own.Rate, storedNumbers(rates.Val())))
 	}
 	return infos, nil
+}
+
+// configuredRate is the rate of a flow without its downstream: its own, else that of all flows, else the bucket's.
+func configuredRate(own admission.Rate, stored []int64) admission.Rate {
+	for i := len(stored) - 2; own.IsZero() && i >= 0; i -= 2 {
+		if stored[i] > 0 {
+			own = admission.Rate{Count: stored[i], Per: lua.Microseconds(stored[i+1]), Unit: admission.UnitRequests}
+		}
+	}
+	return own
+}
+
+// storedNumbers reads fields of a hash; 0 of those that are missing.
+func storedNumbers(values []any) []int64 {
+	numbers := make([]int64, len(values))
+	for i, value := range values {
+		text, _ := value.(string)
+		numbers[i], _ = strconv.ParseInt(text, 10, 64) // 0 without one
+	}
+	return numbers
 }
 
 // Parts of a listing of flows or groups: first those that have jobs, then those that have

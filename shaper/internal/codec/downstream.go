@@ -2,7 +2,12 @@ package codec
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -21,15 +26,70 @@ func DownstreamRules(b *shaper.Bucket) string {
 		b.Breaker.Failures, b.Breaker.OpenFor.Microseconds(), b.Breaker.MaxOpen.Microseconds())
 }
 
+// noReason stands for a reason that is no word.
+const noReason = "-"
+
 // ReasonWord is a reason as the scripts keep it: a word of at most 40 small letters, digits and underscores, "-" where it is none.
 func ReasonWord(reason string) string {
 	if reason == "" || len(reason) > 40 {
-		return "-"
+		return noReason
 	}
 	for _, c := range []byte(reason) {
 		if c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return "-"
+			return noReason
 		}
 	}
 	return reason
+}
+
+// downstreamNumbers are how many numbers the text of a scope begins with.
+const downstreamNumbers = 13
+
+// Breakers of a scope's text, by their numbers in lua/lib/downstream.lua.
+var breakerStates = []shaper.BreakerState{shaper.BreakerClosed, shaper.BreakerOpen, shaper.BreakerHalfOpen}
+
+// ParseDownstream reads the text of a scope: see lua/lib/downstream.lua, which has its twin. offset is from the server's clock to that
+// of the text, microseconds; configured is the rate of the scope without its downstream, zero where that is not known. It returns nil
+// of any other text.
+func ParseDownstream(text string, offset int64, configured admission.Rate) *shaper.Downstream {
+	fields := strings.Split(text, ",")
+	if len(fields) < downstreamNumbers+1 {
+		return nil
+	}
+	last := len(fields) - 1
+	numbers := make([]int64, last)
+	for i, field := range fields[:last] {
+		n, err := strconv.ParseUint(field, 10, 63)
+		if err != nil {
+			return nil
+		}
+		numbers[i] = int64(n) //nolint:gosec // 63 bits
+	}
+	instant := func(micros int64) time.Time {
+		if micros == 0 {
+			return time.Time{}
+		}
+		return time.UnixMicro(micros - offset)
+	}
+	d := &shaper.Downstream{HeldUntil: instant(numbers[0]), Factor: 1, Breaker: shaper.BreakerClosed, Failures: numbers[4], Heard: instant(numbers[12])}
+	if state := numbers[3]; state < int64(len(breakerStates)) {
+		d.Breaker = breakerStates[state]
+	}
+	if d.Breaker != shaper.BreakerClosed {
+		d.OpenSince = instant(numbers[10])
+	}
+	if reason := ReasonWord(fields[last]); reason != noReason {
+		d.Reason = reason
+	}
+	// Scripts obey the adaptive rate only where it is the slower one.
+	adaptive := admission.Rate{Count: numbers[1], Per: lua.Microseconds(numbers[2]), Unit: admission.UnitRequests}
+	if adaptive.Count == 0 || adaptive.Per <= 0 {
+		return d
+	}
+	if configured.Count <= 0 || configured.Per <= 0 {
+		d.Rate = adaptive
+	} else if factor := adaptive.PerSecond() / configured.PerSecond(); factor < 1 {
+		d.Rate, d.Factor = adaptive, factor
+	}
+	return d
 }

@@ -117,15 +117,19 @@ func ReadOwnLines(o *shaper.OwnFlow, lines []string) error {
 }
 
 // FlowState is what Redis knows of a flow; see lua/flow.lua.
-type FlowState struct{ Unfinished, Scheduled, InFlight int64 }
+type FlowState struct {
+	Unfinished, Scheduled, InFlight int64
+
+	Downstream string // for ParseDownstream; "" without one
+}
 
 func (s FlowState) Waiting() int64 { return max(s.Unfinished+s.Scheduled-s.InFlight, 0) }
 
 // ParseFlowState reads the text of the hash flows: nothing of what is not ours.
 func ParseFlowState(text string) FlowState {
 	var s FlowState
-	if strings.HasPrefix(text, "@") { // what its downstream says
-		_, text, _ = strings.Cut(text, " ")
+	if said, found := strings.CutPrefix(text, "@"); found {
+		s.Downstream, text, _ = strings.Cut(said, " ")
 	}
 	values := strings.Fields(text)
 	if len(values) != 8 {

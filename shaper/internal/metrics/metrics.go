@@ -105,7 +105,7 @@ func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 			v.WithLabelValues(b)
 		}
-		for _, action := range []string{ActionPause, ActionResume, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
+		for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
 			m.actions.WithLabelValues(b, action)
 		}
 		m.lateness.WithLabelValues(b)
@@ -269,6 +269,8 @@ const (
 	ActionSet    = "set"
 	ActionReset  = "reset"
 	ActionPurge  = "purge"
+
+	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
 
 	ActionRedrive = "redrive"
 	ActionDrop    = "drop" // of dead letters

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -51,13 +52,15 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	if err := codec.FillJob(&info, body, metaText); err != nil {
 		return shaper.JobInfo{}, fmt.Errorf("bucket %q: job %q: %w", bucket, id, err)
 	}
-	_ = r.Int() // now
+	info.Now = time.UnixMicro(r.Int())
 	info.Pause = codec.ReadPause(r.Int(), r.Text(), r.Text())
 	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
 	info.QuotaFrees = codec.InstantOf(r.Int())
 	levels := r.Int()
 	ofFlow, ofGroup, ofPool := readJobFlow(r), readJobFlow(r), readJobPool(r)
 	info.LastAttempts = codec.Attempts(r.Text())
+	offset := r.Int()
+	info.Downstream, ofFlow.Downstream, ofPool.Downstream = readDownstream(r, offset), readDownstream(r, offset), readDownstream(r, 0)
 	if p := b.Settings.Load().Pool; p != nil {
 		ofPool.Name, info.OfPool = p.Name, ofPool
 	}
@@ -166,6 +169,16 @@ func readJobFlow(r *lua.Reader) *shaper.JobFlow {
 // readJobPool reads what inspect_job.lua says of the pool of the job's bucket.
 func readJobPool(r *lua.Reader) *shaper.JobPool {
 	return &shaper.JobPool{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: codec.InstantOf(r.Int()), QuotaFrees: codec.InstantOf(r.Int())}
+}
+
+// readDownstream reads what inspect_job.lua says of the downstream of a scope.
+func readDownstream(r *lua.Reader, offset int64) *shaper.Downstream {
+	text := r.Text()
+	return codec.ParseDownstream(text, offset, readRate(r))
+}
+
+func readRate(r *lua.Reader) admission.Rate {
+	return admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 }
 
 // Sizes of one chunk of a purge: a script of about a millisecond.

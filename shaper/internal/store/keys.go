@@ -288,6 +288,9 @@ func (k Keys) OfGroup(group string) []string {
 	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.DueOfGroup(group)}
 }
 
+// ForControlPool are the KEYS of control.lua for a pool.
+func ForControlPool(pool string) []string { return []string{PoolConf(pool), poolPace(pool)} }
+
 func ForInspectPool(pool string) []string {
 	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool)}
 }

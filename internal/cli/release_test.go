@@ -1,0 +1,84 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// heldText is what the downstream of a scope says: a hold until that time, and an adaptive rate of 5/s.
+func heldText(until time.Time, breaker int) string {
+	micros := until.UnixMicro()
+	return fmt.Sprintf("%d,5000,1000000000,%d,12,1,1,0,1,1,%d,1,%d,http_429", micros, breaker, micros, micros)
+}
+
+// What an answer has changed is shown until it is released.
+func TestReleaseOfABucket(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, id := range []string{"a", "b"} {
+		if receipts, err := s.client.Enqueue(t.Context(), shaper.Job{Bucket: "webhooks", ID: id, Payload: []byte("1")}); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+	}
+	s.run(t, "dispatcher bucket release webhooks").want(t, 0, "had nothing to release: webhooks")
+	s.deliver(t, 1, shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Status: 429, RetryAfter: time.Hour, Signal: shaper.SignalThrottled})
+
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "held until ", "(http_429); slowed to 25/s, 50 % of its rate")
+	s.run(t, "dispatcher bucket list").want(t, 0, "held until ")
+	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"held_until": "`, `"rate_per_second": 25`, `"factor": 0.5`, `"breaker": "closed"`, `"reason": "http_429"`)
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, `bucket "webhooks": held until `, "leaves    ")
+	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"held"`)
+
+	s.run(t, "dispatcher bucket release webhooks").want(t, 0, "released: webhooks")
+	if out := s.run(t, "dispatcher bucket release webhooks --json"); out.code != 0 || strings.Contains(out.out, "downstream") || strings.Contains(out.out, "held") {
+		t.Errorf("released again: %+v", out)
+	}
+	s.run(t, "dispatcher bucket release nosuch").want(t, 4, `unknown bucket "nosuch"`)
+	s.deliver(t, 2, shaper.Done(200))
+}
+
+func TestReleaseOfAFlow(t *testing.T) {
+	t.Parallel()
+	s := partedSite(t, false, "acme", "b")
+	key, until := "tundish:{tenants}:b:tenants:", time.Now().Add(time.Hour)
+	for flow, breaker := range map[string]int{"acme": 0, "b": 1} {
+		text := s.redis.HGet(t.Context(), key+"flows", flow).Val()
+		if err := s.redis.HSet(t.Context(), key+"flows", flow, "@"+heldText(until, breaker)+" "+text).Err(); err != nil || text == "" {
+			t.Fatal(text, err)
+		}
+	}
+	s.redis.HSet(t.Context(), key+"count", "held", 1, "open", 1)
+	s.run(t, "dispatcher flow list tenants").want(t, 0, "held until ", "circuit breaker open since ", "(12 failures in a row, the last one http_429); the next probe may leave at ")
+	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "waiting    1", "note       held until ", "slowed to 5/s, 10 % of its rate (http_429)")
+	s.run(t, "dispatcher flow show tenants b --json").want(t, 0, `"breaker": "open"`, `"failures": 12`, `"open_since"`)
+	s.run(t, "dispatcher bucket show tenants").want(t, 0, "flows held  1; circuit breaker open: 1, half-open: 0")
+	s.run(t, "dispatcher flow release tenants acme").want(t, 0, "released: acme")
+	s.run(t, "dispatcher flow release tenants acme").want(t, 0, "had nothing to release: acme")
+	if out := s.run(t, "dispatcher flow release tenants b --json"); out.code != 0 || strings.Contains(out.out, "downstream") {
+		t.Errorf("released: %+v", out)
+	}
+	s.run(t, "dispatcher group release tenants acme").want(t, 2, "there is no command")
+	s.run(t, "dispatcher flow release webhooks acme").want(t, 2, "the bucket has no flows")
+}
+
+func TestReleaseOfAPool(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	vendor := &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4}
+	s.connected(t, vendor, 5)
+	s.enqueue(t, "webhooks", "a")
+	if err := s.redis.HSet(t.Context(), "tundish:{vendor}:p:vendor:pace", "down", heldText(time.Now().Add(time.Hour), 2)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, "dispatcher pool show vendor").want(t, 0, "note       circuit breaker half-open since a probe left", "slowed to 5/s, 10 % of its rate")
+	s.run(t, "dispatcher pool show vendor --json").want(t, 0, `"breaker": "half-open"`)
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool vendor: circuit breaker half-open")
+	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"pool-breaker-open"`)
+	s.run(t, "dispatcher pool release vendor").want(t, 0, "released: vendor")
+	s.run(t, "dispatcher pool release vendor").want(t, 0, "had nothing to release: vendor")
+	s.run(t, "dispatcher pool release nosuch").want(t, 4, "unknown pool")
+}

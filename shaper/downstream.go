@@ -1,0 +1,82 @@
+package shaper
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// BreakerState is the state of a circuit breaker.
+type BreakerState string
+
+// The states.
+const (
+	BreakerClosed   BreakerState = "closed"    // jobs depart
+	BreakerOpen     BreakerState = "open"      // none departs before HeldUntil; the next one is the probe
+	BreakerHalfOpen BreakerState = "half-open" // the probe is on its way
+)
+
+// Downstream is what the answers of a downstream change of the pace of a scope: a flow, a bucket or a pool. Times are of the
+// clock of Redis.
+type Downstream struct {
+	// HeldUntil is when the scope may send again; zero or past: it is not held. While Breaker is BreakerOpen the next departure
+	// is the probe. While it is BreakerHalfOpen, HeldUntil is the end of the probe's lease, and its outcome ends the hold earlier.
+	HeldUntil time.Time
+
+	Rate   admission.Rate // the adaptive rate; zero: there is none
+	Factor float64        // Rate as a part of the configured rate, 0 to 1; 1 without an adaptive rate
+
+	Breaker   BreakerState
+	Failures  int64     // in a row
+	OpenSince time.Time // when the breaker opened first; zero: it is closed
+
+	Reason string    // of the answer that changed this last: one word, as in LastResponse; "" where none is known
+	Heard  time.Time // when that was; zero: never
+}
+
+// HeldAt reports whether the scope is held at that time, by the clock of Redis. A nil Downstream is not.
+func (d *Downstream) HeldAt(now time.Time) bool { return d != nil && d.HeldUntil.After(now) }
+
+// Slowed reports whether an adaptive rate is in force. A nil Downstream has none.
+func (d *Downstream) Slowed() bool { return d != nil && !d.Rate.IsZero() }
+
+// Text says in a sentence what holds at that time, by the clock of Redis; "" if nothing does.
+func (d *Downstream) Text(now time.Time) string {
+	var parts []string
+	if d.HeldAt(now) || d != nil && d.Breaker != BreakerClosed {
+		parts = append(parts, d.heldText(now))
+	}
+	if d.Slowed() {
+		parts = append(parts, d.slowedText())
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (d *Downstream) heldText(now time.Time) string {
+	failed := fmt.Sprintf("%d failures in a row", d.Failures)
+	if d.Reason != "" {
+		failed += ", the last one " + d.Reason
+	}
+	switch {
+	case d.Breaker == BreakerHalfOpen:
+		return fmt.Sprintf("circuit breaker half-open since a probe left; it opened at %s (%s)", clockText(d.OpenSince), failed)
+	case d.Breaker == BreakerOpen && d.HeldAt(now):
+		return fmt.Sprintf("circuit breaker open since %s (%s); the next probe may leave at %s", clockText(d.OpenSince), failed, clockText(d.HeldUntil))
+	case d.Breaker == BreakerOpen:
+		return fmt.Sprintf("circuit breaker open since %s (%s); the next departure is the probe", clockText(d.OpenSince), failed)
+	}
+	return fmt.Sprintf("held until %s%s", clockText(d.HeldUntil), because(d.Reason))
+}
+
+func (d *Downstream) slowedText() string {
+	return fmt.Sprintf("slowed to %.3g/s, %.0f %% of its rate%s", d.Rate.PerSecond(), 100*d.Factor, because(d.Reason))
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
