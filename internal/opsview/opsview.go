@@ -66,7 +66,7 @@ func Flows() Kind {
 			return viewsOf(infos, viewOfFlow), next, err
 		},
 		Release: func(ctx context.Context, part Part) (bool, error) {
-			return part.(flow).FlowControl.Release(ctx) //nolint:forcetypeassert // One makes it
+			return part.(flow).Release(ctx) //nolint:forcetypeassert // One makes it
 		},
 		One: func(b operator.BucketControl, group *string, name string) Part {
 			if group != nil {

@@ -63,7 +63,7 @@ func ParseDownstream(text string, offset int64, configured admission.Rate) *shap
 		if err != nil {
 			return nil
 		}
-		numbers[i] = int64(n) //nolint:gosec // 63 bits
+		numbers[i] = int64(n)
 	}
 	instant := func(micros int64) time.Time {
 		if micros == 0 {
