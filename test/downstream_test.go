@@ -241,7 +241,7 @@ func TestAdapts(t *testing.T) {
 				plot.throttled = append(plot.throttled, in(throttled, from, to))
 				plot.limit = append(plot.limit, limit(from))
 			}
-			if err := os.WriteFile(*plotFile, []byte(plot.svg()), 0o644); err != nil { //nolint:gosec // a page of the docs
+			if err := os.WriteFile(*plotFile, []byte(plot.svg()), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
