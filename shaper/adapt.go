@@ -18,10 +18,9 @@ const (
 
 // Bounds of the settings.
 const (
-	MaxHold         = 366 * 24 * time.Hour
-	MaxOpen         = 24 * time.Hour
-	MaxFailures     = 1000
-	MaxDisableAfter = 366 * 24 * time.Hour
+	MaxHold     = 366 * 24 * time.Hour
+	MaxOpen     = 24 * time.Hour
+	MaxFailures = 1000
 )
 
 // Adapt says how a bucket obeys what the downstream's answers say. The zero value obeys nothing. In a bucket without flows, a job
@@ -61,15 +60,14 @@ func (a Adapt) Validate() error {
 // Breaker says when a scope whose downstream does not work sends nothing (Michael Nygard, "Release It!", 2007). The zero value
 // never opens.
 type Breaker struct {
-	Failures     int           // in a row that open it; 0 = it never opens
-	OpenFor      time.Duration // until the first probe; doubled by each that fails
-	MaxOpen      time.Duration // between two probes at most
-	DisableAfter time.Duration // open so long, it disables the flow; 0 = never
+	Failures int           // in a row that open it; 0 = it never opens
+	OpenFor  time.Duration // until the first probe; doubled by each that fails
+	MaxOpen  time.Duration // between two probes at most
 }
 
-// DefaultBreaker returns 10 failures, 30 s doubling to 10 m, and 5 days.
+// DefaultBreaker returns 10 failures, and 30 s doubling to 10 m.
 func DefaultBreaker() Breaker {
-	return Breaker{Failures: 10, OpenFor: 30 * time.Second, MaxOpen: 10 * time.Minute, DisableAfter: 5 * 24 * time.Hour}
+	return Breaker{Failures: 10, OpenFor: 30 * time.Second, MaxOpen: 10 * time.Minute}
 }
 
 // Validate reports every fault, joined, or nil. Each begins with the key of the configuration.
@@ -86,9 +84,6 @@ func (b Breaker) Validate() error {
 	}
 	if b.MaxOpen > MaxOpen {
 		errs = append(errs, fmt.Errorf("breaker.max_open: %s: want at most %s", b.MaxOpen, MaxOpen))
-	}
-	if b.DisableAfter < 0 || b.DisableAfter > MaxDisableAfter {
-		errs = append(errs, fmt.Errorf("breaker.disable_after: %s: want 0s to %s", b.DisableAfter, MaxDisableAfter))
 	}
 	return errors.Join(errs...)
 }

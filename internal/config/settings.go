@@ -137,10 +137,9 @@ type adaptSettings struct {
 }
 
 type breakerSettings struct {
-	Failures     int           `mapstructure:"failures"`
-	OpenFor      time.Duration `mapstructure:"open_for"`
-	MaxOpen      time.Duration `mapstructure:"max_open"`
-	DisableAfter time.Duration `mapstructure:"disable_after"`
+	Failures int           `mapstructure:"failures"`
+	OpenFor  time.Duration `mapstructure:"open_for"`
+	MaxOpen  time.Duration `mapstructure:"max_open"`
 }
 
 // workerWebhook is the only kind of worker of this version.
