@@ -76,7 +76,7 @@ func Example() {
 		fmt.Println(err)
 	}
 
-	// Output:
+	// Unordered output:
 	// a is queued behind 0
 	// b is queued behind 1
 	// c is refused: bucket "letters" is full (2/2): retry in 1s or raise capacity
