@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -238,7 +239,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		}
 		s.delay = d.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
 	case shaper.ResultHeld:
-		s.delay = outcome.RetryAfter
+		s.delay = holdFor(d.Settings.Load(), outcome.RetryAfter)
 	case shaper.ResultDead:
 		last.Cause = shaper.CausePermanent
 	case shaper.ResultDone:
@@ -256,4 +257,10 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		s.line = codec.AttemptLine(s.attempt)
 	}
 	d.settler.Add(s)
+}
+
+// holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through
+// lua/lib/downstream.lua. A bucket that has no longest hold bounds it as any wait.
+func holdFor(b *shaper.Bucket, asked time.Duration) time.Duration {
+	return min(max(asked, 0), cmp.Or(b.Adapt.MaxHold, b.Retry.MaxBackoff))
 }
