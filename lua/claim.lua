@@ -37,7 +37,9 @@
 -- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[15...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[15] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[16] …:outbox_texts  hash  their texts
+-- KEYS[17...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -80,6 +82,7 @@
 --#include lib/flow.lua
 --#include lib/handout.lua
 --#include lib/next_turns.lua
+--#include lib/outbox.lua
 --#include lib/outcomes.lua
 --#include lib/pacer.lua
 --#include lib/queue.lua
@@ -89,12 +92,13 @@
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local outbox_key, outbox_texts = KEYS[15], KEYS[16]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 14, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 16, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
@@ -106,7 +110,7 @@ redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
   'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
-  'max_age')
+  'max_age', 'events')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -215,6 +219,7 @@ local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
 local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
+local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
 local max_age = tonumber(settings[17] or 0)
 local own_ready = first_ready
 local is_simple = not (shared or reader.expiring or reader.leftovers)
@@ -247,6 +252,7 @@ local function expire(f, id, job, stored, too_old)
   handout.tell_dead(out, too_old and -1 or 0, id, f.name or '', attempts)
   deaths[#deaths + 1] = id
   expired = expired + 1
+  if box then outbox.note_dead(box, f.name, { id }, too_old and 'max-age' or 'expired') end
   local _, delayed = codec.told(job)
   if delayed then unscheduled = unscheduled + 1 end
   if f.name then drr.drop(f, delayed) end
@@ -366,7 +372,10 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 handout.write(out, leases, meta, claims, dispatcher, now, lease)
-if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
+if #deaths > 0 then
+  dlq.add(dead, body, meta, tried, count, now, deaths)
+  if box then outbox.write(box) end
+end
 flow.unschedule(count, unscheduled)
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end

@@ -5,6 +5,9 @@
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
+-- KEYS[3]  …:count   hash  of a bucket only: events that were lost
+-- KEYS[4]  …:outbox  zset  of a bucket only: events -> when they are to be moved on (see outbox.lua)
+-- KEYS[5]  …:outbox_texts  hash  of a bucket only: their texts
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  action: pause, resume, release, set or reset
@@ -17,14 +20,16 @@
 --          are obeyed until they are removed
 -- Needs    Redis 7.0
 
-local conf, pace = KEYS[1], KEYS[2]
+--#include lib/outbox.lua
+
+local conf, pace, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST = 5
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local known = redis.call('HMGET', conf, 'rate_count', 'paused')
+local known = redis.call('HMGET', conf, 'rate_count', 'paused', 'events')
 if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -32,6 +37,9 @@ local stamp = string.format('%.0f', now)
 local reply = { 0, now, tonumber(known[2] or 0) }
 
 if action == 'pause' then
+  local box = outbox.open(not known[2] and known[3], outbox_key, outbox_texts, count, now)
+  outbox.note(box, 'bucket.paused', nil, 1, { by = by, reason = ARGV[FIRST] })
+  outbox.write(box)
   -- Paused again, it stays paused since the first time.
   redis.call('HSET', conf, 'paused', known[2] or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
 elseif action == 'resume' then

@@ -1,6 +1,6 @@
 -- control_flow.lua: changes of one flow, or of one group, by an operator. It pauses or resumes
 -- the flow, gives it settings of its own over those of all flows, or removes them. A release ends a hold and an open breaker of a
--- flow, and forgets its adaptive rate; a group has none of these.
+-- flow, and forgets its adaptive rate. Enable lets a disabled flow run again. A group has none of these.
 -- All processes obey from the next script on. If the flow may go again after the change, it
 -- returns to the calendar. May be sent twice.
 --
@@ -9,12 +9,16 @@
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
 -- KEYS[5]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
--- KEYS[6...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[7] …:count   hash  events that were lost
+-- KEYS[8] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[9] …:outbox_texts  hash  their texts
+-- KEYS[10...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
--- ARGV[4]  action: pause, resume, release, set or reset (which leaves a pause)
+-- ARGV[4]  action: pause, resume, release, enable, set or reset (which leaves a pause, and a disabled flow disabled)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
@@ -29,30 +33,28 @@
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/outbox.lua
+--#include lib/own_settings.lua
 
-local conf, pace, flows, flow_settings, due_flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local conf, pace, flows, flow_settings, due_flows, disabled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local count, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9]
 local channel, bucket, name, action, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local FIRST, FIRST_PLACE = 6, 5
+local FIRST, FIRST_PLACE = 6, 9
 local GROUP = '3'
-local NUMBERS, PAUSED = 6, 7
+local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local known = redis.call('HMGET', conf, 'rate_count', 'flows')
+local known = redis.call('HMGET', conf, 'rate_count', 'flows', 'events')
 if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local parted = known[2] or '0'
 if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '' } end
 
--- The text as a list: the fields of the first line, then the other lines.
 local text = redis.call('HGET', flow_settings, name) or ''
-local fields, lines = {}, {}
-for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
-for word in string.gmatch(lines[1], '%S+') do fields[#fields + 1] = word end
-for i = #fields + 1, PAUSED do fields[i] = '-' end
-lines[2] = lines[2] or '-'
+local fields, lines = own_settings.read(text)
 
 if action == 'pause' then
   -- Paused again, it stays paused since the first time.
@@ -60,6 +62,12 @@ if action == 'pause' then
   lines[2] = ARGV[FIRST]
 elseif action == 'resume' then
   fields[PAUSED], lines[2] = '-', '-'
+elseif action == 'enable' then
+  local box = outbox.open(fields[own_settings.DISABLED] ~= '-' and known[3], outbox_key, outbox_texts, count, now)
+  outbox.note(box, 'flow.recovered', name, 1, { reason = 'enabled' })
+  outbox.write(box)
+  fields[own_settings.DISABLED] = '-'
+  redis.call('ZREM', disabled, name)
 elseif action == 'reset' then
   for i = 1, NUMBERS do fields[i] = '-' end
   for i = #lines, 3, -1 do lines[i] = nil end
@@ -76,12 +84,8 @@ elseif action == 'set' then
   end
 end
 
-local says_something = false
-lines[1] = table.concat(fields, ' ')
-for word in string.gmatch(lines[1], '%S+') do says_something = says_something or word ~= '-' end
-for i = 3, #lines do says_something = says_something or lines[i] ~= '-' end
-local after = says_something and table.concat(lines, '\n') or ''
-if says_something then
+local after = own_settings.text(fields, lines)
+if after ~= '' then
   redis.call('HSET', flow_settings, name, after)
 else
   redis.call('HDEL', flow_settings, name)
@@ -105,5 +109,5 @@ else
   flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
   group.close(groups, now, calendar)
 end
-if calendar.sooner or action == 'resume' then redis.call('PUBLISH', channel, bucket) end
+if calendar.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
 return { 0, now, tonumber(parted), text, after, said }

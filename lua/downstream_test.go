@@ -86,7 +86,7 @@ func (l *listener) take(want int64) claimed {
 func (l *listener) answer(job lease, result, signal int, delay int64) {
 	l.t.Helper()
 	o := outcome{lease: job, result: result, delay: delay, signal: signal, reason: "http_429", claimedAt: l.now()}
-	if got := l.settle(o); got[0] != 1 {
+	if got := l.settle(o); got[0] == 0 {
 		l.t.Fatalf("%s was not settled", job.id)
 	}
 }

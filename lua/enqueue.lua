@@ -17,7 +17,9 @@
 -- KEYS[9]  …:due:   zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[12...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[13] …:outbox_texts  hash  their texts
+-- KEYS[14...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and
 --          …:limit:<limit>:overflow:<tier>, state of the key that all share who are above max;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list  ids
@@ -31,10 +33,10 @@
 --          were also made for this batch, which was not sent before; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[12...]: algorithm, a, b, full (see limits.lua), max,
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[14...]: algorithm, a, b, full (see limits.lua), max,
 --          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
 --          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key
---          among KEYS[12...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
+--          among KEYS[14...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
 --          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
 --          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue); if
 --          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the
@@ -49,10 +51,10 @@
 --          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
---          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them; position
+--          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them, 16 flow disabled; position
 --          is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow
 --          is paused; with 7 to 15 position is how many there are, eta how many there may be, and wait 0 while it is
---          paused; with 14 and 15 wait is negative where it is a guess
+--          paused; with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
 --          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
 --          flow's counts, and its turn; limit states expire by themselves
@@ -63,11 +65,14 @@
 --#include lib/group.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
+--#include lib/outbox.lua
 --#include lib/places.lua
+--#include lib/refusal.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local FIRST_LIMIT_KEY = 11
+local outbox_key, outbox_texts = KEYS[12], KEYS[13]
+local FIRST_LIMIT_KEY = 13
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local levels, flow_count = ARGV[7], tonumber(ARGV[8])
@@ -75,7 +80,7 @@ local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT = 8, 3, 6
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop')
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events')
 if not settings[1] then return { 1 } end
 if (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
@@ -123,6 +128,7 @@ end
 
 -- See places.lua.
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
+  dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
@@ -132,8 +138,7 @@ for n = 1, flow_count do
 end
 if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
 
-local states, used, known_keys = {}, {}, {} -- used: state of a limit -> its rule
-local bodies = {}
+local states, used, known_keys, bodies = {}, {}, {}, {} -- used: state of a limit -> its rule
 -- The largest body since the bucket was empty, and whether one of them expires.
 local was_empty = redis.call('HLEN', body) == 0
 local largest, expiring = tonumber(last[3]), not was_empty and last[4]
@@ -268,8 +273,7 @@ local function state_of(part, id)
   return 1
 end
 
-local reply, n = { 0, now, 0 }, 3
-local fresh, fresh_state = {}, {}
+local reply, n, fresh, fresh_state = { 0, now, 0 }, 3, {}, {}
 local function answer(code, position, at, wait)
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, math.floor(at), math.ceil(wait)
 end
@@ -315,33 +319,14 @@ end
 
 -- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
 local limited, admitted = {}, 0
--- How long until there are fewer than `bound` jobs, if all that leave are done.
-local function wait_for_room(bound)
-  if paused then return 0 end
-  local wait = bucket.next_slot - now + (bucket.unfinished - bound) * interval
-  return math.max(wait, interval)
-end
+local box = (settings[15] or '') ~= '' and outbox.open(settings[15], outbox_key, outbox_texts, count, now)
+local IS_FULL = { [7] = 'capacity', [dlq.FULL] = 'dead_capacity', [dlq.TOO_LARGE] = 'dead_bytes' } -- of the whole bucket
 
 -- Answers a job for which there is no room: `full` is why.
-local function refuse(full, part, bound)
-  if full == places.FLOW_FULL then
-    local there, may_be = part.state.unfinished, part.obeys.capacity
-    answer(full, there, may_be, places.held(bucket, part) and 0 or math.max(places.eta(bucket, part, there - may_be) - now, interval))
-  elseif full == places.GROUP_FULL then
-    answer(full, part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part))
-  elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
-    local there = full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there
-    answer(full, there, bucket.max_flows, paused and 0 or interval) -- nobody knows which flow ends when
-  elseif full == 8 then
-    local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
-    local wait = interval
-    if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
-    answer(full, scheduled, scheduled_capacity, paused and 0 or wait)
-  elseif full == dead_full then
-    answer(full, dead_there, dead_most, dlq.wait(dead, full, dead_there, dead_most, tonumber(settings[13] or 0), now))
-  else
-    answer(full, bucket.unfinished, bound, wait_for_room(bound))
-  end
+local function refuse(id, full, part, bound)
+  bucket.scheduled, bucket.scheduled_capacity = scheduled, scheduled_capacity
+  answer(full, refusal.of(full, bucket, part, bound))
+  if box and IS_FULL[full] and not outbox.is_own(id) then outbox.note(box, 'bucket.full', nil, 1, { reason = IS_FULL[full] }) end
 end
 
 -- Notes a job that gets in.
@@ -403,6 +388,9 @@ for j = 1, job_count do
 
   if was_there then
     not_asked()
+  elseif has_flows and part.obeys.disabled > 0 then -- no limit and no bound matters until an operator enables it
+    not_asked()
+    answer(places.FLOW_DISABLED, part.obeys.disabled, 0, 0)
   else
     local due_at
     if due ~= '' then
@@ -424,7 +412,7 @@ for j = 1, job_count do
       answer(5, 0, 0, longest)
       limited[#limited + 1] = { n, numbers_at, cost, admitted }
     elseif full then
-      refuse(full, part, bound)
+      refuse(id, full, part, bound)
     else
       admit(j, part, priority, due_at)
     end
@@ -440,6 +428,7 @@ for _, one in ipairs(limited) do
   end
 end
 
+if box then outbox.write(box) end
 if #bodies > 0 then
   write()
 else

@@ -11,7 +11,8 @@
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time, where flows are in no groups
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
--- KEYS[12...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[13...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -24,7 +25,7 @@
 --          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
 --          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
 --          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
---          (as the last audit of sweep.lua found them); the offset of the engine's clock; the texts of the downstream of the
+--          (as the last audit of sweep.lua found them); disabled flows; offset of the engine's clock; the texts of the downstream of the
 --          bucket and of its pool ("" none, see downstream.lua); author and reason of the pause; and for each
 --          override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
@@ -38,9 +39,9 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups = KEYS[10], KEYS[11]
+local groups, due_groups, disabled = KEYS[10], KEYS[11], KEYS[12]
 local member = ARGV[1]
-local PURGED = 11 -- the keys before those of a purge
+local PURGED = 12 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
@@ -108,7 +109,8 @@ end
 local most, most_bytes = 0, 0
 if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
 for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
-  tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3], offset }) do
+  tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3],
+  redis.call('ZCARD', disabled), offset }) do
   reply[#reply + 1] = n
 end
 reply[#reply + 1] = of_pace[3] or ''

@@ -121,9 +121,9 @@ local quota = free_again(departed, settings[8])
 local function bounds_of(f, ready, own_text, list, quotas)
   return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)') or '',
     in_flight = f.state.in_flight, most = f.settings.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
-    quota = free_again(list, quotas) }
+    quota = free_again(list, quotas), disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
 end
-local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0 }
+local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0, disabled = '' }
 local of_flow, of_group = none, none
 if has_flows then
   local loaded = flow.load(conf, flows, flow_settings, { name })
@@ -195,7 +195,7 @@ end
 local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
   redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(levels) or 0 }
 for _, of in ipairs({ of_flow, of_group }) do
-  for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota }) do reply[#reply + 1] = value end
+  for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota, of.disabled }) do reply[#reply + 1] = value end
 end
 for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
 reply[#reply + 1] = redis.call('HGET', tried, id) or ''

@@ -62,7 +62,7 @@ var layouts = map[string]layout{
 		args: names("id state levels flow"),
 	},
 	"claim": {
-		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts"),
+		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts"),
 		then: []Keys{PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 		args: names("dispatcher claim want horizon lease lead last_chance may_go expired_last levels member channel bucket most_bytes stepped steps flow_count"),
 		more: true,
@@ -73,21 +73,26 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"control": {
-		keys: names("settings pace"),
+		keys: names("settings pace count outbox outbox_texts"), // of a pool the first two
 		args: names("channel bucket action by"),
 		more: true,
 	},
 	"control_flow": {
-		keys: names("settings pace flows flow_settings calendar"),
+		keys: names("settings pace flows flow_settings calendar disabled count outbox outbox_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows}, // or CalendarsOfGroups, of a group
 		args: names("channel bucket name action kind"),
 		more: true,
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
+	},
+	"empty_disabled": {
+		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts"),
+		then: []Keys{PlacesOfFlows, GroupsOfFlows},
+		args: names("levels flow at_most again cause"),
 	},
 	"extend": {
 		keys: names("meta leases claims"),
@@ -100,7 +105,7 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"inspect_bucket": {
-		keys: names("body settings pace count leases dead seen flows due: groups due_groups"),
+		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("member"),
 	},
@@ -115,6 +120,11 @@ var layouts = map[string]layout{
 	"instances": {
 		keys: names("tundish:instances"),
 		args: names("id silence"),
+	},
+	"move_events": {
+		keys: names("outbox outbox_texts"),
+		args: names("at_most"),
+		more: true,
 	},
 	"off_calendar": {
 		then: []Keys{CalendarsOfFlows},
@@ -152,7 +162,7 @@ var layouts = map[string]layout{
 		args: names("want horizon again"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count"),
 		more: true,
@@ -163,7 +173,7 @@ var layouts = map[string]layout{
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},
 	"take_back": {
-		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts"),
+		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,

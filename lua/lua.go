@@ -20,6 +20,8 @@ var (
 	Sweep         = newScript("sweep")
 	TakeBack      = newScript("take_back")
 	TrimDead      = newScript("trim_dead")
+	EmptyDisabled = newScript("empty_disabled")
+	MoveEvents    = newScript("move_events")
 	OffCalendar   = newScript("off_calendar")
 	FlowsOf       = newScript("flows_of")
 	Cancel        = newScript("cancel")
@@ -40,8 +42,8 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, Enqueue, Extend, FlowsOf, InspectBucket, InspectJob,
-		InspectPool, Instances, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
+		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
+		InspectJob, InspectPool, Instances, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
 	}
 }
 

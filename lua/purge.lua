@@ -34,6 +34,7 @@
 --#include lib/dedupe.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/waiting.lua
 
 local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local flows, flow_settings, tried = KEYS[8], KEYS[9], KEYS[10]
@@ -43,7 +44,6 @@ local PURGED = 10 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
-local QUEUED, RETRYING = '1', '4'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', seen, '')
@@ -57,13 +57,8 @@ local function text(n) return string.format('%.0f', n) end
 local stored = redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done', 'purge_flow')
 local mark, done, purged_flow = tonumber(stored[3] or 0), tonumber(stored[4] or 0), stored[5] or ''
 local own = purge ~= '' and stored[2] == purge
-local function left()
-  local n = redis.call('ZCARD', KEYS[PURGED + LATER])
-  for i = 1, LATER - 1 do n = n + redis.call('LLEN', KEYS[PURGED + i]) end
-  return n
-end
 
-if left() == 0 then
+if waiting.left(KEYS, PURGED) == 0 then
   if own or purge == '' then return { 0, own and 1 or 0, 0, done, 0 } end
   -- Begin. Every job that comes from now on has a number above the mark, so
   -- the id of a cancelled job that is still here can be used again.
@@ -74,17 +69,7 @@ if left() == 0 then
   end
 end
 
-local ids, from = {}, {}
-for i = 1, LATER do
-  local room = at_most - #ids
-  local some = {}
-  if room > 0 and i == LATER then
-    some = redis.call('ZRANGE', KEYS[PURGED + i], 0, room - 1)
-  elseif room > 0 then
-    some = redis.call('LRANGE', KEYS[PURGED + i], 0, room - 1)
-  end
-  for _, id in ipairs(some) do ids[#ids + 1], from[#from + 1] = id, i end
-end
+local ids, from = waiting.look(KEYS, PURGED, at_most)
 -- Bodies may be large.
 local bytes, n = 0, 0
 while n < #ids and (n == 0 or bytes < most_bytes) do
@@ -98,34 +83,21 @@ local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now, se
 if n > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
-    local job = jobs[i]
-    local base, fingerprint, kind, index = string.match(job or '', '^(%-?%d+) %d+ (...........)(.).(%d+)')
-    local plain = string.lower(kind or '')
-    -- An id in a list may be the leftover of a cancelled job. By now it may be the id of a delayed
-    -- job, or of a job of another flow.
-    local place, state = from[i] < LATER and QUEUED or RETRYING, metas[i] and string.sub(metas[i], 1, 1)
-    if not state then state = not base and place or kind == plain and QUEUED or RETRYING end
-    if job and state == place and not handled[id] and (levels == '0' or flow.of(job, levels == '2') == purged_flow) then
-      if not base or tonumber(base) + tonumber(index) <= mark then
-        handled[id] = true
-        removed = removed + 1
-        gone[removed] = id
-        if base then
-          if kind ~= plain then unscheduled = unscheduled + 1 end
-          dedupe.add(memory, id, fingerprint .. kind, CANCELLED)
-        end
+    local job = not handled[id] and waiting.job(jobs[i], metas[i], from[i], levels, purged_flow)
+    if job and not (job.number and job.number > mark) then
+      handled[id] = true
+      removed = removed + 1
+      gone[removed] = id
+      if job.number then
+        if job.delayed then unscheduled = unscheduled + 1 end
+        dedupe.add(memory, id, job.fingerprint .. job.kind, CANCELLED)
       end
     end
   end
 end
 
 -- Everything is decided. From here on there are only writes.
-local popped = {}
-for i = 1, n do popped[from[i]] = (popped[from[i]] or 0) + 1 end
-for i = 1, LATER - 1 do
-  if popped[i] then redis.call('LPOP', KEYS[PURGED + i], popped[i]) end
-end
-if popped[LATER] then redis.call('ZREM', KEYS[PURGED + LATER], unpack(ids, n - popped[LATER] + 1, n)) end
+waiting.take(KEYS, PURGED, ids, from, n)
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))
@@ -142,4 +114,4 @@ flow.unschedule(count, unscheduled)
 dedupe.write(memory, count)
 if removed > 0 then redis.call('HINCRBY', count, 'purged', removed) end
 redis.call('HSET', count, 'purge_done', text(done + removed), 'purge_at', text(now))
-return { 0, own and 1 or 0, removed, done + removed, left() }
+return { 0, own and 1 or 0, removed, done + removed, waiting.left(KEYS, PURGED) }

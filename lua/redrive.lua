@@ -22,7 +22,7 @@
 --          of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each id a code. 1 back in the list. 2 the bucket is full. 3 waits already. 4 its flow is full, or there would
---          be too many flows. 5 the same of its group. 0 not a dead letter, or none of ours}
+--          be too many flows. 5 the same of its group. 6 its flow is disabled. 0 not a dead letter, or none of ours}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -72,6 +72,7 @@ local function enter(n)
   if not loaded then return 1 end
   local f = loaded[n]
   local g = f.group
+  if f.configured.disabled > 0 then return 6 end
   if g and (is_full(g) or (g.state.new and more_groups <= 0)) then return 5 end
   if is_full(f) or (f.state.new and more_flows <= 0) then return 4 end
   if f.state.new then more_flows, f.state.new = more_flows - 1, false end

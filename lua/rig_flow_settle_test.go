@@ -89,6 +89,9 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	for i := range settled {
 		settled[i] = in.Int()
 	}
+	for in.Left() > 0 {
+		r.disabled = append(r.disabled, flows[in.Int()-1])
+	}
 	r.ok(in.Err())
 	return settled
 }
@@ -233,4 +236,5 @@ type jobFlow struct {
 	paused                       int64
 	note                         string
 	inFlight, most, ready, quota int64
+	disabled                     string
 }

@@ -157,7 +157,7 @@ func (r *rig) groupCounts(group string) string {
 // controlGroup runs control_flow.lua for a group and returns the settings before and after.
 func (r *rig) controlGroup(group, action string, args ...any) (before, after string) {
 	r.t.Helper()
-	in := r.reader(lua.ControlFlow, r.keys("conf", "pace", "groups", "group_settings", "due_groups", "due:"+group),
+	in := r.reader(lua.ControlFlow, r.keys("conf", "pace", "groups", "group_settings", "due_groups", "disabled", "count", "outbox", "outbox_texts", "due:"+group),
 		append([]any{"tundish:wake", r.name, group, action, 3}, args...)...)
 	if _, has := in.Int(), in.Int(); has != 2 {
 		r.t.Fatalf("the bucket has no groups")

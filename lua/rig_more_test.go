@@ -76,15 +76,15 @@ type bucket struct {
 
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
-	held, open, halfOpen, offset int64
-	said, saidOfPool             string // of the downstreams of the bucket and of its pool
+	held, open, halfOpen, disabled, offset int64
+	said, saidOfPool                       string // of the downstreams of the bucket and of its pool
 
 	by, reason string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
-	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups"), true, "")
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled"), true, "")
 }
 
 func (r *rig) inspect() bucket {
@@ -96,7 +96,7 @@ func (r *rig) inspect() bucket {
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
-		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.offset,
+		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.offset,
 	} {
 		*to = in.Int()
 	}
@@ -153,8 +153,8 @@ func (r *rig) job(id string) job {
 	if in.Left() > 0 {
 		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
 		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
-		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
-		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int()}
+		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int(), in.Text()}
+		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int(), in.Text()}
 		j.ofPool = [4]int64{in.Int(), in.Int(), in.Int(), in.Int()}
 		j.attempts = in.Text()
 		j.offset = in.Int()

@@ -1,10 +1,11 @@
 -- settle.lua: ends leases, each with its outcome: done, retry, dead, returned
--- unused, or held. An outcome counts only with the epoch and the claim of the lease; a
+-- unused, held, or dead because its receiver is gone. An outcome counts only with the epoch and the claim of the lease; a
 -- late writer changes nothing. Sent twice, the second time answers 0 for all.
 --
 -- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
 -- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. A job that is
--- held alone waits without one. The probe of a breaker is held too if it fails: it is no attempt of the job.
+-- held alone waits without one. The probe of a breaker is held too if it fails: it is no attempt of the job. A flow whose receiver is
+-- gone, or whose breaker has been open for too long, is disabled: empty_disabled.lua makes dead letters of what waits in it.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -21,7 +22,10 @@
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[15] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[16...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[17] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[18] …:outbox_texts  hash  their texts
+-- KEYS[19...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -31,12 +35,13 @@
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
---          after the last attempt), delay in microseconds
+--          after the last attempt, 8 dead, and its flow is disabled for the reason), delay in microseconds
 --          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
---          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale}
+--          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then the
+--          flows that were disabled, counted from 1}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
 --          what is kept of a flow until it is idle
 -- Needs    Redis 7.0
@@ -48,16 +53,19 @@
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/idle.lua
+--#include lib/outbox.lua
 --#include lib/outcomes.lua
+--#include lib/own_settings.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local flows, flow_settings, due_flows, idle_key, tried = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local outbox_key, outbox_texts = KEYS[17], KEYS[18]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 15, 5, 10, 3
-local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED = '1', '2', '3', '4', '5', '6', '7'
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 18, 5, 10, 3
+local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE = '1', '2', '3', '4', '5', '6', '7', '8'
 local CHUNK = 500
 local ACCEPTED, FAILED = '1', '3'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
@@ -66,7 +74,7 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream',
-  'keep_attempts')
+  'keep_attempts', 'events')
 if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
@@ -91,6 +99,7 @@ local unleased, gone, metas, deaths = {}, {}, {}, {}
 local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
 local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 local unscheduled, handled = 0, {}
+local box = (settings[7] or '') ~= '' and outbox.open(settings[7], outbox_key, outbox_texts, count, now)
 
 -- What becomes of each flow, in the order in which they come.
 local parts, touched, NONE = {}, {}, {}
@@ -127,6 +136,9 @@ local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
+    if box then
+      outbox.note_dead(box, levels ~= '0' and ARGV[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
+    end
     has_left(part, mark)
   else
     if part.returned == NONE then part.returned = {} end
@@ -173,19 +185,22 @@ while at <= #ARGV do
       unleased[settled] = id
       local part = parts[of] or part_of(of)
       part.ended = part.ended + 1
+      if box and not part.tells then part.tells = not outbox.is_own(id) end
       if signal == ACCEPTED then
         part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
       else
         part.heard = part.heard or downstream.listen()
         downstream.note(part.heard, signal, claimed_at, result == HELD and delay or 0, reason)
       end
+      if result == GONE then part.disabled = reason end
       if result == DONE then
         gone[#gone + 1] = id
         has_left(part, mark)
         if numbers then gone_tried[#gone_tried + 1] = id end
         dedupe.add(memory, id, mark, codec.DONE)
       else
-        others[#others + 1] = { part, i + 1, id, mark, result, delay, numbers, line, signal == FAILED and claimed_at }
+        local becomes = result == GONE and DEAD_NOW or result
+        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line, signal == FAILED and claimed_at }
       end
     end
   end
@@ -209,14 +224,29 @@ local function rate_of(key)
   return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
 end
 
--- What a scope says after the answers to some of the flows. rate is the key of its rate, or it.
-local function hear(down, some, rate, clock, offset)
+-- Notes what becomes of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
+local function tell(was_open, down, some, name)
+  local is_open = down ~= nil and down.breaker ~= downstream.CLOSED
+  if was_open == is_open then return end
+  for _, part in ipairs(some) do
+    if part.tells then
+      outbox.note(box, is_open and 'breaker.open' or 'flow.recovered', name, 1, { reason = is_open and down.reason or 'breaker closed' })
+      return
+    end
+  end
+end
+
+-- What a scope says after the answers to some of the flows. rate is the key of its rate, or it. name is that of a flow.
+local function hear(down, some, rate, clock, offset, name)
   local heard = heard_of(some)
   if not down and not downstream.matters(heard) then return nil, false end
   if down and down.breaker ~= downstream.CLOSED then
     for _, part in ipairs(some) do part.probed_from = down.opened - offset end
   end
-  return downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
+  local was_open = down and down.breaker ~= downstream.CLOSED or false
+  local said, sooner = downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
+  if box then tell(was_open, said, some, name) end
+  return said, sooner
 end
 
 -- Notes which flows are on a calendar.
@@ -250,8 +280,9 @@ if rules.scope == 'f' and loaded then
     local f = loaded[part.n]
     if f.state.down or part.heard then
       local rate, offset = f.configured.rate_count > 0 and f.configured or conf, calendar.offset
-      f.state.down, f.sooner = hear(f.state.down, { part }, rate, now + offset, offset)
+      f.state.down, f.sooner = hear(f.state.down, { part }, rate, now + offset, offset, f.name)
       f.settings = flow.obeys(f.state, f.configured)
+      if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then part.disabled = f.state.down.reason end
     end
   end
 elseif rules.scope == 'b' then
@@ -267,6 +298,17 @@ elseif rules.scope == 'p' and member ~= '' then
   said, sooner = hear(before, touched, of_pool.conf, now, 0)
 end
 for _, job in ipairs(others) do keep(unpack(job)) end
+for _, part in ipairs(touched) do
+  local f = loaded and loaded[part.n]
+  if part.disabled and f and f.configured.disabled == 0 then
+    f.state.down, f.configured = nil, flow.disabled(f.configured, now)
+    f.settings = f.configured
+    reply[#reply + 1] = part.n
+    if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
+  else
+    part.disabled = nil
+  end
+end
 
 -- What waited before.
 for _, part in ipairs(touched) do
@@ -297,6 +339,7 @@ in_chunks('HSET', meta, metas)
 in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
 if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
+if box then outbox.write(box) end
 if said then
   redis.call('HSET', said_key, 'down', downstream.write(said))
 elseif before then
@@ -313,6 +356,7 @@ for _, part in ipairs(touched) do
   end
   if loaded then
     local f = loaded[part.n]
+    if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
     flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended)
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + calendar.offset) then

@@ -15,7 +15,9 @@
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[12...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[13] …:outbox_texts  hash  their texts
+-- KEYS[14...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -40,14 +42,16 @@
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/outbox.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox_key, outbox_texts = KEYS[12], KEYS[13]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 11, 10, 2
+local PURGED, FIRST_FLOW, WIDTH = 13, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
@@ -57,7 +61,8 @@ local first_arg = FIRST_FLOW + flow_count
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { 0, 0, 0, 0 } end
+local settings = redis.call('HMGET', conf, 'rate_count', 'events')
+if not settings[1] then return { 0, 0, 0, 0 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%.0f', n) end
@@ -124,7 +129,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if crashes >= poison_at then
       code, last = '5', poison_last
       poison = poison + 1
-      poisoned[poison] = id
+      poisoned[poison], lost_job.is_poison = id, true
       flow.unschedule(count, scheduled and 1 or 0)
       if f then flow.count(f, scheduled and 0 or -1, scheduled and -1 or 0, 0) end
     else
@@ -138,6 +143,11 @@ for _, lost_job in ipairs(lost_jobs) do
   end
 end
 dlq.add(dead, body, meta, tried, count, now, poisoned)
+local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
+for _, lost_job in ipairs(box and lost_jobs or {}) do
+  if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison') end
+end
+outbox.write(box)
 for _, job in ipairs(unplaced) do
   redis.call('ZADD', KEYS[before(job.n) + flow.PLACES], text(job.due), job.id)
   if loaded then flow.fill(loaded[job.n].state, 'd') end

@@ -21,6 +21,18 @@ const (
 	MaxHold     = 366 * 24 * time.Hour
 	MaxOpen     = 24 * time.Hour
 	MaxFailures = 1000
+
+	MaxDisableAfter = 366 * 24 * time.Hour
+)
+
+// OnGone says what becomes of a flow whose receiver answers that it is gone (HTTP 410). The job is dead in any case.
+type OnGone string
+
+// What may become of it.
+const (
+	GoneDisablesOwnURL OnGone = "own_url" // it is disabled if it has a URL of its own, and the job went there
+	GoneDisables       OnGone = "disable" // it is disabled
+	GoneIsIgnored      OnGone = "ignore"  // it goes on
 )
 
 // Adapt says how a bucket obeys what the downstream's answers say. The zero value obeys nothing. In a bucket without flows, a job
@@ -63,11 +75,18 @@ type Breaker struct {
 	Failures int           // in a row that open it; 0 = it never opens
 	OpenFor  time.Duration // until the first probe; doubled by each that fails
 	MaxOpen  time.Duration // between two probes at most
+
+	// DisableAfter is how long the breaker of a flow is open before a probe that fails disables the flow: it sends
+	// nothing until an operator enables it, its waiting jobs become dead letters, and new ones are refused. 0: never. It holds
+	// where each flow is a scope of its own. A bucket without flows is never disabled.
+	DisableAfter time.Duration
+
+	OnGone OnGone // "" is GoneDisablesOwnURL
 }
 
-// DefaultBreaker returns 10 failures, and 30 s doubling to 10 m.
+// DefaultBreaker returns 10 failures, 30 s doubling to 10 m, and flows that are disabled after 5 days.
 func DefaultBreaker() Breaker {
-	return Breaker{Failures: 10, OpenFor: 30 * time.Second, MaxOpen: 10 * time.Minute}
+	return Breaker{Failures: 10, OpenFor: 30 * time.Second, MaxOpen: 10 * time.Minute, DisableAfter: 5 * 24 * time.Hour, OnGone: GoneDisablesOwnURL}
 }
 
 // Validate reports every fault, joined, or nil. Each begins with the key of the configuration.
@@ -81,6 +100,14 @@ func (b Breaker) Validate() error {
 	}
 	if b.OpenFor < 100*time.Millisecond || b.OpenFor > b.MaxOpen {
 		errs = append(errs, fmt.Errorf("breaker.open_for: %s: want 100ms to breaker.max_open (%s)", b.OpenFor, b.MaxOpen))
+	}
+	if b.DisableAfter < 0 || b.DisableAfter > 0 && b.DisableAfter < time.Second || b.DisableAfter > MaxDisableAfter {
+		errs = append(errs, fmt.Errorf("breaker.disable_after: %s: want 0s (never), or 1s to %s", b.DisableAfter, MaxDisableAfter))
+	}
+	switch b.OnGone {
+	case "", GoneDisablesOwnURL, GoneDisables, GoneIsIgnored:
+	default:
+		errs = append(errs, fmt.Errorf("breaker.on_gone: %q: want %s, %s or %s", b.OnGone, GoneDisablesOwnURL, GoneDisables, GoneIsIgnored))
 	}
 	if b.MaxOpen > MaxOpen {
 		errs = append(errs, fmt.Errorf("breaker.max_open: %s: want at most %s", b.MaxOpen, MaxOpen))

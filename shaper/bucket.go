@@ -3,6 +3,7 @@ package shaper
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -87,6 +88,10 @@ type Bucket struct {
 	Retry   RetryPolicy
 	Adapt   Adapt   // what the answers of the downstream change
 	Breaker Breaker // of the scope of Adapt
+
+	// Events are the kinds that are noted for the hooks of dispatchers, 1000 events of a kind and flow at most at a time; none
+	// without any. Without a dispatcher that has hooks they stay there.
+	Events []Event
 
 	// Revision orders configurations: one with a lower revision than the
 	// bucket's in Redis obeys that and changes nothing.
@@ -228,6 +233,11 @@ func (b Bucket) Validate() error {
 		names[limit.Name] = true
 		if err := limit.Validate(); err != nil {
 			fail("limits", "%s: %v", limit.Name, err)
+		}
+	}
+	for _, event := range b.Events {
+		if !slices.Contains(Events(), event) {
+			fail("events", "%q: want some of %v", event, Events())
 		}
 	}
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())

@@ -90,7 +90,8 @@ type JobInfo struct {
 
 // JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
-	Pause                 *Pause    // nil if it runs
+	Pause                 *Pause    // nil if it is not paused
+	Disabled              *Disabled // of a flow: nil if it is not disabled
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
 	RateFrees             time.Time // when its rate lets it depart next; zero: at once
 	QuotaFrees            time.Time // when its quotas do
@@ -108,6 +109,8 @@ const (
 	CausePoison    = "poison"             // lost its worker three times in a row
 	CauseExpired   = "expired"            // its time ran out while it waited
 	CauseMaxAge    = "max-age"            // its first attempt was too long ago: see RetryPolicy
+
+	CauseFlowDisabled = "flow-disabled" // it waited in a flow that was disabled
 )
 
 // JobPool is what holds for the pool of a job's bucket.

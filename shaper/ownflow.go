@@ -1,6 +1,10 @@
 package shaper
 
-import "github.com/tundish-io/tundish/admission"
+import (
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+)
 
 // ReasonFlowSettings is the reason of an attempt that was not made because no worker
 // can use what the job's flow has of its own. It is tried again, as an operator may mend
@@ -34,10 +38,22 @@ type OwnFlow struct {
 	Headers map[string]string
 	Secrets []string
 
-	Pause *Pause // nil if the flow runs
+	Pause *Pause // nil if the flow is not paused
+
+	Disabled *Disabled // nil if it is not disabled
 }
 
-// IsZero reports whether the flow has no settings of its own; a pause is none.
+// Disabled says that a flow sends nothing and takes no jobs, until an operator enables it: its receiver is gone, or has not worked
+// for too long. See [Breaker].
+type Disabled struct {
+	Since  time.Time
+	Reason string // of the answer that disabled it, one word; "" where none is known
+}
+
+// String says it in a sentence without its subject.
+func (d *Disabled) String() string { return "disabled since " + clockText(d.Since) + because(d.Reason) }
+
+// IsZero reports whether the flow has no settings of its own; a pause is none, nor is that it is disabled.
 func (o *OwnFlow) IsZero() bool {
 	return o.Rate.IsZero() && o.Burst == nil && o.Capacity == nil && o.MaxInFlight == nil && o.Weight == nil &&
 		o.URL == "" && o.Headers == nil && o.Secrets == nil

@@ -36,6 +36,7 @@ const (
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
+	ReasonFlowDisabled  Reason = "flow-disabled"    // its flow is disabled, until an operator enables it
 	ReasonIDEnded       Reason = "id-ended"         // the job of this id ended undelivered: it is a dead letter, was dropped or cancelled
 )
 
@@ -43,7 +44,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
-		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDEnded,
+		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDEnded, ReasonFlowDisabled,
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	BlockedByQuota       BlockedBy = "quota"         // as many as may have left in a window of its bucket or its flow
 
 	BlockedByFlowPause       BlockedBy = "flow-paused"        // its flow is
+	BlockedByFlowDisabled    BlockedBy = "flow-disabled"      // its flow is: it becomes a dead letter
 	BlockedByFlowPace        BlockedBy = "flow-pace"          // the rate of its flow lets it leave later
 	BlockedByFlowMaxInFlight BlockedBy = "flow-max-in-flight" // as many of its flow as may are on their way
 
@@ -62,6 +63,9 @@ func (j *JobInfo) BlockedBy() []BlockedBy {
 	}
 	if isPaused(j.OfFlow) {
 		by = append(by, BlockedByFlowPause)
+	}
+	if isDisabled(j.OfFlow) {
+		by = append(by, BlockedByFlowDisabled)
 	}
 	switch {
 	case j.State == StateQueued && j.Position > 0:
@@ -177,13 +181,14 @@ func (j *JobInfo) quotaFrees() time.Time {
 // as it had an outcome.
 func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= MaxCrashes-1 }
 
-func isPaused(of *JobFlow) bool { return of != nil && of.Pause != nil }
+func isPaused(of *JobFlow) bool   { return of != nil && of.Pause != nil }
+func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }
 
 // Earliest is the earliest instant at which the job may depart, as far as that can be
 // known; zero while its bucket, group or flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow):
+	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow):
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
@@ -259,6 +264,8 @@ func (j *JobInfo) why(by BlockedBy) string {
 		return whyPaused(j.Pause, fmt.Sprintf("bucket %q", j.Bucket))
 	case BlockedByFlowPause:
 		return whyPaused(j.OfFlow.Pause, fmt.Sprintf("flow %q", j.Flow))
+	case BlockedByFlowDisabled:
+		return fmt.Sprintf("flow %q is %s: the job becomes a dead letter, to be redriven once the flow is enabled", j.Flow, j.OfFlow.Disabled)
 	case BlockedByFlowPace:
 		return fmt.Sprintf("flow %q may send again at %s, at its own pace", j.Flow, clockText(j.OfFlow.RateFrees))
 	case BlockedByFlowMaxInFlight:

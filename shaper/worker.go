@@ -143,6 +143,9 @@ type Outcome struct {
 
 	// Signal is what the attempt says of the downstream.
 	Signal Signal
+
+	// Gone says that the receiver wants no jobs any more, as HTTP 410 does. It may disable the flow: see [OnGone].
+	Gone bool
 }
 
 // Done is the outcome of a delivery that the downstream took.

@@ -68,6 +68,7 @@ func (p Policy) Classify(status int, header http.Header, now time.Time) shaper.O
 	outcome := shaper.Dead(statusReason(status), statusDetail(status))
 	outcome.Status, outcome.Signal = status, statusSignal(status)
 	if status == http.StatusGone {
+		outcome.Gone = true
 		return outcome
 	}
 	wait := namedWait(header, now)

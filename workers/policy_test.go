@@ -162,7 +162,7 @@ func TestClassify(t *testing.T) {
 				want   shaper.Result
 			}{{DefaultPolicy(), row.any}, {listed, row.listed}} {
 				got := by.policy.Classify(status, names(row.wait), noon)
-				want := shaper.Outcome{Result: by.want, Reason: row.reason, Status: status, Signal: row.signal, Detail: got.Detail}
+				want := shaper.Outcome{Result: by.want, Reason: row.reason, Status: status, Signal: row.signal, Detail: got.Detail, Gone: status == 410}
 				if strings.Contains(row.reason, "%d") {
 					want.Reason = fmt.Sprintf(row.reason, status)
 				}

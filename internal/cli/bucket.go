@@ -70,6 +70,7 @@ type flowsHeld struct {
 	Held     int64 `json:"held"`
 	Open     int64 `json:"breaker_open"`
 	HalfOpen int64 `json:"breaker_half_open"`
+	Disabled int64 `json:"disabled"` // these are counted exactly
 }
 
 // bucketViews looks at the named buckets. Without names it looks at all buckets of the
@@ -144,7 +145,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	if v.Downstream = opsview.DownstreamOf(info.Downstream, info.Now); v.Downstream != nil && v.Downstream.Text != "" {
 		v.Notes = append(v.Notes, v.Downstream.Text)
 	}
-	if held := (flowsHeld{info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen}); held != (flowsHeld{}) {
+	if held := (flowsHeld{info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled}); held != (flowsHeld{}) {
 		v.FlowsHeld = &held
 	}
 	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == info.Name })

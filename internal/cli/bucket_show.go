@@ -62,7 +62,12 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 			row("flows", "%d, of which %d have something to send", v.info.Flows, v.info.FlowsWait)
 		}
 		if f := v.FlowsHeld; f != nil {
-			row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
+			if f.Held+f.Open+f.HalfOpen > 0 {
+				row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
+			}
+			if f.Disabled > 0 {
+				row("flows disabled", "%d", f.Disabled)
+			}
 		}
 		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
 			row("note", "pool %s: %s", p.Name, p.Downstream.Text)

@@ -73,9 +73,11 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	}
 	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
 	d.followBuckets(d.operator.Reconfigure)
+	if takesIn || len(cfg.Hooks) > 0 {
+		d.followBuckets(d.client.Reconfigure)
+	}
 	if takesIn {
 		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
-		d.followBuckets(d.client.Reconfigure)
 		d.targets = append(d.targets, target{[]string{"revision", "limits"}, d.followLimits})
 	}
 	return d, nil

@@ -59,6 +59,8 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 
 		FlowFull  int `json:"flow_full"`
 		GroupFull int `json:"group_full"`
+
+		Disabled int `json:"flow_disabled"`
 	}(redriven)
 	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", count(redriven.Moved, "job")) }); err != nil {
 		return err
@@ -73,6 +75,9 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 		}
 		return fail(exitRefused, "%s stay dead: their %s are full, or bucket %q would have too many %s; redrive them when there is room",
 			count(redriven.FlowFull+redriven.GroupFull, "job"), what, bucket, what)
+	case redriven.Disabled > 0:
+		return fail(exitRefused, "%s stay dead: their flows are disabled; see them with `%s flow list %s` and use `%s flow enable`",
+			count(redriven.Disabled, "job"), a.program, bucket, a.program)
 	case redriven.Unknown > 0 && len(ids) > 0:
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}

@@ -38,6 +38,7 @@ any text. In a bucket with groups, --group names the flow's group.`,
   dispatcher flow set webhooks acme --rate 5/s --weight 2
   dispatcher flow reset webhooks acme
   dispatcher flow release webhooks acme
+  dispatcher flow enable webhooks acme --redrive
   dispatcher flow show webhooks hooks.acme.example --group acme`,
 	}, p.commands()...)
 }
@@ -65,6 +66,9 @@ func (p *parts) commands() []*cobra.Command {
 	}
 	if p.Release != nil {
 		list = append(list, p.releaseCommand())
+	}
+	if p.Enable != nil {
+		list = append(list, p.enableCommand())
 	}
 	for _, cmd := range list {
 		p.jsonFlag(cmd)
@@ -215,6 +219,9 @@ func partNotes(v *opsview.View, now time.Time) []string {
 	var notes []string
 	if v.Pause != nil {
 		notes = append(notes, pauseText(v.Pause, now))
+	}
+	if d := v.Disabled; d != nil {
+		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		notes = append(notes, v.Downstream.Text)

@@ -116,6 +116,38 @@ To release a $ that is not held is harmless.`),
 	return cmd
 }
 
+func (p *parts) enableCommand() *cobra.Command {
+	var redrive bool
+	cmd := &cobra.Command{
+		Use:   "enable BUCKET " + p.arg(),
+		Short: p.text("Let a disabled $ run again"),
+		Long: p.text(`Let a disabled $ take and send jobs again, at its pace. A $ is disabled when its receiver
+answers that it is gone (410), or has not worked for breaker.disable_after. Its waiting jobs
+then became dead letters with the cause flow-disabled: --redrive puts them back, the oldest
+first, as far as there is room. To enable a $ that is not disabled is harmless.`),
+		Example: p.text(`  dispatcher $ enable webhooks acme
+  dispatcher $ enable webhooks acme --redrive`),
+		Args: positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
+		was, redriven, err := p.Enable(ctx, part, redrive)
+		said := "was not disabled: " + quoted(name)
+		if was {
+			said = "enabled: " + quoted(name)
+		}
+		if redrive {
+			said += fmt.Sprintf("\nredriven: %s", count(redriven.Moved, "job"))
+		}
+		if left := redriven.Full + redriven.FlowFull + redriven.GroupFull; err == nil && left > 0 {
+			err = fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
+				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, bucket)
+		}
+		return said, err
+	})
+	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")
+	return cmd
+}
+
 // partFlags are the flags of `flow set` and `group set` that take one value.
 var partFlags = []struct {
 	setting shaper.FlowSetting

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -63,6 +65,31 @@ func TestReleaseOfAFlow(t *testing.T) {
 	}
 	s.run(t, "dispatcher group release tenants acme").want(t, 2, "there is no command")
 	s.run(t, "dispatcher flow release webhooks acme").want(t, 2, "the bucket has no flows")
+}
+
+// A disabled flow is shown, takes no jobs, and runs again once it is enabled.
+func TestEnableOfAFlow(t *testing.T) {
+	t.Parallel()
+	s := partedSite(t, false, "acme", "b")
+	key := "tundish:{tenants}:b:tenants:"
+	if err := s.redis.HSet(t.Context(), key+"flow_settings", "acme", "- - - - - - - 1783228800123456/gone\n-").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.redis.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "acme", Score: 1}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, "dispatcher flow list tenants").want(t, 0, "disabled since 2026-07-05T05:20:00.123Z (gone)")
+	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "note       disabled since 2026-07-05T05:20:00.123Z (gone)")
+	s.run(t, "dispatcher flow show tenants acme --json").want(t, 0, `"disabled": {`, `"reason": "gone"`)
+	s.run(t, "dispatcher bucket show tenants").want(t, 0, "flows disabled  1")
+	s.run(t, "dispatcher flow enable tenants acme").want(t, 0, "enabled: acme")
+	s.run(t, "dispatcher flow enable tenants acme").want(t, 0, "was not disabled: acme")
+	s.run(t, "dispatcher flow enable tenants acme --redrive").want(t, 4, `unknown bucket "tenants"`) // it has left the configuration
+	if out := s.run(t, "dispatcher flow enable tenants acme --json"); out.code != 0 || strings.Contains(out.out, "disabled") {
+		t.Errorf("enabled: %+v", out)
+	}
+	s.run(t, "dispatcher flow enable webhooks acme").want(t, 2, "the bucket has no flows")
+	s.run(t, "dispatcher group enable tenants acme").want(t, 2, "there is no command")
 }
 
 func TestReleaseOfAPool(t *testing.T) {

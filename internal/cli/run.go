@@ -161,7 +161,12 @@ func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(),
 		}
 		workers[b.Name], open = worker, append(open, worker)
 	}
+	hooks := make([]dispatcher.Hook, len(d.config.Hooks))
+	for i, h := range d.config.Hooks {
+		hooks[i] = dispatcher.Hook(h)
+	}
 	made, err = dispatcher.New(dispatcher.Config{
+		Hooks: hooks, Enqueue: d.client.Enqueue,
 		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: workers,
 		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default

@@ -25,6 +25,7 @@ type Config struct {
 	Limits     []admission.Limit
 	Pools      []shaper.Pool
 	Buckets    []Bucket
+	Hooks      []Hook
 
 	// File is the file that was read, "" if there was none.
 	File string

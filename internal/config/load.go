@@ -155,7 +155,12 @@ func (l *loader) config(s settings) *Config {
 		c.Pools = append(c.Pools, p.pool(s.Revision))
 	}
 	for _, b := range s.Buckets {
-		c.Buckets = append(c.Buckets, b.bucket(c.Limits, c.Pools, s.Revision))
+		made := b.bucket(c.Limits, c.Pools, s.Revision)
+		made.Events = eventsOf(s.Hooks)
+		c.Buckets = append(c.Buckets, made)
+	}
+	for _, h := range s.Hooks {
+		c.Hooks = append(c.Hooks, h.hook(c.Buckets))
 	}
 	c.effective = l.effective(s)
 	return c

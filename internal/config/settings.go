@@ -26,6 +26,7 @@ type settings struct {
 	Limits     []limitSettings  `mapstructure:"limits"`
 	Pools      []poolSettings   `mapstructure:"pools"`
 	Buckets    []bucketSettings `mapstructure:"buckets"`
+	Hooks      []hookSettings   `mapstructure:"hooks"`
 }
 
 type keySettings struct {
@@ -140,6 +141,9 @@ type breakerSettings struct {
 	Failures int           `mapstructure:"failures"`
 	OpenFor  time.Duration `mapstructure:"open_for"`
 	MaxOpen  time.Duration `mapstructure:"max_open"`
+
+	DisableAfter time.Duration `mapstructure:"disable_after"`
+	OnGone       string        `mapstructure:"on_gone"`
 }
 
 // workerWebhook is the only kind of worker of this version.
@@ -182,8 +186,10 @@ func defaultBucket() bucketSettings {
 			MaxAttempts: b.Retry.MaxAttempts, MinBackoff: b.Retry.MinBackoff, MaxBackoff: b.Retry.MaxBackoff, Schedule: b.Retry.Schedule,
 			Statuses: workers.DefaultPolicy().Statuses, MaxAge: b.Retry.MaxAge, KeepAttempts: b.Retry.KeepAttempts,
 		},
-		Adapt:   adaptSettings{Scope: string(b.Adapt.Scope), Hold: b.Adapt.Hold, MaxHold: b.Adapt.MaxHold, Floor: percent(b.Adapt.Floor)},
-		Breaker: breakerSettings(b.Breaker),
+		Adapt: adaptSettings{Scope: string(b.Adapt.Scope), Hold: b.Adapt.Hold, MaxHold: b.Adapt.MaxHold, Floor: percent(b.Adapt.Floor)},
+		Breaker: breakerSettings{
+			Failures: b.Breaker.Failures, OpenFor: b.Breaker.OpenFor, MaxOpen: b.Breaker.MaxOpen, DisableAfter: b.Breaker.DisableAfter, OnGone: string(b.Breaker.OnGone),
+		},
 		Webhook: WebhookSettings{
 			JobURL: true, Timeout: 15 * time.Second, Format: string(webhook.FormatStandard),
 			CloudEvents: CloudEventsSettings{Type: webhook.DefaultEventType},
@@ -257,9 +263,11 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
 		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: s.Retry.policy(),
-		Adapt:   shaper.Adapt{Scope: shaper.Scope(s.Adapt.Scope), Hold: s.Adapt.Hold, MaxHold: s.Adapt.MaxHold, Floor: int(s.Adapt.Floor)},
-		Breaker: shaper.Breaker(s.Breaker),
-		Weight:  s.Weight, Revision: revision,
+		Adapt: shaper.Adapt{Scope: shaper.Scope(s.Adapt.Scope), Hold: s.Adapt.Hold, MaxHold: s.Adapt.MaxHold, Floor: int(s.Adapt.Floor)},
+		Breaker: shaper.Breaker{
+			Failures: s.Breaker.Failures, OpenFor: s.Breaker.OpenFor, MaxOpen: s.Breaker.MaxOpen, DisableAfter: s.Breaker.DisableAfter, OnGone: shaper.OnGone(s.Breaker.OnGone),
+		},
+		Weight: s.Weight, Revision: revision,
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}
 	if f := s.Flow; f != nil {

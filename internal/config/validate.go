@@ -66,6 +66,7 @@ func (l *loader) validate(s *settings) {
 	l.limits(s)
 	l.pools(s)
 	l.buckets(s)
+	l.hooks(s)
 }
 
 // redisTLS wants no options of TLS where there is none.

@@ -118,6 +118,7 @@ type partCounts struct {
 	Held     int64 `json:"held,omitempty"` // of flows: their downstream holds them; dispatchers count these about every 30 s
 	Open     int64 `json:"breaker_open,omitempty"`
 	HalfOpen int64 `json:"breaker_half_open,omitempty"`
+	Disabled int64 `json:"disabled,omitempty"`
 }
 
 func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
@@ -138,7 +139,7 @@ func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 		view.Flows = &partCounts{Known: info.Flows, Waiting: &info.FlowsWait}
 	}
 	if f := view.Flows; f != nil {
-		f.Held, f.Open, f.HalfOpen = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen
+		f.Held, f.Open, f.HalfOpen, f.Disabled = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled
 	}
 	if info.Configured {
 		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst

@@ -40,6 +40,9 @@ func (o *ops) partRoutes(kind opsview.Kind) []route {
 	if kind.Release != nil {
 		routes = append(routes, route{"POST", one + "/release", p.release, admin})
 	}
+	if kind.Enable != nil {
+		routes = append(routes, route{"POST", one + "/enable", p.enable, admin})
+	}
 	return routes
 }
 
@@ -178,6 +181,40 @@ func (p parts) release(w http.ResponseWriter, r *http.Request) {
 		_, err := p.Release(ctx, part)
 		return err
 	})
+}
+
+// enable lets a disabled flow run again, and with ?redrive=true redrives its dead letters: POST /v1/buckets/{bucket}/flow/enable.
+func (p parts) enable(w http.ResponseWriter, r *http.Request) {
+	redrive := r.URL.Query().Get("redrive") == "true"
+	p.on(w, r, func(bucket, name string) error {
+		part := p.one(r, bucket, name)
+		ctx := context.WithoutCancel(r.Context())
+		_, redriven, err := p.Enable(ctx, part, redrive)
+		if err != nil {
+			return err
+		}
+		view, err := part.Show(ctx)
+		if err != nil {
+			return err
+		}
+		answer := enabledView{View: view}
+		if redrive {
+			answer.Redriven = &redrivenView{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
+		}
+		writeJSON(w, http.StatusOK, answer)
+		return nil
+	})
+}
+
+// enabledView is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
+type enabledView struct {
+	opsview.View
+	Redriven *redrivenView `json:"redriven,omitempty"`
+}
+
+type redrivenView struct {
+	Moved int `json:"moved"`
+	Full  int `json:"full"` // left dead: there was no room
 }
 
 // purge drops all waiting jobs of a flow or group: POST /v1/buckets/{bucket}/flow/purge.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -194,4 +196,38 @@ func TestReleaseByAPI(t *testing.T) {
 	ops.do("POST", "/v1/buckets/nobody/release", "").want(404, "")
 	ops.do("POST", "/v1/pools/nobody/release", "").want(404, "")
 	ops.do("POST", "/v1/buckets/flowing/group/release?group=a", "").want(404, "")
+}
+
+// A disabled flow is shown until it is enabled, and its dead letters are redriven where that is asked for.
+func TestEnableByAPI(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	all := buckets(t)[:1]
+	all[0].Name = "flowing"
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	all[0].Flow = &flow
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
+	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
+	pipe := connect(t, store.URL()).Pipeline()
+	const key = "tundish:{flowing}:b:flowing:"
+	pipe.HSet(t.Context(), key+"flow_settings", "a b", "- - - - - - - 1783228800123456/gone\n-")
+	pipe.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "a b", Score: 1})
+	pipe.HSet(t.Context(), key+"body", "j", "0 1 00000000000cn001 {\"f\":\"a b\"}\n1", "other", "1 1 00000000000cn001 {\"f\":\"a b\"}\n1")
+	pipe.HSet(t.Context(), key+"meta", "j", `5 0 0 0 0 - {"cause":"flow-disabled"}`, "other", `5 1 1 0 0 - {"cause":"permanent"}`)
+	pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: "j", Score: 1}, redis.Z{Member: "other", Score: 2})
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	view, _ := ops.do("GET", "/v1/buckets/flowing/flow?flow=a+b", "").want(200, "").json["disabled"].(map[string]any)
+	if view["since"] != "2026-07-05T05:20:00.123456Z" || view["reason"] != "gone" {
+		t.Errorf("it is shown as %v", view)
+	}
+	ops.do("POST", "/v1/buckets/flowing/flow/enable?flow=a+b", "").want(200, "").lacks("disabled")
+	redriven, _ := ops.do("POST", "/v1/buckets/flowing/flow/enable?flow=a+b&redrive=true", "").want(200, "").json["redriven"].(map[string]any)
+	if redriven["moved"] != 1.0 || redriven["full"] != 0.0 {
+		t.Errorf("redriven are %v", redriven)
+	}
+	ops.do("POST", "/v1/buckets/flowing/flow/enable", "").want(400, "")
+	ops.do("POST", "/v1/buckets/flowing/group/enable?group=a", "").want(404, "")
 }

@@ -36,6 +36,7 @@ const (
 	codeURLNotAllowed    code = "url-not-allowed"
 	codeIDReused              = code(shaper.ReasonIDReused)
 	codeIDEnded               = code(shaper.ReasonIDEnded)
+	codeFlowDisabled          = code(shaper.ReasonFlowDisabled)
 	codeCostImpossible        = code(shaper.ReasonImpossible)
 	codeLimitExceeded         = code(shaper.ReasonLimit)
 	codeBucketFull            = code(shaper.ReasonBucketFull)
@@ -72,6 +73,7 @@ var kinds = map[code]struct {
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
 	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
 	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
+	codeFlowDisabled:     {http.StatusConflict, "The flow is disabled"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},

@@ -32,6 +32,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonIdentity:      {400, ""},
 		shaper.ReasonIDReused:      {422, ""},
 		shaper.ReasonIDEnded:       {409, ""},
+		shaper.ReasonFlowDisabled:  {409, ""},
 	}
 	for _, reason := range shaper.Reasons() {
 		t.Run(string(reason), func(t *testing.T) {

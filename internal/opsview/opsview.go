@@ -25,6 +25,10 @@ type Kind struct {
 	// have nothing of it.
 	Release func(ctx context.Context, part Part) (was bool, err error)
 
+	// Enable lets a disabled one run again, and reports whether it was disabled; redrive: and redrives its dead letters. nil of groups,
+	// which are never disabled.
+	Enable func(ctx context.Context, part Part, redrive bool) (was bool, redriven operator.Redriven, err error)
+
 	// One names one of a bucket, to look at and to change; a flow of a group, if it is not nil.
 	One func(b operator.BucketControl, group *string, name string) Part
 }
@@ -68,6 +72,13 @@ func Flows() Kind {
 		Release: func(ctx context.Context, part Part) (bool, error) {
 			return part.(flow).Release(ctx) //nolint:forcetypeassert // One makes it
 		},
+		Enable: func(ctx context.Context, part Part, redrive bool) (was bool, redriven operator.Redriven, err error) {
+			f := part.(flow) //nolint:forcetypeassert // One makes it
+			if was, err = f.Enable(ctx); err == nil && redrive {
+				redriven, err = f.RedriveDisabled(ctx)
+			}
+			return was, redriven, err
+		},
 		One: func(b operator.BucketControl, group *string, name string) Part {
 			if group != nil {
 				return flow{b.Group(*group).Flow(name)}
@@ -96,8 +107,9 @@ type View struct {
 	Flow     *string    `json:"flow,omitempty"`  // none of a group
 	Waiting  int64      `json:"waiting"`
 	InFlight int64      `json:"in_flight"`
-	Turn     *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
-	Pause    *Pause     `json:"pause,omitempty"` // only of one that is paused
+	Turn     *time.Time `json:"turn,omitempty"`     // when it is looked at next; none if it has nothing to send or is held back
+	Pause    *Pause     `json:"pause,omitempty"`    // only of one that is paused
+	Disabled *Disabled  `json:"disabled,omitempty"` // only of a disabled flow
 	Settings Settings   `json:"settings"`
 
 	Downstream *Downstream `json:"downstream,omitempty"` // of a flow: what the answers to it have changed; none if nothing
@@ -123,6 +135,20 @@ type Pause struct {
 	Since  time.Time `json:"since"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
+}
+
+// Disabled says when and why a flow was disabled.
+type Disabled struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// DisabledOf shows it: nil of a flow that is not disabled.
+func DisabledOf(d *shaper.Disabled) *Disabled {
+	if d == nil {
+		return nil
+	}
+	return &Disabled{Since: d.Since.UTC(), Reason: d.Reason}
 }
 
 // PauseOf shows a pause: nil of what runs.
@@ -159,7 +185,7 @@ func viewOfGroup(info *operator.GroupInfo) View {
 
 func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.OwnFlow) View {
 	view := View{
-		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause),
+		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause), Disabled: DisabledOf(own.Disabled),
 		Settings: Settings{
 			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
 			URL: redactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),

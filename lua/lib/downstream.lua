@@ -82,13 +82,14 @@ function downstream.depart(down, at)
   if down.breaker ~= downstream.CLOSED then down.breaker, down.till = downstream.HALF_OPEN, at + down.lease end
 end
 
--- What settings say of answers: "scope max_hold floor failures open_for max_open", times in microseconds, the floor in percent.
--- scope: f flow, b bucket, p pool, n none.
+-- What settings say of answers: "scope max_hold floor failures open_for max_open disable_after", times in microseconds, the floor in
+-- percent. scope: f flow, b bucket, p pool, n none.
 function downstream.rules(text)
-  local scope, max_hold, floor, failures, open_for, max_open = string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+)')
+  local scope, max_hold, floor, failures, open_for, max_open, disable_after =
+    string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)')
   if not scope then return { scope = 'n' } end
   return { scope = scope, max_hold = tonumber(max_hold), floor = tonumber(floor), failures = tonumber(failures),
-    open_for = tonumber(open_for), max_open = tonumber(max_open) }
+    open_for = tonumber(open_for), max_open = tonumber(max_open), disable_after = tonumber(disable_after) or 0 }
 end
 
 -- Answers of one scope, to be filled by downstream.note: so many accepted requests, of which the last was claimed at that time.
@@ -122,6 +123,11 @@ function downstream.note(heard, signal, claimed_at, wait, reason)
     heard.unsent_at = math.max(heard.unsent_at, claimed_at)
   end
   heard.wait = math.max(heard.wait, wait)
+end
+
+-- Whether the breaker has just opened again, and has been open for so long that nobody is to be asked any more.
+function downstream.is_over_for_good(down, rules, clock)
+  return rules.disable_after > 0 and down.breaker == downstream.OPEN and down.opened == clock and clock - down.first >= rules.disable_after
 end
 
 -- Whether answers change anything of a scope that has nothing to say yet.

@@ -22,7 +22,8 @@
 --
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
--- "-" for what it has not, then a line feed, and more that is not for scripts.
+-- "-" for what it has not, of a disabled flow then when it was disabled (see own_settings.lua), then a line feed, and more
+-- that is not for scripts.
 --
 -- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
@@ -100,15 +101,24 @@ end
 function flow.obeys(state, s) return state.down and downstream.adapted(state.down, s, pacer.prepare) or s end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all,
--- which are rate_count, rate_per, burst, capacity, max_in_flight. The weight is 1 and
--- paused 0 unless it says so.
+-- which are rate_count, rate_per, burst, capacity, max_in_flight. The weight is 1, paused and disabled are 0
+-- unless it says so. A disabled flow is paused too.
 function flow.settings(text, of_all)
-  local own = { string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)') }
+  local own = { string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)') }
   local fallback = { of_all[1], of_all[2], of_all[3], of_all[4], of_all[5], 1, 0 }
   local found = {}
   for i = 1, 7 do found[i] = tonumber(own[i] or '-') or tonumber(fallback[i] or 0) end
+  local disabled = tonumber(own[8]) or 0
   return pacer.prepare({ rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4],
-    max_in_flight = found[5], weight = found[6], paused = found[7] })
+    max_in_flight = found[5], weight = found[6], paused = math.max(found[7], disabled), disabled = disabled })
+end
+
+-- The same of a flow that is disabled now.
+function flow.disabled(settings, now)
+  local disabled = {}
+  for field, value in pairs(settings) do disabled[field] = value end
+  disabled.paused, disabled.disabled = now, now
+  return disabled
 end
 
 -- The settings of many flows, by their texts: those that have none of their own share one table.

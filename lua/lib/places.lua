@@ -20,7 +20,7 @@
 --#include lib/idle.lua
 
 local places = {
-  FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, -- codes of enqueue.lua
+  FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -134,6 +134,7 @@ end
 -- a code, or nil.
 function places.refusal(bucket, part, at_once)
   local bound, g = part.obeys.capacity, part.group
+  if part.obeys.disabled > 0 then return places.FLOW_DISABLED end
   if g and at_once > 0 and g.obeys.capacity > 0 and g.state.unfinished + at_once > g.obeys.capacity then return places.GROUP_FULL end
   if at_once > 0 and bound > 0 and part.state.unfinished + at_once > bound then return places.FLOW_FULL end
   if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end

@@ -242,6 +242,9 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		s.delay = holdFor(d.Settings.Load(), outcome.RetryAfter)
 	case shaper.ResultDead:
 		last.Cause = shaper.CausePermanent
+		if s.gone = d.isGone(job, &outcome); s.gone {
+			s.reason = codec.ReasonWord(outcome.Reason)
+		}
 	case shaper.ResultDone:
 		last = shaper.LastResponse{} // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
@@ -257,6 +260,21 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		s.line = codec.AttemptLine(s.attempt)
 	}
 	d.settler.Add(s)
+}
+
+// isGone reports whether an answer disables the flow of a job.
+func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
+	if !outcome.Gone || !d.HasFlows() {
+		return false
+	}
+	switch d.Settings.Load().Breaker.OnGone {
+	case shaper.GoneDisables:
+		return true
+	case shaper.GoneIsIgnored:
+		return false
+	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
+		return job.URL == "" && job.Own != nil && job.Own.URL != ""
+	}
 }
 
 // holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through

@@ -41,6 +41,12 @@ type Config struct {
 	ShutdownTimeout time.Duration // how long a stop waits for deliveries; 0 means 30 s
 	Timeout         time.Duration // of one call to Redis; 0 means DefaultTimeout
 
+	// Hooks are told of the events that the buckets' Events name. They need Enqueue.
+	Hooks []Hook
+
+	// Enqueue lets the jobs of hooks into their buckets: the method of a producer.Client.
+	Enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
+
 	Logger *slog.Logger // nil logs nothing
 
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
@@ -81,6 +87,9 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	if cfg.Lease < time.Second || cfg.Lease > time.Hour {
 		return nil, fmt.Errorf("dispatcher: lease %s: want 1s to 1h", cfg.Lease)
+	}
+	if len(cfg.Hooks) > 0 && cfg.Enqueue == nil {
+		return nil, errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
 	}
 	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {

@@ -83,13 +83,16 @@ type drain struct {
 	outage     *outage            // shared by all drains, unless Redis is a cluster
 	failures   failureLog
 	guard      *poisonGuard // shared by all drains: the process is one
+
+	hooks   []Hook // that events are told to
+	enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 }
 
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r := &drain{
 		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Name],
 		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
-		outage: &d.outage, guard: &d.guard, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
+		outage: &d.outage, guard: &d.guard, hooks: d.cfg.Hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.outage.log = d.store.Log
 	if _, ok := d.store.Redis.(*redis.ClusterClient); ok { // one node may fail and others not

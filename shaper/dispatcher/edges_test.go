@@ -130,7 +130,9 @@ func TestFastestRates(t *testing.T) {
 			}
 			reached := float64(jobs-1) / last.Sub(first).Seconds()
 			t.Logf("%d jobs in %s; slots at %.0f/s", jobs, took.Round(time.Millisecond), reached)
-			if reached > float64(rate)*1.005 {
+			// A slot is told by this process's clock, and what the process thinks of the server's may be corrected meanwhile.
+			const corrected = 10 * time.Millisecond
+			if float64(jobs-1) > float64(rate)*(last.Sub(first)+corrected).Seconds() {
 				t.Errorf("slots at %.0f/s, want at most %d/s", reached, rate)
 			}
 		})

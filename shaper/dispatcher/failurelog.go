@@ -113,7 +113,7 @@ func (d *drain) claimFoundDead(why int64, id, path string, attempts int) {
 		cause = shaper.CauseMaxAge
 	}
 	d.logDead(d.life, id, path, cause, attempts, shaper.JobAttempt{})
-	d.store.Metrics.CountGivenUp(d.Name, cause)
+	d.store.Metrics.CountGivenUp(d.Name, cause, 1)
 }
 
 // namesOf are the names of a job for the log. path is its flow as the scripts name it.

@@ -55,8 +55,12 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 				drain.nudge()
 			}
 			more = drain.tend(ctx, &watches[i], sights[i]) || more
+			if len(drain.hooks) > 0 && len(drain.Settings.Load().Events) > 0 {
+				drain.moveEvents(ctx)
+			}
 			if drain.died.Swap(false) || round%watchEvery == 0 {
 				drain.trimDead(ctx, &watches[i])
+				drain.emptyDisabled(ctx)
 			}
 		}
 		if round%watchEvery == 0 {

@@ -31,6 +31,7 @@ type settlement struct {
 	reason string // a word, where the signal says that something is wrong
 	alone  bool   // the job is held, and nothing else
 	spent  bool   // it was the last attempt
+	gone   bool   // dead, and its flow is to be disabled
 
 	outcome shaper.Outcome
 	took    time.Duration
@@ -43,6 +44,7 @@ type settlement struct {
 const (
 	heldAlone = 6
 	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
+	flowGone  = 8 // dead, and its flow is disabled
 )
 
 // settledHeld is its answer for a job that it held although its attempt failed: that was the probe of a breaker.
@@ -54,6 +56,8 @@ func (s *settlement) code() int {
 		return heldAlone
 	case s.spent:
 		return exhausted
+	case s.gone:
+		return flowGone
 	}
 	return int(s.result)
 }
@@ -92,6 +96,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)
+			d.noteDisabled(ctx, flows.Names, r)
 			return nil
 		}
 		if errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before

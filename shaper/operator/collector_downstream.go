@@ -14,6 +14,8 @@ var (
 		"Flows that their downstream holds, counted about every 30 seconds; 1 for the bucket itself if it is held.", []string{"bucket"}, nil)
 	breakers = prometheus.NewDesc("tundish_breakers",
 		"Flows whose circuit breaker is open or half-open, counted about every 30 seconds; 1 for the breaker of the bucket itself.", []string{"bucket", "state"}, nil)
+	disabledFlows = prometheus.NewDesc("tundish_disabled_flows",
+		"Flows that send nothing and take no jobs until an operator enables them. None where the bucket has no flows.", []string{"bucket"}, nil)
 	factor = prometheus.NewDesc("tundish_bucket_adaptive_factor",
 		"Part of its rate to which the downstream slows the bucket, 1 if it does not. None where flows are slowed one by one.", []string{"bucket"}, nil)
 	poolHolds    = prometheus.NewDesc("tundish_pool_holds", "1 if the downstream holds the pool, else 0.", []string{"pool"}, nil)
@@ -23,7 +25,7 @@ var (
 )
 
 func describeDownstreams(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{holds, breakers, factor, poolHolds, poolBreakers, poolFactor} {
+	for _, desc := range []*prometheus.Desc{holds, breakers, disabledFlows, factor, poolHolds, poolBreakers, poolFactor} {
 		ch <- desc
 	}
 }
@@ -37,6 +39,9 @@ func collectDownstreams(ch chan<- prometheus.Metric, seen collected) {
 		gauge(holds, float64(b.FlowsHeld)+oneIf(isHeld(b.Downstream, b.Now)), b.Name)
 		gauge(breakers, float64(b.FlowsOpen)+oneIf(isIn(b.Downstream, shaper.BreakerOpen)), b.Name, string(shaper.BreakerOpen))
 		gauge(breakers, float64(b.FlowsHalfOpen)+oneIf(isIn(b.Downstream, shaper.BreakerHalfOpen)), b.Name, string(shaper.BreakerHalfOpen))
+		if b.HasFlows {
+			gauge(disabledFlows, float64(b.FlowsDisabled), b.Name)
+		}
 		if !b.HasFlows || b.Downstream != nil {
 			gauge(factor, factorOf(b.Downstream), b.Name)
 		}

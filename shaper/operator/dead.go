@@ -141,6 +141,17 @@ type Redriven struct {
 	// GroupFull are left where they are because their group is full, or would be one
 	// more than the bucket may have.
 	GroupFull int
+
+	Disabled int // left where they are: their flow is disabled
+}
+
+func (r *Redriven) add(more Redriven) {
+	r.Moved += more.Moved
+	r.Unknown += more.Unknown
+	r.Full += more.Full
+	r.FlowFull += more.FlowFull
+	r.GroupFull += more.GroupFull
+	r.Disabled += more.Disabled
 }
 
 // Redrive puts dead letters back at the end of the list, with a fresh budget
@@ -192,6 +203,8 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 				sum.FlowFull++
 			case 5:
 				sum.GroupFull++
+			case 6:
+				sum.Disabled++
 			default:
 				sum.Unknown++
 			}
@@ -219,18 +232,14 @@ func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Re
 		return sum, err
 	}
 	for sum.Moved < limit {
-		// Those whose flow or group is full stay where they are, ahead of others.
-		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Unknown, min(maxRedrive, limit-sum.Moved))
+		// Those whose flow or group takes none stay where they are, ahead of others.
+		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Disabled+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err
 		}
 		part, err := o.redrive(ctx, bucket, ids)
-		sum.Moved += part.Moved
-		sum.Unknown += part.Unknown
-		sum.FlowFull += part.FlowFull
-		sum.GroupFull += part.GroupFull
+		sum.add(part)
 		if err != nil || part.Full > 0 {
-			sum.Full = part.Full
 			return sum, err
 		}
 	}

@@ -65,6 +65,8 @@ type BucketInfo struct {
 	// open or half-open. Dispatchers count them about every 30 seconds.
 	FlowsHeld, FlowsOpen, FlowsHalfOpen int64
 
+	FlowsDisabled int64 // that send nothing and take no jobs, until an operator enables them
+
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
@@ -129,7 +131,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	}
 	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
 	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
-	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen = r.Int(), r.Int(), r.Int()
+	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled = r.Int(), r.Int(), r.Int(), r.Int()
 	offset := r.Int()
 	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
 	if said := r.Text(); info.Pool != nil {

@@ -31,6 +31,7 @@ const (
 	codeTooManyGroups
 	codeDeadFull
 	codeDeadTooLarge
+	codeFlowDisabled
 )
 
 // fullUntilDeparture are those of refusals that end when enough jobs have left.
@@ -233,6 +234,10 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 	case codeFlowFull:
 		refusal.Reason = shaper.ReasonFlowFull
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+	case codeFlowDisabled:
+		refusal.Reason = shaper.ReasonFlowDisabled
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
+			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
 	case codeGroupFull:
 		refusal.Reason = shaper.ReasonGroupFull
 		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)

@@ -22,8 +22,8 @@ func DownstreamRules(b *shaper.Bucket) string {
 	case b.Adapt.Scope == shaper.ScopeFlow, b.Adapt.Scope == shaper.ScopeBucket:
 		scope = "b"
 	}
-	return fmt.Sprintf("%s %d %d %d %d %d", scope, b.Adapt.MaxHold.Microseconds(), b.Adapt.Floor,
-		b.Breaker.Failures, b.Breaker.OpenFor.Microseconds(), b.Breaker.MaxOpen.Microseconds())
+	return fmt.Sprintf("%s %d %d %d %d %d %d", scope, b.Adapt.MaxHold.Microseconds(), b.Adapt.Floor,
+		b.Breaker.Failures, b.Breaker.OpenFor.Microseconds(), b.Breaker.MaxOpen.Microseconds(), b.Breaker.DisableAfter.Microseconds())
 }
 
 // noReason stands for a reason that is no word.

@@ -76,7 +76,7 @@ func ParseOwnFlow(text string) (shaper.OwnFlow, error) {
 	}
 	lines := strings.Split(text, "\n")
 	values := strings.Fields(lines[0])
-	if len(values) != FlowNumbers+1 {
+	if len(values) != FlowNumbers+1 && len(values) != FlowNumbers+2 {
 		return own, fmt.Errorf("shaper: the settings of a flow in Redis are not ours: %q", lines[0])
 	}
 	number := func(at int) *int64 {
@@ -98,7 +98,23 @@ func ParseOwnFlow(text string) (shaper.OwnFlow, error) {
 		}
 		own.Pause = ReadFlowPause(*since, note)
 	}
+	if len(values) > FlowNumbers+1 {
+		own.Disabled = ReadDisabled(values[FlowNumbers+1])
+	}
 	return own, ReadOwnLines(&own, lines)
+}
+
+// ReadDisabled reads when and why a flow was disabled: see lua/lib/own_settings.lua. It returns nil of one that is not.
+func ReadDisabled(text string) *shaper.Disabled {
+	micros, reason, _ := strings.Cut(text, "/")
+	since, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil {
+		return nil
+	}
+	if reason == noReason {
+		reason = ""
+	}
+	return &shaper.Disabled{Since: time.UnixMicro(since), Reason: reason}
 }
 
 // ReadOwnLines reads the lines of the text that are for programs: all but the first two. Its

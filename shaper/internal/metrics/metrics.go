@@ -105,7 +105,7 @@ func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 			v.WithLabelValues(b)
 		}
-		for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
+		for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
 			m.actions.WithLabelValues(b, action)
 		}
 		m.lateness.WithLabelValues(b)
@@ -239,14 +239,14 @@ func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
 	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
 }
 
-// CountGivenUp counts a dead letter that was made when the turn of its job came, by its cause.
-func (m *Metrics) CountGivenUp(bucket, cause string) {
+// CountGivenUp counts dead letters that were made of jobs that waited, by their cause.
+func (m *Metrics) CountGivenUp(bucket, cause string, jobs int64) {
 	if m == nil {
 		return
 	}
-	m.dead.WithLabelValues(bucket).Inc()
+	m.dead.WithLabelValues(bucket).Add(float64(jobs))
 	if cause == shaper.CauseExpired {
-		m.expired.WithLabelValues(bucket).Inc()
+		m.expired.WithLabelValues(bucket).Add(float64(jobs))
 	}
 }
 
@@ -271,6 +271,7 @@ const (
 	ActionPurge  = "purge"
 
 	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
+	ActionEnable  = "enable"  // of a disabled flow
 
 	ActionRedrive = "redrive"
 	ActionDrop    = "drop" // of dead letters

@@ -162,7 +162,10 @@ func (s *Store) Ping(ctx context.Context) error {
 func readJobFlow(r *lua.Reader) *shaper.JobFlow {
 	since, note := r.Int(), r.Text()
 	flow := shaper.JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: codec.InstantOf(r.Int()), QuotaFrees: codec.InstantOf(r.Int())}
-	flow.Pause = codec.ReadFlowPause(since, note)
+	flow.Disabled = codec.ReadDisabled(r.Text())
+	if flow.Disabled == nil || note != codec.FlowUnset && note != "" { // a disabled flow counts as paused
+		flow.Pause = codec.ReadFlowPause(since, note)
+	}
 	return &flow
 }
 

@@ -111,6 +111,13 @@ func (k Keys) SeenUntil() string { return k.Prefix + "seen_until" }
 func (k Keys) Flows() string        { return k.Prefix + "flows" }
 func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
 
+// Disabled are the disabled flows, and when lua/empty_disabled.lua is to look at them.
+func (k Keys) Disabled() string { return k.Prefix + "disabled" }
+
+// Outbox and OutboxTexts are the events that hooks are to be told: see lua/lib/outbox.lua.
+func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
+func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
+
 // Idle is when flows and groups can be forgotten: see lua/idle.lua.
 func (k Keys) Idle() string { return k.Prefix + "idle" }
 
@@ -148,7 +155,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 // OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle()}, k.Purged(), k.Places(""))
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts()}, k.Purged(), k.Places(""))
 }
 
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".
@@ -285,7 +292,8 @@ func (k Keys) calendarsOfGroupsOf(flows []string) []string {
 
 // OfGroup are the KEYS of control_flow.lua for a group.
 func (k Keys) OfGroup(group string) []string {
-	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.DueOfGroup(group)}
+	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.Disabled(), k.Count(), k.Outbox(), k.OutboxTexts(),
+		k.DueOfGroup(group)}
 }
 
 // ForControlPool are the KEYS of control.lua for a pool.

@@ -270,7 +270,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
 		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
 		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(), "downstream", codec.DownstreamRules(own),
-		"max_age", own.Retry.MaxAge.Microseconds(), "keep_attempts", own.Retry.KeepAttempts,
+		"max_age", own.Retry.MaxAge.Microseconds(), "keep_attempts", own.Retry.KeepAttempts, "events", eventsText(own.Events),
 		admission.FieldLimits, limits}
 	args = append(args, partFields(own)...)
 	reply, err := s.Run(ctx, lua.Configure, b.Keys.Of(lua.Configure), args...)

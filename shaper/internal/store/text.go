@@ -37,3 +37,12 @@ func ShortID(random uint64) string {
 	binary.BigEndian.PutUint64(b[:], random)
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
+
+// eventsText names kinds of events, with spaces between.
+func eventsText(events []shaper.Event) string {
+	names := make([]string, len(events))
+	for i, event := range events {
+		names[i] = string(event)
+	}
+	return strings.Join(names, " ")
+}

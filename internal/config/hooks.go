@@ -1,0 +1,99 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+type hookSettings struct {
+	Events []string `mapstructure:"events"`
+	Bucket string   `mapstructure:"bucket"`
+	URL    Secret   `mapstructure:"url"`
+}
+
+// Hook is where dispatchers tell of events in buckets.
+type Hook struct {
+	Events []shaper.Event
+	Bucket string // that delivers the jobs of the hook
+	URL    string // where to
+	Flow   string // of these jobs, where the bucket's flows are named by the job
+	Group  string // the same for groups
+}
+
+// hookPart is the flow and the group of jobs that hooks make, where the job has to name them.
+const hookPart = "hooks"
+
+// hooks checks where events go.
+func (l *loader) hooks(s *settings) {
+	var names, kinds []string
+	for _, b := range s.Buckets {
+		names = append(names, b.Name)
+	}
+	for _, event := range shaper.Events() {
+		kinds = append(kinds, string(event))
+	}
+	for i, written := range s.Hooks {
+		p := at("hooks").element(i, written.Bucket)
+		if len(written.Events) == 0 {
+			l.fail(p.key("events"), "", "is missing: want some of %v", kinds)
+		}
+		for n, event := range written.Events {
+			of := p.key("events").element(n, "")
+			l.oneOf(of, event, kinds...)
+			if slices.Contains(written.Events[:n], event) {
+				l.fail(of, literal(event), "is in the list twice")
+			}
+		}
+		l.hookURL(p.key("url"), written.URL.Reveal())
+		at := slices.Index(names, written.Bucket)
+		switch {
+		case written.Bucket == "":
+			l.fail(p.key("bucket"), "", "is missing: want the name of the bucket that delivers")
+		case at < 0:
+			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", didYouMean(written.Bucket, names))
+		case !s.Buckets[at].Webhook.JobURL:
+			l.fail(p.key("bucket"), literal(written.Bucket), "its jobs may not name a URL (webhook.job_url = false), as those of hooks do: name another bucket")
+		}
+	}
+}
+
+// hookURL wants a URL that jobs may have. It shows nothing of it: its path may be a secret.
+func (l *loader) hookURL(p place, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		l.fail(p, "", "is missing: want the address that is to hear of the events")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		l.fail(p, "", `want "https://host/path" or "http://host/path"`)
+	case u.User != nil:
+		l.fail(p, "", "want no user or password in the URL")
+	}
+}
+
+// eventsOf are all kinds that some hook wants to hear of.
+func eventsOf(hooks []hookSettings) []shaper.Event {
+	var events []shaper.Event
+	for _, h := range hooks {
+		for _, name := range h.Events {
+			if event := shaper.Event(name); !slices.Contains(events, event) {
+				events = append(events, event)
+			}
+		}
+	}
+	return events
+}
+
+func (h hookSettings) hook(buckets []Bucket) Hook {
+	made := Hook{Bucket: h.Bucket, URL: h.URL.Reveal(), Events: eventsOf([]hookSettings{h})}
+	if i := slices.IndexFunc(buckets, func(b Bucket) bool { return b.Name == h.Bucket }); i >= 0 {
+		if f := buckets[i].Flow; f != nil && f.Key == shaper.FlowKeyJob {
+			made.Flow = hookPart
+		}
+		if g := buckets[i].Group; g != nil && g.Key == shaper.FlowKeyJob {
+			made.Group = hookPart
+		}
+	}
+	return made
+}

@@ -1,0 +1,89 @@
+-- empty_disabled.lua: makes dead letters of the jobs that wait in a disabled flow, a chunk at a time, so that they take no place from
+-- others. It looks again while jobs of the flow are in flight: these may come back. New jobs do not get in (see enqueue.lua,
+-- redrive.lua). May be sent twice.
+--
+-- KEYS[1]  …:body    hash  id -> see codec.lua
+-- KEYS[2]  …:meta    hash  id -> see codec.lua
+-- KEYS[3]  …:settings    hash  settings of the bucket
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, bytes of dead letters
+-- KEYS[5]  …:dead    zset  id -> time of death
+-- KEYS[6]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[7]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[8]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[9]  …:disabled  zset  disabled flow -> when this script is to look at it, by the server's clock, microseconds; +inf: it is empty
+-- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[11] …:outbox_texts  hash  their texts
+-- KEYS[12...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
+--          zset; where flows are in groups then what group.load wants
+-- ARGV[1]  levels: 1, or 2 if they are in groups
+-- ARGV[2]  flow: the flow
+-- ARGV[3]  at_most: entries to look at in this call, 1 to 500
+-- ARGV[4]  again: microseconds until the next look if jobs are in flight
+-- ARGV[5]  cause: of the dead letters, a word
+-- Returns  {dead letters made by this call, entries left in the places}; zeros of a flow that is not disabled, or of a bucket that
+--          is not configured, or not parted as levels says
+-- Stores   the dead letters, until they are redriven or dropped
+-- Needs    Redis 7.0
+
+--#include lib/codec.lua
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/outbox.lua
+--#include lib/outcomes.lua
+--#include lib/waiting.lua
+
+local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local levels, name, at_most, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local PLACES = 11 -- the keys before those of the flow
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', dead, '')
+
+local settings = redis.call('HMGET', conf, 'flows', 'events')
+if (settings[1] or '0') ~= levels then return { 0, 0 } end
+local loaded = flow.load(conf, flows, flow_settings, { name })
+local f = loaded[1]
+if f.configured.disabled == 0 then
+  redis.call('ZREM', disabled, name)
+  return { 0, 0 }
+end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local ids, from = waiting.look(KEYS, PLACES, at_most)
+local deaths, metas, delayed, handled = {}, {}, 0, {}
+if #ids > 0 then
+  local jobs, stored = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
+  for i, id in ipairs(ids) do
+    local job = not handled[id] and waiting.job(jobs[i], stored[i], from[i], levels, name)
+    if job then
+      handled[id] = true
+      deaths[#deaths + 1] = id
+      if job.delayed then delayed = delayed + 1 end
+      local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored[i])
+      metas[#metas + 1], metas[#metas + 2] = id,
+        codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
+    end
+  end
+end
+
+-- Everything is decided. From here on there are only writes.
+waiting.take(KEYS, PLACES, ids, from, #ids)
+if #deaths > 0 then
+  redis.call('HSET', meta, unpack(metas))
+  dlq.add(dead, body, meta, tried, count, now, deaths)
+  local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
+  flow.count(f, delayed - #deaths, -delayed, 0)
+  flow.save(flows, f)
+  group.close(groups, now)
+  flow.unschedule(count, delayed)
+  local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
+  outbox.note_dead(box, name, deaths, cause)
+  outbox.write(box)
+end
+local left = waiting.left(KEYS, PLACES)
+local at = left > 0 and string.format('%.0f', now) or f.state.in_flight > 0 and string.format('%.0f', now + again) or '+inf'
+redis.call('ZADD', disabled, at, name)
+return { #deaths, left }

@@ -1,0 +1,101 @@
+-- outbox.lua: what a bucket has to tell others. The script that changes the state writes it beside the change, and a dispatcher moves
+-- it on: see outbox.lua in the folder above.
+--
+-- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are told together,
+-- at most once a minute:
+--   outbox  zset  "kind flow", or "kind" -> when it is to be moved on, by the server's clock, microseconds
+--   texts   hash  the same -> "moving since more first LF detail"
+--     moving  how many events are being moved on, the first of them at since
+--     more    how many came after these, the first of them at first
+--     detail  of the last one, JSON
+-- No more than MOST of them are kept. Others are counted, and lost.
+
+local outbox = {
+  MOST = 1000,
+  PAUSE = 60000000, -- microseconds between two of a kind and a flow
+  OWN = 'tundish-hook-', -- an id begins so if the job was made by a hook: it raises none
+}
+
+-- The outbox of a bucket, nil if nobody wants to hear anything. kinds: those that somebody wants to hear of, from the field events of
+-- the settings.
+function outbox.open(kinds, key, texts, count, now)
+  if not kinds or kinds == '' then return nil end
+  return { kinds = ' ' .. kinds .. ' ', key = key, texts = texts, count = count, now = now, found = {} }
+end
+
+-- Whether the job of an id was made by a hook.
+function outbox.is_own(id) return string.sub(id, 1, #outbox.OWN) == outbox.OWN end
+
+-- Notes a number of events, to be written by outbox.write. flow is its name in Redis, nil of an event of the whole bucket. detail: a table
+-- of texts.
+function outbox.note(box, kind, flow, n, detail)
+  if not box or n == 0 or not string.find(box.kinds, ' ' .. kind .. ' ', 1, true) then return end
+  local name = flow and kind .. ' ' .. flow or kind
+  local event = box.found[name]
+  if not event then
+    event = { n = 0 }
+    box.found[name], box.found[#box.found + 1] = event, name
+  end
+  event.n, event.detail = event.n + n, detail
+end
+
+-- Notes dead letters of a flow, by their ids.
+function outbox.note_dead(box, flow, ids, cause)
+  if not box then return end
+  local n, last = 0, nil
+  for _, id in ipairs(ids) do
+    if not outbox.is_own(id) then n, last = n + 1, id end
+  end
+  outbox.note(box, 'job.dead', flow, n, { job = last, reason = cause })
+end
+
+local function text_of(moving, since, more, first, detail)
+  return string.format('%.0f %.0f %.0f %.0f\n', moving, since, more, first) .. detail
+end
+
+local function read(text)
+  local moving, since, more, first, detail = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)\n(.*)$')
+  return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), detail or '{}'
+end
+
+-- Writes what was noted.
+function outbox.write(box)
+  for _, name in ipairs(box and box.found or {}) do
+    local event = box.found[name]
+    local text = redis.call('HGET', box.texts, name)
+    if not text and redis.call('HLEN', box.texts) >= outbox.MOST then
+      redis.call('HINCRBY', box.count, 'events_dropped', event.n)
+    else
+      local moving, since, more, first = read(text)
+      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now, cjson.encode(event.detail)))
+      redis.call('ZADD', box.key, 'NX', string.format('%.0f', box.now), name)
+    end
+  end
+end
+
+-- What was moved on is out of the outbox, unless somebody else did it. since is what outbox.take said of it.
+function outbox.is_moved(key, texts, name, since, now)
+  local moving, from, more, first, detail = read(redis.call('HGET', texts, name))
+  if moving == 0 or from ~= since then return end
+  redis.call('HSET', texts, name, text_of(0, 0, more, first, detail))
+  redis.call('ZADD', key, string.format('%.0f', now + outbox.PAUSE), name)
+end
+
+-- The events whose time has come: for each its name, how many, when the first was, detail. They stay until outbox.is_moved.
+function outbox.take(key, texts, at_most, now)
+  local taken = {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, at_most)) do
+    local moving, since, more, first, detail = read(redis.call('HGET', texts, name))
+    if moving == 0 then moving, since, more, first = more, first, 0, 0 end
+    if moving == 0 then
+      redis.call('ZREM', key, name)
+      redis.call('HDEL', texts, name)
+    else
+      redis.call('HSET', texts, name, text_of(moving, since, more, first, detail))
+      for _, value in ipairs({ name, moving, since, detail }) do taken[#taken + 1] = value end
+    end
+  end
+  return taken
+end
+
+return outbox

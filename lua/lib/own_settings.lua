@@ -1,0 +1,37 @@
+-- own_settings.lua: changes the text of what one flow, or one group, has of its own (see flow.lua).
+--
+-- Its first line has the numbers, then when it was paused, then of a disabled flow "time/reason": its deliveries ended for good,
+-- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. "-" stands for
+-- what there is not.
+
+local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8 }
+
+-- The fields of the first line, and the lines.
+function own_settings.read(text)
+  local fields, lines = {}, {}
+  for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
+  for word in string.gmatch(lines[1], '%S+') do fields[#fields + 1] = word end
+  for i = #fields + 1, own_settings.DISABLED do fields[i] = '-' end
+  lines[2] = lines[2] or '-'
+  return fields, lines
+end
+
+-- The text of these, '' if they say nothing.
+function own_settings.text(fields, lines)
+  local says_something = false
+  for _, word in ipairs(fields) do says_something = says_something or word ~= '-' end
+  for i = 3, #lines do says_something = says_something or lines[i] ~= '-' end
+  if not says_something then return '' end
+  lines[1] = table.concat(fields, ' ', 1, fields[own_settings.DISABLED] == '-' and own_settings.PAUSED or own_settings.DISABLED)
+  return table.concat(lines, '\n')
+end
+
+-- Disables a flow. The zset disabled is the list of disabled flows: flow -> when empty_disabled.lua is to look at it.
+function own_settings.disable(key, disabled, name, now, reason)
+  local fields, lines = own_settings.read(redis.call('HGET', key, name) or '')
+  fields[own_settings.DISABLED] = string.format('%.0f/', now) .. reason
+  redis.call('HSET', key, name, own_settings.text(fields, lines))
+  redis.call('ZADD', disabled, string.format('%.0f', now), name)
+end
+
+return own_settings

@@ -1,0 +1,42 @@
+-- refusal.lua: what enqueue.lua answers for a job for which there is no room: how many there are, how many there may be, and how long to
+-- wait, microseconds. The wait is 0 while nothing leaves, and negative where it is a guess.
+--
+-- bucket is that of places.lua, with bounds: capacity, scheduled, scheduled_capacity, and of its dead letters dead (the key),
+-- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
+
+--#include lib/dlq.lua
+--#include lib/flow.lua
+--#include lib/places.lua
+
+local refusal = { SCHEDULED_FULL = 8 }
+
+-- How long until there are fewer than `bound` jobs, if all that leave are done.
+local function wait_for_room(bucket, bound)
+  if bucket.paused then return 0 end
+  return math.max(bucket.next_slot - bucket.now + (bucket.unfinished - bound) * bucket.interval, bucket.interval)
+end
+
+-- full is the code of the answer, bound that of the bucket for the job's priority.
+function refusal.of(full, bucket, part, bound)
+  local interval, now = bucket.interval, bucket.now
+  if full == places.FLOW_FULL then
+    local there, may_be = part.state.unfinished, part.obeys.capacity
+    return there, may_be, places.held(bucket, part) and 0 or math.max(places.eta(bucket, part, there - may_be) - now, interval)
+  elseif full == places.GROUP_FULL then
+    return part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part)
+  elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
+    -- Nobody knows which flow ends when.
+    return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
+  elseif full == refusal.SCHEDULED_FULL then
+    local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
+    local wait = interval
+    if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
+    return bucket.scheduled, bucket.scheduled_capacity, bucket.paused and 0 or wait
+  elseif full == bucket.dead_full then
+    return bucket.dead_there, bucket.dead_most,
+      dlq.wait(bucket.dead, full, bucket.dead_there, bucket.dead_most, bucket.dead_retention, now)
+  end
+  return bucket.unfinished, bound, wait_for_room(bucket, bound)
+end
+
+return refusal

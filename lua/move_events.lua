@@ -1,0 +1,24 @@
+-- move_events.lua: hands out the events of a bucket that are to be moved on, and takes those out of the outbox that were moved. What was
+-- handed out stays the same until it is taken out: a dispatcher that goes on for one that died makes a job of the same id, so that
+-- none is told twice. May be sent twice.
+--
+-- KEYS[1]  …:outbox  zset  name of an event -> when it is to be moved on (see lib/outbox.lua)
+-- KEYS[2]  …:outbox_texts  hash  name of an event -> how many there were, and the detail of the last one
+-- ARGV[1]  at_most: events to hand out, 1 to 100
+-- ARGV[2...]  for each event that was moved on: its name, since
+-- Returns  for each event: its name, how many there were, since (when the first one was, microseconds), detail (JSON)
+-- Stores   events until they are moved on, and a minute longer, in which others of the same name wait; at most 1000 a bucket
+-- Needs    Redis 7.0
+
+--#include lib/outbox.lua
+
+local key, texts, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local FIRST = 2
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', key, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+for i = FIRST, #ARGV, 2 do outbox.is_moved(key, texts, ARGV[i], tonumber(ARGV[i + 1]), now) end
+return outbox.take(key, texts, at_most, now)

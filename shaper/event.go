@@ -1,0 +1,20 @@
+package shaper
+
+// Event is a kind of event of a bucket that its operators may want to hear of. A [Bucket] says which ones are noted, and
+// a dispatcher tells its hooks of them.
+type Event string
+
+// The kinds of events.
+const (
+	EventJobDead       Event = "job.dead"       // a job became a dead letter
+	EventFlowDisabled  Event = "flow.disabled"  // see Disabled
+	EventFlowRecovered Event = "flow.recovered" // a breaker closed, of a flow or of its bucket or pool; or a disabled flow was enabled
+	EventBreakerOpen   Event = "breaker.open"   // of a flow, or of its bucket or pool
+	EventBucketFull    Event = "bucket.full"    // a job was refused because the bucket is full, or has too many dead letters
+	EventBucketPaused  Event = "bucket.paused"  // by an operator
+)
+
+// Events lists all kinds.
+func Events() []Event {
+	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused}
+}
