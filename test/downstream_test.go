@@ -3,6 +3,7 @@
 package test
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"io"
@@ -77,7 +78,7 @@ func TestHold(t *testing.T) {
 // TestDeadReceiver: while a receiver does not work it gets one probe an interval, which is no attempt of a job. Once it works again, the
 // jobs leave at the pace.
 func TestDeadReceiver(t *testing.T) {
-	const rate, jobs, down = 200, 1500, 12 * time.Second
+	const rate, jobs, down = 200, 10_000, 12 * time.Second
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var a arrivalLog
 		var mu sync.Mutex
@@ -99,7 +100,7 @@ func TestDeadReceiver(t *testing.T) {
 				a.respond(w, r, id, attempt)
 			}})
 		s.postFlow("one", jobs)
-		await(t, 60*time.Second, "all is delivered", func() bool { return s.unfinished() == 0 })
+		await(t, 120*time.Second, "all is delivered", func() bool { return s.unfinished() == 0 })
 		r := s.history.Check()
 		report(t, rate, r)
 		if len(r.Lost) > 0 {
@@ -148,7 +149,10 @@ func TestHungReceivers(t *testing.T) {
 		s.postFlows(hung, 100)
 		<-time.After(time.Second)
 		s.postFlow("healthy", healthy*seconds)
+		await(t, 60*time.Second, "a quarter of the healthy flow is through", func() bool { return len(a.of("healthy")) >= healthy*seconds/4 })
+		before := s.weigh()
 		await(t, 60*time.Second, "the healthy flow is through", func() bool { return len(a.of("healthy")) >= healthy*seconds })
+		after := s.weigh()
 		times := a.sorted("healthy")
 		took := times[len(times)-1].Sub(times[0])
 		share := 100 * float64(len(times)-1) / healthy / took.Seconds()
@@ -156,12 +160,48 @@ func TestHungReceivers(t *testing.T) {
 		for _, at := range times {
 			perSecond[int(at.Sub(times[0]).Seconds())]++
 		}
-		t.Logf("the healthy flow had %.1f %% of its rate: %v", share, perSecond)
+		t.Logf("the healthy flow had %.1f %% of its rate: %v; %s, at the end %s", share, perSecond, before, after)
+		if after.goroutines > before.goroutines*1.2+50 || after.bytes > before.bytes*1.3 {
+			return fmt.Sprintf("they grew: %s, then %s", before, after)
+		}
 		if share < 98-100*stall.cost().Seconds()/seconds {
 			return fmt.Sprintf("%.1f %% of its rate", share)
 		}
 		return ""
 	})
+}
+
+// weight is what dispatchers take.
+type weight struct{ goroutines, bytes float64 }
+
+func (w weight) String() string { return fmt.Sprintf("%.0f goroutines in %.0f MiB", w.goroutines, w.bytes/(1<<20)) }
+
+// weigh sums what all dispatchers take, by their metrics.
+func (s *system) weigh() (sum weight) {
+	s.t.Helper()
+	for _, ops := range s.opsOf {
+		answer, err := http.Get(ops + "/metrics") //nolint:noctx // of a process of this test
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+			var value float64
+			if name, text, _ := strings.Cut(lines.Text(), " "); name == "go_goroutines" || name == "process_resident_memory_bytes" {
+				if _, err := fmt.Sscan(text, &value); err != nil {
+					s.t.Fatal(err)
+				}
+				if name == "go_goroutines" {
+					sum.goroutines += value
+				} else {
+					sum.bytes += value
+				}
+			}
+		}
+		if err := answer.Body.Close(); err != nil || sum.bytes == 0 {
+			s.t.Fatalf("metrics of %s: %v", ops, err)
+		}
+	}
+	return sum
 }
 
 // plotFile is where TestAdapts draws what it saw: docs/adaptive.svg.

@@ -86,6 +86,7 @@ type system struct {
 	dispatchers []*process
 	config      string
 	ops         string            // URL of a dispatcher with that configuration, if one is started
+	opsOf       []string          // URL of each dispatcher
 	restart     []func() *process // starts a dispatcher with the configuration of the i-th
 }
 
@@ -156,6 +157,7 @@ allow_networks = ["127.0.0.0/8"]
 	run(t, s.api, "producer", "serve", "--config", s.config)
 	for i := range p.dispatchers {
 		ops := redistest.FreeAddr(t)
+		s.opsOf = append(s.opsOf, "http://"+ops)
 		path := write(fmt.Sprintf("dispatcher%d.toml", i), ops)
 		s.restart = append(s.restart, func() *process {
 			return run(t, "http://"+ops, "dispatcher", "run", "--config", path)

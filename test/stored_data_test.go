@@ -77,6 +77,7 @@ func storedBuckets() []shaper.Bucket {
 		b.Name, b.Rate, b.DedupeWindow = name, perSecond(20), 24*time.Hour
 		b.Quotas = []admission.Rate{{Count: 10_000, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
 		b.Retry.MaxBackoff = 10 * time.Minute
+		b.Breaker.OnGone, b.Events = shaper.GoneDisables, shaper.Events()
 		return b
 	}
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
@@ -87,7 +88,7 @@ func storedBuckets() []shaper.Bucket {
 	plain.Limits = []admission.Limit{{Name: "per-caller", Algorithm: admission.TokenBucket, Limit: perSecond(50), Per: []string{admission.PerCaller}}}
 	flows.Flow, groups.Flow, groups.Group = &flow, &flow, &group
 	pool := shaper.Pool{Name: "pool", Rate: perSecond(20), MaxInFlight: 8, Quotas: bucket("").Quotas}
-	a.Pool, b.Pool, a.Weight = &pool, &pool, 3
+	a.Pool, b.Pool, a.Weight, b.Adapt.Scope = &pool, &pool, 3, shaper.ScopePool
 	return []shaper.Bucket{plain, flows, groups, a, b}
 }
 
@@ -99,7 +100,8 @@ type actors struct {
 	run      func(context.Context) error
 }
 
-func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker) actors {
+// newActors tells hooks of all events by enqueue, where that is not nil.
+func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker, enqueue func(context.Context, ...shaper.Job) ([]shaper.Receipt, error)) actors {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
@@ -123,7 +125,11 @@ func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker) a
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dispatcher.New(dispatcher.Config{Redis: client, Buckets: buckets, Workers: workers})
+	config := dispatcher.Config{Redis: client, Buckets: buckets, Workers: workers, Enqueue: enqueue}
+	if enqueue != nil {
+		config.Hooks = []dispatcher.Hook{{Events: shaper.Events(), Bucket: "plain", URL: "https://ops.example"}}
+	}
+	d, err := dispatcher.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +161,15 @@ func writeDump(t *testing.T, file string) {
 			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_503", Detail: "busy", Status: 503, RetryAfter: 2 * time.Minute}
 		case "dead", "dropped":
 			return shaper.Dead("http_410", "gone")
+		case "gone":
+			return shaper.Outcome{Result: shaper.ResultDead, Reason: "gone", Status: 410, Gone: true, Signal: shaper.SignalAccepted}
+		case "held":
+			return shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Status: 429, RetryAfter: 90 * time.Second, Signal: shaper.SignalThrottled}
 		case "hang":
 			<-hang
 		}
 		return shaper.Done(200)
-	}))
+	}), nil)
 	ctx, fates, op := t.Context(), map[string]string{}, all.operator.As("anna")
 	put := func(bucket, fate string, changed func(*shaper.Job), ids ...string) {
 		t.Helper()
@@ -193,7 +203,14 @@ func writeDump(t *testing.T, file string) {
 		put(b.Name, "waits", func(j *shaper.Job) { j.Delay = 3 * time.Minute }, "delayed1")
 		put(b.Name, "waits", func(j *shaper.Job) { j.NotBefore = time.Now().Add(4 * time.Minute) }, "later1")
 	}
+	for _, bucket := range []string{"flows", "groups"} {
+		put(bucket, "dead", nil, "gone1")
+	}
 	time.Sleep(20 * time.Second) // in a bubble: no time passes
+	for _, b := range storedBuckets() { // what answers change, in each scope
+		put(b.Name, "waits", nil, "held1")
+	}
+	time.Sleep(time.Second) // nor here
 	for _, b := range storedBuckets() {
 		_, err := op.Bucket(b.Name).Job("cancelled1").Cancel(ctx)
 		must(err)
@@ -257,7 +274,7 @@ func takeOver(t *testing.T, file string) {
 	}
 	time.Sleep(d.At) // in a bubble: no time passes
 	var mu sync.Mutex
-	delivered := map[string]int{}
+	delivered, heard := map[string]int{}, []string(nil)
 	store := newBubbleStore(t)
 	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		if a.Depart() != nil {
@@ -273,7 +290,14 @@ func takeOver(t *testing.T, file string) {
 			t.Errorf("%s came with %s", a.ID, a.Payload)
 		}
 		return shaper.Done(200)
-	}))
+	}), func(_ context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, job := range jobs {
+			heard = append(heard, string(job.Payload))
+		}
+		return make([]shaper.Receipt, len(jobs)), nil
+	})
 	writeKeys(t, all.redis, d.Keys)
 
 	ctx, op := t.Context(), all.operator.As("bert")
@@ -325,11 +349,43 @@ func takeOver(t *testing.T, file string) {
 	if diff := cmp.Diff(want, delivered); diff != "" {
 		t.Errorf("wanted (-) and delivered (+), by job: %s", diff)
 	}
+	wantNews(t, all, d.Fates, heard)
 	for _, b := range storedBuckets() {
 		info, err := all.operator.Bucket(b.Name).Info(ctx)
 		if dead := int64(len(d.Fates)); err != nil || info.Unfinished != 0 || info.InFlight != 0 || info.Dead > dead {
 			t.Errorf("bucket %q has %d unfinished, %d in flight: %v", b.Name, info.Unfinished, info.InFlight, err)
 		}
+	}
+}
+
+// wantNews holds that flows that were disabled still are, that hooks hear of it, and that the attempts of a dead letter are known.
+func wantNews(t *testing.T, all actors, fates map[string]string, heard []string) {
+	t.Helper()
+	if fates["flows/gone1"] == "" { // of data that knows nothing of it
+		return
+	}
+	for bucket, flow := range map[string]operator.Flow{
+		"flows": all.operator.Bucket("flows").Flow("f-gone"), "groups": all.operator.Bucket("groups").Group("g").Flow("f-gone"),
+	} {
+		info, err := flow.Info(t.Context())
+		if err != nil || info.Own.Disabled == nil || info.Own.Disabled.Reason != "gone" {
+			t.Errorf("the flow of %s has of its own %+v: %v", bucket, info.Own, err)
+		}
+		for _, event := range []string{"flow.disabled", "job.dead"} {
+			if !slices.ContainsFunc(heard, func(text string) bool {
+				return strings.Contains(text, event) && strings.Contains(text, `"bucket":"`+bucket+`"`) && strings.Contains(text, `"flow":"f-gone"`)
+			}) {
+				t.Errorf("nobody heard of %s in %s: %q", event, bucket, heard)
+			}
+		}
+	}
+	info, err := all.operator.Bucket("plain").Job("dropped1").Info(t.Context())
+	if err != nil || info.State != shaper.StateDropped {
+		t.Errorf("plain/dropped1 is %+v: %v", info, err)
+	}
+	dead, err := all.operator.Bucket("flows").Dead().List(t.Context(), 0, 10)
+	if err != nil || !slices.ContainsFunc(dead, func(job shaper.JobInfo) bool { return job.ID == "dead1" && len(job.LastAttempts) == 1 }) {
+		t.Errorf("the dead letters of flows are %+v: %v", dead, err)
 	}
 }
 
