@@ -174,7 +174,9 @@ func TestHungReceivers(t *testing.T) {
 // weight is what dispatchers take.
 type weight struct{ goroutines, bytes float64 }
 
-func (w weight) String() string { return fmt.Sprintf("%.0f goroutines in %.0f MiB", w.goroutines, w.bytes/(1<<20)) }
+func (w weight) String() string {
+	return fmt.Sprintf("%.0f goroutines in %.0f MiB", w.goroutines, w.bytes/(1<<20))
+}
 
 // weigh sums what all dispatchers take, by their metrics.
 func (s *system) weigh() (sum weight) {

@@ -206,7 +206,7 @@ func writeDump(t *testing.T, file string) {
 	for _, bucket := range []string{"flows", "groups"} {
 		put(bucket, "dead", nil, "gone1")
 	}
-	time.Sleep(20 * time.Second) // in a bubble: no time passes
+	time.Sleep(20 * time.Second)        // in a bubble: no time passes
 	for _, b := range storedBuckets() { // what answers change, in each scope
 		put(b.Name, "waits", nil, "held1")
 	}
