@@ -182,7 +182,7 @@ func (w weight) String() string {
 func (s *system) weigh() (sum weight) {
 	s.t.Helper()
 	for _, ops := range s.opsOf {
-		answer, err := http.Get(ops + "/metrics") //nolint:noctx // of a process of this test
+		answer, err := http.Get(ops + "/metrics")
 		if err != nil {
 			s.t.Fatal(err)
 		}
