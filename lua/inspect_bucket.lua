@@ -3,7 +3,8 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:settings    hash  settings of the bucket
 -- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see sweep.lua
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see
+--          sweep.lua; events_dropped: see outbox.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -25,8 +26,9 @@
 --          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
 --          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
 --          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
---          (as the last audit of sweep.lua found them); disabled flows; offset of the engine's clock; the texts of the downstream of the
---          bucket and of its pool ("" none, see downstream.lua); author and reason of the pause; and for each
+--          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
+--          offset of the engine's clock; the texts of the downstream of the bucket and of its pool ("" none, see downstream.lua); author
+--          and reason of the pause; and for each
 --          override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
 -- Stores   nothing
@@ -53,7 +55,7 @@ local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per',
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
-  'held', 'open', 'half_open')
+  'held', 'open', 'half_open', 'events_dropped')
 local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 
@@ -110,7 +112,7 @@ local most, most_bytes = 0, 0
 if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
 for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
   tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3],
-  redis.call('ZCARD', disabled), offset }) do
+  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), offset }) do
   reply[#reply + 1] = n
 end
 reply[#reply + 1] = of_pace[3] or ''

@@ -31,7 +31,7 @@ func nameOf(what, key, defaultURL, given string, job *Job) (string, error) {
 		}
 	case FlowKeyHost:
 		target := job.URL
-		if target == "" {
+		if !NamesReceiver(target) {
 			target = defaultURL
 		}
 		if target == "" {

@@ -27,8 +27,15 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // ValidID reports whether s may be a job's id.
 func ValidID(s string) bool { return idPattern.MatchString(s) }
 
-// Job is one unit of work to enqueue. All fields but Bucket and Payload are
-// optional.
+// IsRelative reports whether the URL of a job is a path or a query below the URL of its bucket or flow, such as "/charges?limit=1". It
+// names no receiver.
+func IsRelative(jobURL string) bool { return jobURL != "" && (jobURL[0] == '/' || jobURL[0] == '?') }
+
+// NamesReceiver reports whether the URL of a job says itself where the job goes.
+func NamesReceiver(jobURL string) bool { return jobURL != "" && !IsRelative(jobURL) }
+
+// Job is one unit of work to enqueue. All fields but Bucket are
+// optional; what else a worker needs of a job is the worker's to say.
 type Job struct {
 	Bucket string // where to
 
@@ -38,10 +45,10 @@ type Job struct {
 
 	Flow    string              // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
 	Group   string              // above the flow, likewise; see [GroupSettings]
-	URL     string              // where to; empty means the bucket's
+	URL     string              // where to; empty means the bucket's, and a path or a query (see IsRelative) goes below that
 	Method  string              // HTTP method; empty means POST
 	Headers map[string][]string // sent with the delivery: the values of each name, one line each
-	Payload []byte              // what is delivered, 1 byte or more
+	Payload []byte              // what is delivered; empty for no body, where the worker takes that
 
 	// Priority decides two things. A job of a low priority is refused while the bucket is fuller than [Bucket.Shed]
 	// allows. Within a flow, or a bucket without flows, jobs of a higher priority leave first, see
@@ -106,9 +113,6 @@ func (j *Job) Validate(maxPayload int64) error {
 		fail("group", "want at most %d bytes of UTF-8", MaxFlowBytes)
 	}
 	j.checkText(fail)
-	if len(j.Payload) == 0 {
-		fail("payload", "is empty")
-	}
 	if int64(len(j.Payload)) > maxPayload {
 		fail("payload", "has %d bytes, at most %d are taken", len(j.Payload), maxPayload)
 	}

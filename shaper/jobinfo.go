@@ -113,6 +113,11 @@ const (
 	CauseFlowDisabled = "flow-disabled" // it waited in a flow that was disabled
 )
 
+// Causes lists all causes of a dead letter.
+func Causes() []string {
+	return []string{CauseExhausted, CausePermanent, CausePoison, CauseExpired, CauseMaxAge, CauseFlowDisabled}
+}
+
 // JobPool is what holds for the pool of a job's bucket.
 type JobPool struct {
 	Name                  string

@@ -135,7 +135,6 @@ func TestJobValidate(t *testing.T) {
 		"id  ":          func(j *shaper.Job) { j.ID = "a\n" },
 		"flow":          func(j *shaper.Job) { j.Flow = strings.Repeat("a", 257) },
 		"flow ":         func(j *shaper.Job) { j.Flow = "\xff" },
-		"payload":       func(j *shaper.Job) { j.Payload = nil },
 		"payload ":      func(j *shaper.Job) { j.Payload = make([]byte, 101) },
 		"cost":          func(j *shaper.Job) { j.Cost = -1 },
 		"cost ":         func(j *shaper.Job) { j.Cost = shaper.MaxCost + 1 },
@@ -161,7 +160,7 @@ func TestJobValidate(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	all := shaper.Job{ID: "!", Flow: "\xff", Cost: -1, MaxAttempts: -1, Delay: -1}
+	all := shaper.Job{ID: "!", Flow: "\xff", Cost: -1, MaxAttempts: -1, Delay: -1, Payload: make([]byte, 2)}
 	if err := all.Validate(1); strings.Count(err.Error(), "\n") != 5 {
 		t.Errorf("not every fault is told: %v", err)
 	}

@@ -20,6 +20,7 @@ const (
 	ReasonInvalid        = "invalid"         // no request can be made of the job
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
+	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
 
 	// Of attempts that were returned: nothing was sent.
 	ReasonLate            = "late"             // the slot went by before the connection was ready
@@ -51,7 +52,7 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken,
 		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 // Headers by which a delivery names its job and its attempt.
 const (
 	IDHeader      = "webhook-id"
+	KeyHeader     = "idempotency-key" // the same of a call of an API
 	AttemptHeader = "tundish-attempt"
 )
 
@@ -25,7 +27,7 @@ type Receiver struct {
 
 func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
-	id := r.Header.Get(IDHeader)
+	id := cmp.Or(r.Header.Get(IDHeader), r.Header.Get(KeyHeader))
 	attempt, err := strconv.Atoi(r.Header.Get(AttemptHeader))
 	if err != nil {
 		attempt = 0

@@ -20,6 +20,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -196,8 +197,8 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return worker.CheckJob(job)
 }
 
-// checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. There is one kind
-// of worker only, so its defaults check the flows of a bucket that the configuration does not have.
+// checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
+// bucket that the configuration does not have are checked as those of a webhook.
 func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
 	return func(bucket string, own *shaper.OwnDelivery) error {
 		worker, ok := workerOf(cfg, bucket)
@@ -208,19 +209,49 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 	}
 }
 
+// checker is what the settings of any worker check before something is sent.
+type checker interface {
+	CheckJob(job *shaper.Job) error
+	CheckFlow(own *shaper.OwnDelivery) error
+}
+
 // workerOf returns the settings of a bucket's worker, and whether the bucket is configured.
-func workerOf(cfg *config.Config, bucket string) (worker webhook.Config, ok bool) {
+func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 {
-		return worker, false
+	switch {
+	case i < 0:
+		return nil, false
+	case cfg.Buckets[i].HTTP != nil:
+		return httpConfig(cfg, cfg.Buckets[i]), true
+	default:
+		return webhookConfig(cfg, cfg.Buckets[i]), true
 	}
-	return webhookConfig(cfg, cfg.Buckets[i]), true
 }
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	worker := b.Webhook.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
 	worker.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
+}
+
+func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
+	worker := b.HTTP.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
+	worker.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
+	return worker
+}
+
+// closer is a worker that keeps connections.
+type closer interface {
+	shaper.Worker
+	Close()
+}
+
+// newWorker makes the worker of a bucket.
+func newWorker(cfg *config.Config, b config.Bucket) (closer, error) {
+	if b.HTTP != nil {
+		return httpworker.New(httpConfig(cfg, b))
+	}
+	return webhook.New(webhookConfig(cfg, b))
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

@@ -10,17 +10,22 @@ func (a *app) deadCommand() *cobra.Command {
 until they are redriven or dropped.`,
 		Example: `  dispatcher dead list webhooks
   dispatcher dead redrive webhooks --all
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
   dispatcher dead drop webhooks order-17`,
-	}, a.deadListCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand())
+	}, a.deadListCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand(), a.deadExportCommand())
 }
 
-// idsOrAll wants either ids or --all.
-func idsOrAll(cmd *cobra.Command, ids []string, all bool) error {
+// idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only.
+func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) error {
 	switch {
 	case all && len(ids) > 0:
 		return wrongUsage(cmd, "ids and --all are both given: choose one")
-	case !all && len(ids) == 0:
-		return wrongUsage(cmd, "say which: ids, or --all")
+	case filtered && (all || len(ids) > 0):
+		return wrongUsage(cmd, "a filter is given beside ids or --all: choose one")
+	case dryRun && !filtered:
+		return wrongUsage(cmd, "--dry-run goes with a filter, such as --cause")
+	case !all && !filtered && len(ids) == 0:
+		return wrongUsage(cmd, "say which: ids, a filter such as --cause, or --all")
 	}
 	return nil
 }

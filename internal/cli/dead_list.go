@@ -2,28 +2,39 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func (a *app) deadListCommand() *cobra.Command {
 	var limit, offset int
+	var filter deadFilter
+	var after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
 		Short: "List dead letters, the newest first",
-		Long:  "List dead letters, the newest first, with why they died.",
+		Long: `List dead letters, the newest first, with why they died. With a filter, those that it
+means: all of what is given has to hold.`,
 		Example: `  dispatcher dead list webhooks
   dispatcher dead list webhooks --limit 100 --offset 100
+  dispatcher dead list webhooks --cause attempts-exhausted --flow acme --since 2h
   dispatcher dead list webhooks --json | jq -r '.[].last_response.reason' | sort | uniq -c`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 10_000 || offset < 0 {
 				return wrongUsage(cmd, "want a --limit of 1 to 10000 and an --offset of 0 or more")
 			}
+			filtered, err := filter.read(cmd)
+			if err != nil {
+				return err
+			}
+			if filtered = filtered || after != ""; filtered && offset > 0 {
+				return wrongUsage(cmd, "--offset counts all dead letters: go on behind a filter with --after")
+			}
 			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				if filtered {
+					return a.deadFind(ctx, s, args[0], filter.DeadFilter, after, limit)
+				}
 				return a.deadList(ctx, s, args[0], offset, limit)
 			})
 		},
@@ -31,6 +42,8 @@ func (a *app) deadListCommand() *cobra.Command {
 	a.jsonFlag(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 50, "show at most this `number`")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out this `number` of the newest")
+	cmd.Flags().StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	filter.flags(cmd)
 	return cmd
 }
 
@@ -43,22 +56,11 @@ func (a *app) deadList(ctx context.Context, s *station, bucket string, offset, l
 	if err != nil {
 		return err
 	}
-	views := make([]jobView, len(letters))
-	for i, letter := range letters {
-		views[i] = viewJob(letter)
-	}
-	if len(views) == 0 && !a.json {
+	if len(letters) == 0 && !a.json {
 		a.note("bucket %q has %s", bucket, count(buckets[0].Dead, "dead letter"))
 		return nil
 	}
-	now := time.Now()
-	err = a.print(views, func(w io.Writer) {
-		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
-		for _, letter := range letters {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, relative(letter.Died, now), letter.Attempts,
-				dash(letter.Last.Cause), dash(letter.Last.Reason), dash(line(letter.Last.Detail, 60)))
-		}
-	})
+	err = a.printDead(letters)
 	if more := buckets[0].Dead - int64(offset+len(letters)); more > 0 && !a.json {
 		a.note("%d more: --offset %d", more, offset+len(letters))
 	}

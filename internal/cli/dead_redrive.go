@@ -12,26 +12,35 @@ import (
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
-	var all bool
+	var all, dryRun bool
 	var limit int
+	var filter deadFilter
 	cmd := &cobra.Command{
-		Use:   "redrive BUCKET ID...|--all",
+		Use:   "redrive BUCKET ID...|--all|--FILTER",
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
-group or the flow: the rest stays dead, and the exit code is 3. With --all the oldest
-go first.`,
+group or the flow: the rest stays dead, and the exit code is 3. With --all, and with a
+filter, the oldest go first.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
-  dispatcher dead redrive webhooks --all --limit 100`,
+  dispatcher dead redrive webhooks --all --limit 100
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run`,
 		Args: positional("BUCKET", "[ID...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := idsOrAll(cmd, args[1:], all); err != nil {
+			filtered, err := filter.read(cmd)
+			if err != nil {
+				return err
+			}
+			if err := idsOrAll(cmd, args[1:], all, filtered, dryRun); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
 				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
 			}
 			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				if filtered {
+					return a.deadRedriveFound(ctx, s, args[0], filter.DeadFilter, dryRun)
+				}
 				return a.deadRedrive(ctx, s, args[0], args[1:], limit)
 			})
 		},
@@ -40,12 +49,38 @@ go first.`,
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
 	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
+	filter.flags(cmd)
 	return cmd
+}
+
+// deadRedriveFound redrives what a filter means.
+func (a *app) deadRedriveFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun bool) error {
+	change, err := a.deadChange(ctx, filter, dryRun, s.operator.As(author()).Bucket(bucket).Dead().RedriveFound)
+	if dryRun && err == nil {
+		return a.printMatched(change.Matched)
+	}
+	return a.printRedriven(bucket, change.Redriven, err, false)
+}
+
+// printMatched says how many dead letters a filter means.
+func (a *app) printMatched(n int) error {
+	view := struct {
+		Matched int `json:"matched"`
+	}{n}
+	return a.print(view, func(w io.Writer) {
+		fmt.Fprintf(w, "the filter means: %s; nothing is changed\n", count(n, "dead letter"))
+	})
 }
 
 // deadRedrive moves the ids, or up to limit of all if there are none.
 func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []string, limit int) error {
 	redriven, err := s.redrive(ctx, bucket, ids, limit)
+	return a.printRedriven(bucket, redriven, err, len(ids) > 0)
+}
+
+// printRedriven says what became of dead letters that were to be redriven: named by their ids, or not.
+func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {
 			a.note("%s moved before it failed", count(redriven.Moved, "dead letter"))
@@ -78,7 +113,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 	case redriven.Disabled > 0:
 		return fail(exitRefused, "%s stay dead: their flows are disabled; see them with `%s flow list %s` and use `%s flow enable`",
 			count(redriven.Disabled, "job"), a.program, bucket, a.program)
-	case redriven.Unknown > 0 && len(ids) > 0:
+	case redriven.Unknown > 0 && named:
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}
 	return nil

@@ -20,11 +20,12 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "job",
-		Short: "Look at one job, or cancel it",
-		Long:  "Look at one job, or cancel it while it waits.",
-		Example: `  dispatcher job show webhooks 0199c1a2-…
+		Short: "List jobs, look at one, or cancel it",
+		Long:  "List jobs, look at one, or cancel it while it waits.",
+		Example: `  dispatcher job list webhooks --state retrying
+  dispatcher job show webhooks 0199c1a2-…
   dispatcher job cancel webhooks order-17`,
-	}, a.jobShowCommand(), a.jobCancelCommand())
+	}, a.jobListCommand(), a.jobShowCommand(), a.jobCancelCommand())
 }
 
 // jobView is a job as commands print it. Fields that do not apply to its state are

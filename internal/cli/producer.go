@@ -20,9 +20,10 @@ or from the command line, and refuses jobs above the limits.
 
 ` + exitCodes,
 		Example: `  producer send webhooks '{"order":17}' --url https://example.com/hook
+  producer import webhooks jobs.ndjson
   producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer serve                       # the HTTP API
   producer key new billing --role enqueue --bucket webhooks`,
-	}, a.serveCommand(), a.sendCommand(), a.loadCommand(), a.keyCommand())
+	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand())
 	return a.run(ctx, root, args)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
-	"github.com/tundish-io/tundish/workers/webhook"
 )
 
 func (a *app) dispatchCommand() *cobra.Command {
@@ -147,14 +146,14 @@ const opsShutdownTimeout = 2 * time.Second
 // dispatcher makes what drains the buckets, with a worker for each.
 func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(), err error) {
 	workers := map[string]shaper.Worker{}
-	var open []*webhook.Worker
+	var open []closer
 	closeWorkers = func() {
 		for _, worker := range open {
 			worker.Close()
 		}
 	}
 	for _, b := range d.config.Buckets {
-		worker, err := webhook.New(webhookConfig(d.config, b)) // the only kind: the configuration has no other
+		worker, err := newWorker(d.config, b)
 		if err != nil {
 			closeWorkers()
 			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, err)

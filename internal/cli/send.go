@@ -24,6 +24,7 @@ type sendFlags struct {
 	key     string
 	headers []string
 	wait    bool
+	noBody  bool
 	delay   time.Duration
 	expires time.Duration
 	job     jobRequest
@@ -51,6 +52,8 @@ variables to a key in --key itself.
   producer send webhooks '{"order":17}' --header "X-Tenant: 7" --header "Authorization: file:/run/secrets/hook"
   TUNDISH_KEY_FILE=/run/secrets/tundish producer send webhooks '{"order":17}' --priority low
   producer send webhooks '{"order":17}' --group acme --flow hooks.acme.example
+  producer send crm --method GET --path customers/7 --query expand=orders --no-body
+  producer send crm --path charges --body "amount=5&currency=eur" --content-type application/x-www-form-urlencoded
   jq -c '.[]' orders.json | producer send webhooks --url https://example.com/hook --wait`,
 		Args: positional("BUCKET", "[PAYLOAD]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,6 +69,11 @@ variables to a key in --key itself.
 	keyFlag(cmd, &flags.key)
 	f.StringVar(&flags.job.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
 	f.StringVar(&flags.job.Method, "method", "", "HTTP `method` of the delivery (default: POST)")
+	f.StringVar(&flags.job.Path, "path", "", "`path` below the base_url of a bucket that calls an API")
+	f.StringVar(&flags.job.Query, "query", "", "`query` of the request there, percent-encoded")
+	f.StringVar(&flags.job.Body, "body", "", "`text` to deliver instead of a PAYLOAD; with --content-type")
+	f.StringVar(&flags.job.ContentType, "content-type", "", "`type` of the payload or the body (default: application/json)")
+	f.BoolVar(&flags.noBody, "no-body", false, "deliver nothing: one request without PAYLOAD and --body")
 	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated, also with one name for several lines")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
@@ -86,6 +94,9 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	if f.expires < 0 || f.expires == 0 && cmd.Flags().Changed("expires-in") {
 		return wrongUsage(cmd, "--expires-in %s: want more than 0s", f.expires)
 	}
+	if f.noBody && f.job.Body != "" {
+		return wrongUsage(cmd, "--no-body and --body: choose one")
+	}
 	if err := checkPriority(cmd, f.job.Priority); err != nil {
 		return err
 	}
@@ -103,7 +114,7 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 
 // checkText refuses what would be altered on its way to the server, as JSON is UTF-8.
 func (f *sendFlags) checkText(cmd *cobra.Command) error {
-	texts := map[string][]string{"url": {f.job.URL}, "header": f.headers, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
+	texts := map[string][]string{"path": {f.job.Path}, "query": {f.job.Query}, "body": {f.job.Body}, "content-type": {f.job.ContentType}, "url": {f.job.URL}, "header": f.headers, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
 	for _, flag := range slices.Sorted(maps.Keys(texts)) {
 		if slices.ContainsFunc(texts[flag], func(text string) bool { return !utf8.ValidString(text) }) {
 			return wrongUsage(cmd, "--%s: is not UTF-8, and would be delivered altered", flag)
@@ -121,7 +132,8 @@ func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 	if err != nil {
 		return err
 	}
-	values := secrets{app: a, stdin: len(args) == 1 || args[1] == "-"} // which then holds the payloads
+	bodyGiven := flags.noBody || flags.job.Body != ""
+	values := secrets{app: a, stdin: !bodyGiven && (len(args) == 1 || args[1] == "-")} // which then holds the payloads
 	if flags.job.Headers, err = values.headers(cmd, flags.headers); err != nil {
 		return err
 	}
@@ -129,6 +141,10 @@ func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 	s.key = key
 	defer s.http.CloseIdleConnections()
 	switch {
+	case bodyGiven && len(args) == 2:
+		return wrongUsage(cmd, "PAYLOAD is given beside --body or --no-body: a job has one body")
+	case bodyGiven:
+		return a.sendJob(cmd, s, flags.job)
 	case len(args) == 2 && args[1] != "-":
 		return a.sendOne(cmd, s, flags.job, args[1])
 	case len(args) == 1 && isTerminal(a.in):
@@ -183,6 +199,11 @@ func (a *app) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload str
 		return wrongUsage(cmd, `PAYLOAD %q is not JSON; a text is JSON in quotes: '"text"'`, line(payload, 40))
 	}
 	job.Payload = json.RawMessage(payload)
+	return a.sendJob(cmd, s, job)
+}
+
+// sendJob sends one job and prints its answer.
+func (a *app) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
 	answer, err := s.send(cmd.Context(), job)
 	if err != nil {
 		return err

@@ -37,6 +37,12 @@ type jobRequest struct {
 
 	ExpiresIn string `json:"expires_in,omitempty"`
 	Priority  string `json:"priority,omitempty"`
+
+	// Of a job for an API.
+	Path        string `json:"path,omitempty"`
+	Query       string `json:"query,omitempty"`
+	Body        string `json:"body,omitempty"` // instead of a payload
+	ContentType string `json:"content_type,omitempty"`
 }
 
 // pack writes the request. The payload is not for the encoder, which would drop its blanks and
@@ -45,8 +51,8 @@ func (j jobRequest) pack() ([]byte, error) {
 	payload := j.Payload
 	j.Payload = nil
 	body, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
+	if err != nil || len(payload) == 0 {
+		return body, err
 	}
 	body = append(body[:len(body)-1], `,"payload":`...) // there is an id in front
 	return append(append(body, payload...), '}'), nil
@@ -207,12 +213,17 @@ func (s *sender) send(ctx context.Context, job jobRequest) (*answer, error) {
 }
 
 func (s *sender) post(ctx context.Context, id string, body []byte) (*answer, error) {
-	target := s.server + "/v1/buckets/" + url.PathEscape(s.bucket) + "/jobs"
+	return s.postTo(ctx, "/jobs", "application/json", id, body)
+}
+
+// postTo posts to an address of the bucket. id is that of the job, "" of several.
+func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte) (*answer, error) {
+	target := s.server + "/v1/buckets/" + url.PathEscape(s.bucket) + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, fail(exitUsage, "--server %q is not an address: %w", s.server, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", kind)
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key.Reveal())
 	}
@@ -227,7 +238,7 @@ func (s *sender) post(ctx context.Context, id string, body []byte) (*answer, err
 	}
 	a := &answer{}
 	var raw bytes.Buffer
-	if json.Unmarshal(text, a) != nil || json.Compact(&raw, text) != nil || a.Status == 0 && a.ID == "" {
+	if json.Unmarshal(text, a) != nil || json.Compact(&raw, text) != nil || id != "" && a.Status == 0 && a.ID == "" {
 		return nil, fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", s.server, resp.Status)
 	}
 	a.Status, a.raw = resp.StatusCode, raw.Bytes()
@@ -253,6 +264,9 @@ func (s *sender) explain(ctx context.Context, id string, err error) error {
 	if errors.As(err, &op) && op.Op == "dial" {
 		return fail(exitUnreachable, "no server at %s (%w): start one with `dispatcher run` (embedded store) or `producer serve`, "+
 			"or name another with --server", s.server, err)
+	}
+	if id == "" {
+		return fail(exitUnreachable, "%s gave no answer (%w): whether these jobs are in is unknown; send them again, and they are the same jobs", s.server, err)
 	}
 	return fail(exitUnreachable, "%s gave no answer (%w): whether the job is in is unknown; send it again with --id %s", s.server, err, id)
 }

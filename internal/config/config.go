@@ -7,6 +7,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/outgoing"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -81,9 +82,10 @@ type Log struct {
 type Bucket struct {
 	shaper.Bucket
 
-	Worker   string   // the kind that delivers: "webhook"
+	Worker   string   // the kind that delivers: "webhook" or "http"
 	Statuses []string // the answers after which a job is tried again, see workers.Policy
 	Webhook  WebhookSettings
+	HTTP     *HTTPSettings // of the worker http, else nil
 }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
@@ -117,7 +119,7 @@ type WebhookTLS struct {
 func (w WebhookSettings) Worker(concurrency int) webhook.Config {
 	c := webhook.Config{
 		URL: w.URL, JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
-		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: webhook.TLS(w.TLS),
+		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: outgoing.TLS(w.TLS),
 		EgressProxy: w.EgressProxy.Reveal(),
 	}
 	for _, secret := range w.Secrets {

@@ -14,9 +14,9 @@ import (
 var later = map[string]bool{
 	"schedules":                true,
 	"buckets.result_retention": true,
-	"buckets.http":             true, "buckets.llm": true, "buckets.asynq": true,
+	"buckets.llm":              true, "buckets.asynq": true,
 
-	"buckets.worker=http": true, "buckets.worker=llm": true, "buckets.worker=asynq": true,
+	"buckets.worker=llm": true, "buckets.worker=asynq": true,
 }
 
 const notYet = "is not supported in this version yet"

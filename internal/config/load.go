@@ -44,6 +44,7 @@ func Load(o Options) (*Config, error) {
 		return nil, err
 	}
 	l.scheduled(&s)
+	l.byWorker(&s)
 	l.validate(&s)
 	if len(l.faults) > 0 {
 		l.faults.sort()

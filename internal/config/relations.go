@@ -65,18 +65,23 @@ func (l *loader) buckets(s *settings) {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		l.failAll(p, besidePool(written.bucket(nil, made, s.Revision).Validate()))
-		l.oneOf(p.key("worker"), written.Worker, workerWebhook)
+		l.oneOf(p.key("worker"), written.Worker, workerWebhook, workerHTTP)
 		l.scope(p.key("adapt").key("scope"), written)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
-		l.webhook(p, written, s.Dispatcher)
+		l.otherWorker(p, written)
+		if written.Worker == workerHTTP {
+			l.http(p, written, s.Dispatcher)
+		} else {
+			l.webhook(p, written, s.Dispatcher)
+		}
 	}
 }
 
 // scope wants that jobs of one scope go to one receiver.
 func (l *loader) scope(p place, b bucketSettings) {
 	l.oneOf(p, b.Adapt.Scope, string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))
-	if scope := shaper.Scope(b.Adapt.Scope); b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
+	if scope := shaper.Scope(b.Adapt.Scope); b.Worker != workerHTTP && b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
 		l.fail(p, literal(b.Adapt.Scope), "one receiver would slow all others: jobs may name their own URLs (webhook.job_url); want flow, or job_url = false")
 	}
 }
@@ -120,7 +125,7 @@ func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
 	worker := w.Worker(1)
 	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
 	l.failAll(p, worker.Validate())
-	l.failAll(p, worker.TLS.Check(l.readFile))
+	l.failAll(p, worker.TLS.Check("webhook", l.readFile))
 }
 
 // unique wants a name that no element before has.

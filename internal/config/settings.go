@@ -88,6 +88,7 @@ type bucketSettings struct {
 	Adapt             adaptSettings    `mapstructure:"adapt"`
 	Breaker           breakerSettings  `mapstructure:"breaker"`
 	Webhook           WebhookSettings  `mapstructure:"webhook"`
+	HTTP              *HTTPSettings    `mapstructure:"http"`  // nil: the worker is another one
 	Flow              *flowSettings    `mapstructure:"flow"`  // nil: the bucket has no flows
 	Group             *groupSettings   `mapstructure:"group"` // nil: its flows are in no groups
 }
@@ -146,8 +147,11 @@ type breakerSettings struct {
 	OnGone       string        `mapstructure:"on_gone"`
 }
 
-// workerWebhook is the only kind of worker of this version.
-const workerWebhook = "webhook"
+// The kinds of workers.
+const (
+	workerWebhook = "webhook"
+	workerHTTP    = "http"
+)
 
 func defaultSettings() settings {
 	return settings{
@@ -218,6 +222,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultFlow())
 	case reflect.TypeFor[groupSettings]():
 		return reflect.ValueOf(defaultGroup())
+	case reflect.TypeFor[HTTPSettings]():
+		return reflect.ValueOf(defaultHTTP())
 	}
 	return reflect.Zero(t)
 }
@@ -258,7 +264,7 @@ func (s retrySettings) policy() shaper.RetryPolicy {
 
 // bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
-	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
+	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
@@ -272,13 +278,13 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 	}}
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{
-			Key: f.Key, DefaultURL: s.Webhook.URL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
+			Key: f.Key, DefaultURL: s.defaultURL(), Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
 			Quotas: f.Quotas, MaxFlows: f.MaxFlows,
 		}
 	}
 	if g := s.Group; g != nil {
 		b.Group = &shaper.GroupSettings{
-			Key: g.Key, DefaultURL: s.Webhook.URL, Rate: g.Rate, Burst: g.Burst, Capacity: g.Capacity, MaxInFlight: g.MaxInFlight,
+			Key: g.Key, DefaultURL: s.defaultURL(), Rate: g.Rate, Burst: g.Burst, Capacity: g.Capacity, MaxInFlight: g.MaxInFlight,
 			Quotas: g.Quotas,
 		}
 	}

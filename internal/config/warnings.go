@@ -40,27 +40,29 @@ func (c *Config) Warnings() []string {
 		for _, limit := range b.Limits {
 			users[limit.Name] = append(users[limit.Name], strconv.Quote(b.Name))
 		}
-		need := int64(math.Ceil(b.Rate.PerSecond() * b.Webhook.Timeout.Seconds()))
+		key, timeout := b.timeout()
+		need := int64(math.Ceil(b.Rate.PerSecond() * timeout.Seconds()))
 		if have := min(b.MaxInFlight, int64(c.Dispatcher.Concurrency)); have < need {
-			warn("%s: %s with a webhook.timeout of %s needs %d deliveries in flight, and max_in_flight (%d) and "+
+			warn("%s: %s with a %s of %s needs %d deliveries in flight, and max_in_flight (%d) and "+
 				"dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back",
-				p.shown, b.Rate, brief(b.Webhook.Timeout), need, b.MaxInFlight, c.Dispatcher.Concurrency, have)
+				p.shown, b.Rate, key, brief(timeout), need, b.MaxInFlight, c.Dispatcher.Concurrency, have)
 		}
 		if b.Burst > b.Capacity {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
 		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
-		if b.Flow == nil && b.Webhook.URL == "" {
+		if b.Flow == nil && b.Worker == workerWebhook && b.Webhook.URL == "" {
 			warn("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
 				`[buckets.flow] with key = "host" lets it delay its others`, p.shown)
 		}
 		c.warnOfUnbound(warn, p, b)
 		if !c.Redis.URL.Embedded() {
-			for _, network := range b.Webhook.AllowNetworks {
+			key, networks := b.allowNetworks()
+			for _, network := range networks {
 				for _, inner := range guarded {
 					if network.Overlaps(inner) {
-						warn("%s: webhook.allow_networks has %s: jobs may call %s", p.shown, network, inner)
+						warn("%s: %s has %s: jobs may call %s", p.shown, key, network, inner)
 					}
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/webhook"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // bodyField stands in a fault for the body as a whole.
@@ -46,15 +46,17 @@ func decodeValidJob(data []byte) (shaper.Job, error) {
 	if !isObject {
 		return shaper.Job{}, bodyFault("want a JSON object with the fields of a job")
 	}
-	if len(d.job.Payload) == 0 && len(d.errs) < maxFieldFault {
-		d.fail("payload", "is missing or null: give any other JSON value")
-	}
+	d.compose()
 	return d.job, errors.Join(d.errs...)
 }
 
 type jobDecoder struct {
 	job  shaper.Job
 	errs []error
+
+	body        string // the field that gave the payload
+	contentType string
+	path, query string // of a job that names no URL
 }
 
 func (d *jobDecoder) fail(field, reason string) {
@@ -82,10 +84,16 @@ func (d *jobDecoder) member(name string, value []byte) {
 		d.job.Method, _ = d.text(name, value)
 	case "headers":
 		d.headers(name, value)
-	case "payload":
-		if !isNull(value) {
-			d.job.Payload = value
+	case "payload", "body", "body_base64":
+		d.payload(name, value)
+	case "content_type":
+		d.contentType, _ = d.text(name, value)
+	case "path":
+		if path, given := d.text(name, value); given {
+			d.path = "/" + strings.TrimPrefix(path, "/")
 		}
+	case "query":
+		d.addQuery(name, value)
 	case "cost":
 		if value[0] == '{' {
 			d.fail(name, "as an object by unit is not supported in this version yet: give a number")
@@ -209,29 +217,38 @@ func (d *jobDecoder) notBefore(field string, value []byte) {
 func (d *jobDecoder) headers(field string, value []byte) {
 	headers := map[string][]string{}
 	d.eachHeader(field, value, func(field, name string, value []byte) (lines int) {
-		if value[0] != '[' {
-			if text, given := d.text(field, value); given {
-				headers[name] = []string{text}
-			}
-			return 1
-		}
-		pieces(value, func(piece []byte) bool {
-			lines++
-			text, given := d.text(field, piece)
-			if isNull(piece) {
-				d.fail(field, "has a null: want strings")
-			}
-			headers[name] = append(headers[name], text)
-			return given && lines <= webhook.MaxHeaders
-		})
-		if lines == 0 {
-			d.fail(field, "is an empty list: give a string or a list of strings, or leave it out")
+		texts, lines := d.texts(field, value)
+		if len(texts) > 0 {
+			headers[name] = texts
 		}
 		return lines
 	})
 	if len(headers) > 0 {
 		d.job.Headers = headers
 	}
+}
+
+// texts reads a text, or a list of texts; none of null and of a fault. It stops at the first line too many.
+func (d *jobDecoder) texts(field string, value []byte) (texts []string, lines int) {
+	if value[0] != '[' {
+		if text, given := d.text(field, value); given {
+			texts = []string{text}
+		}
+		return texts, 1
+	}
+	pieces(value, func(piece []byte) bool {
+		lines++
+		text, given := d.text(field, piece)
+		if isNull(piece) {
+			d.fail(field, "has a null: want strings")
+		}
+		texts = append(texts, text)
+		return given && lines <= outgoing.MaxHeaders
+	})
+	if lines == 0 {
+		d.fail(field, "is an empty list: give a string or a list of strings, or leave it out")
+	}
+	return texts, lines
 }
 
 // eachHeader calls read with each member of an object of headers; it returns how many lines they are. eachHeader stops at
@@ -249,8 +266,8 @@ func (d *jobDecoder) eachHeader(field string, value []byte, read func(field, nam
 		} else {
 			lines += read(of, name, value)
 		}
-		if lines > webhook.MaxHeaders {
-			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", webhook.MaxHeaders))
+		if lines > outgoing.MaxHeaders {
+			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", outgoing.MaxHeaders))
 			return false
 		}
 		return len(d.errs) < maxFieldFault

@@ -66,7 +66,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
+	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
 // bucketView is a bucket in numbers. The settings in force are absent until

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/webhook"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // Headers of W3C Trace Context, as Go spells them.
@@ -91,7 +91,7 @@ func (t traceContext) addTo(job *shaper.Job) {
 	for _, header := range []struct{ name, value string }{{headerTraceParent, t.parent}, {headerTraceState, t.state}} {
 		lines++
 		size += len(header.name) + len(header.value)
-		if header.value == "" || lines > webhook.MaxHeaders || size > webhook.MaxHeaderBytes {
+		if header.value == "" || lines > outgoing.MaxHeaders || size > outgoing.MaxHeaderBytes {
 			return
 		}
 		if job.Headers == nil {

@@ -223,7 +223,7 @@ func (d *drain) interrupt() int {
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
-	case !d.HasFlows() && job.URL != "": // what its receiver says is no word on the others
+	case !d.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
 		s.signal, s.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
 	case s.signal != shaper.SignalAccepted:
 		s.reason = codec.ReasonWord(outcome.Reason)
@@ -273,7 +273,7 @@ func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
 	case shaper.GoneIsIgnored:
 		return false
 	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
-		return job.URL == "" && job.Own != nil && job.Own.URL != ""
+		return !shaper.NamesReceiver(job.URL) && job.Own != nil && job.Own.URL != ""
 	}
 }
 

@@ -109,6 +109,10 @@ var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges h
 var deadDroppedTotal = prometheus.NewDesc("tundish_dead_letters_dropped_total",
 	"Dead letters that dispatchers have dropped: as dead_retention had ended (retention), or as there were too many (full).", []string{"bucket", "reason"}, nil)
 
+// eventsDroppedTotal is kept in Redis, as any script drops them.
+var eventsDroppedTotal = prometheus.NewDesc("tundish_bucket_events_dropped_total",
+	"Events that no hook was told of, because too many of them waited already.", []string{"bucket"}, nil)
+
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range bucketGauges {
@@ -119,6 +123,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- purgedTotal
 	ch <- deadDroppedTotal
+	ch <- eventsDroppedTotal
 	ch <- poolWeight
 	describeDownstreams(ch)
 }
@@ -134,6 +139,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(purgedTotal, prometheus.CounterValue, float64(info.Purged), info.Name)
 		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedOld), info.Name, "retention")
 		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedExtra), info.Name, "full")
+		ch <- prometheus.MustNewConstMetric(eventsDroppedTotal, prometheus.CounterValue, float64(info.EventsDropped), info.Name)
 		if info.Pool != nil && info.Pool.Weight > 0 {
 			ch <- prometheus.MustNewConstMetric(poolWeight, prometheus.GaugeValue, float64(info.Pool.Weight), info.Pool.Name, info.Name)
 		}

@@ -70,7 +70,7 @@ func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z
 	for i, id := range ids {
 		names[i], _ = id.Member.(string)
 	}
-	bodies, metas, attempts, err := o.readDead(ctx, b, names)
+	bodies, metas, attempts, err := o.readJobs(ctx, b, names)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
 	}
@@ -92,9 +92,9 @@ func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z
 	return infos, nil
 }
 
-// readDead reads bodies, metas and attempts of dead letters, about a mebibyte in an answer:
+// readJobs reads bodies, metas and attempts of jobs, about a mebibyte in an answer:
 // hundreds of large ones would not arrive in time over a slow link.
-func (o *Operator) readDead(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas, attempts []any, err error) {
+func (o *Operator) readJobs(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas, attempts []any, err error) {
 	pipe := o.store.Redis.Pipeline()
 	sizes := make([]*redis.IntCmd, len(ids))
 	for i, id := range ids {

@@ -65,6 +65,8 @@ type BucketInfo struct {
 	// open or half-open. Dispatchers count them about every 30 seconds.
 	FlowsHeld, FlowsOpen, FlowsHalfOpen int64
 
+	EventsDropped int64 // that no hook was told of, ever: too many waited for that
+
 	FlowsDisabled int64 // that send nothing and take no jobs, until an operator enables them
 
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
@@ -132,6 +134,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
 	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
 	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled = r.Int(), r.Int(), r.Int(), r.Int()
+	info.EventsDropped = r.Int()
 	offset := r.Int()
 	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
 	if said := r.Text(); info.Pool != nil {

@@ -90,7 +90,7 @@ func TestEnqueueIntoFlows(t *testing.T) {
 		t.Errorf("the same id in another flow: %+v", r)
 	}
 	var fault *shaper.FieldError
-	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "flows", URL: "/x", Payload: []byte("x")}); !errors.As(err, &fault) || fault.Field != "url" {
+	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "flows", URL: "https:///x", Payload: []byte("x")}); !errors.As(err, &fault) || fault.Field != "url" {
 		t.Errorf("a job without a host: %v", err)
 	}
 }

@@ -3,22 +3,10 @@ package webhook
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net/textproto"
-	"slices"
-	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
-)
-
-// Bounds of a job's request.
-const (
-	MaxURLBytes    = 2048
-	MaxHeaders     = 64
-	MaxHeaderBytes = 16 << 10 // names and values together
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // ErrURLNotAllowed is the fault of a job that names a URL in a bucket where
@@ -30,12 +18,8 @@ var ErrURLNotAllowed error = &shaper.FieldError{
 
 var methods = []string{"POST", "PUT", "PATCH", "DELETE"}
 
-// ours are the headers that the worker or the connection writes, so that neither a
-// job nor a flow can. Prefixes end in "-".
-var ours = []string{
-	"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te",
-	"trailer", "transfer-encoding", "upgrade", "proxy-", "webhook-", "tundish-",
-}
+// ours are the headers that the worker writes, so that neither a job nor a flow can, beside those of the connection.
+var ours = []string{"webhook-"}
 
 // CheckJob reports every fault of the job's URL, method and headers, joined,
 // each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver checks
@@ -43,81 +27,30 @@ var ours = []string{
 // bucket has one; the URL of its flow does not count, because enqueue does not read it.
 // A job whose URL holds an address that the guard would refuse is already refused here.
 func (c Config) CheckJob(job *shaper.Job) error {
-	var t target
+	var t outgoing.Target
 	var err error
 	if job.URL != "" || c.URL == "" { // Validate has seen the bucket's
-		t, err = c.targetOf(job.URL, target{})
+		t, err = c.targetOf(job.URL, outgoing.Target{})
 	}
 	if job.URL != "" && err == nil {
-		if addr, ok := t.origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
+		if addr, ok := t.Origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
 			err = &shaper.FieldError{
 				Field:  "url",
 				Reason: fmt.Sprintf("the address %s is not on the public internet: webhook.allow_networks of the bucket can let it through", addr),
 			}
 		}
 	}
-	return errors.Join(err, checkMethod(job.Method), c.checkHeaders(job.Headers))
+	return errors.Join(err, checkPayload(job), outgoing.CheckMethod(job.Method, methods...), c.checkHeaders(job.Headers))
 }
 
-func checkMethod(method string) error {
-	if method == "" || slices.Contains(methods, method) {
+// checkPayload wants a payload: a webhook without a body tells nothing.
+func checkPayload(job *shaper.Job) error {
+	if len(job.Payload) > 0 {
 		return nil
 	}
-	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(methods, ", ")}
+	return &shaper.FieldError{Field: "payload", Reason: "is missing or null: give any other JSON value"}
 }
 
 func (c Config) checkHeaders(headers map[string][]string) error {
-	return errors.Join(checkHeaders(headers), c.Format.checkHeaders(headers))
-}
-
-func checkHeaders(headers map[string][]string) error {
-	if len(headers) == 0 {
-		return nil
-	}
-	lines := 0
-	for _, values := range headers {
-		lines += len(values)
-	}
-	if lines > MaxHeaders {
-		return &shaper.FieldError{
-			Field:  "headers",
-			Reason: fmt.Sprintf("%d of them: at most %d are taken", lines, MaxHeaders),
-		}
-	}
-	var errs []error
-	fail := func(field, reason string) {
-		errs = append(errs, &shaper.FieldError{Field: field, Reason: reason})
-	}
-	size := 0
-	seen := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		for _, value := range headers[name] {
-			size += len(name) + len(value)
-		}
-		field, canonical := "headers."+name, textproto.CanonicalMIMEHeaderKey(name)
-		switch twin, twice := seen[canonical]; {
-		case !httpguts.ValidHeaderFieldName(name):
-			fail(field, "is not a header's name")
-		case slices.ContainsFunc(headers[name], func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }):
-			fail(field, "its value holds characters that no header can")
-		case isOurs(name):
-			fail(field, "is the worker's to set")
-		case canonical == "Content-Type" && len(headers[name]) > 1:
-			fail(field, "has several values: a body has one type")
-		case twice:
-			fail(field, "is the same header as "+twin)
-		}
-		seen[canonical] = name
-	}
-	if size > MaxHeaderBytes {
-		fail("headers", fmt.Sprintf("%d bytes in total: at most %d are taken", size, MaxHeaderBytes))
-	}
-	return errors.Join(errs...)
-}
-
-func isOurs(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(ours, func(reserved string) bool {
-		return name == reserved || strings.HasSuffix(reserved, "-") && strings.HasPrefix(name, reserved)
-	})
+	return errors.Join(outgoing.CheckHeaders(headers, ours...), c.Format.checkHeaders(headers))
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // fields returns the fields that err faults, in order.
@@ -93,7 +93,7 @@ func TestCheckJobURL(t *testing.T) {
 		"http://a..b/":              false,
 		"http://a,b/":               false,
 	} {
-		err := config.CheckJob(&shaper.Job{URL: url})
+		err := config.CheckJob(&shaper.Job{URL: url, Payload: []byte("1")})
 		if valid != (err == nil) {
 			t.Errorf("%.60q: %v, want valid: %t", url, err, valid)
 		}
@@ -118,7 +118,7 @@ func TestCheckJobAddress(t *testing.T) {
 		"http://127.0.0.1:6379/": false, "http://[::1]/": false, "http://169.254.169.254/": false, "http://168.63.129.16/": false,
 		"http://8.8.8.8/": true, "http://[2606:4700::1]/": true, "http://localhost/": true,
 	} {
-		err := config.CheckJob(&shaper.Job{URL: url})
+		err := config.CheckJob(&shaper.Job{URL: url, Payload: []byte("1")})
 		if valid != (err == nil) {
 			t.Errorf("%s: %v, want valid: %t", url, err, valid)
 		}
@@ -127,7 +127,7 @@ func TestCheckJobAddress(t *testing.T) {
 		}
 	}
 	config.URL = "http://10.0.0.1/"
-	if err := config.CheckJob(&shaper.Job{}); err != nil { // the operator's URL is not the job's fault
+	if err := config.CheckJob(&shaper.Job{Payload: []byte("1")}); err != nil { // the operator's URL is not the job's fault
 		t.Error(err)
 	}
 }
@@ -136,10 +136,10 @@ func TestCheckJobURLNotAllowed(t *testing.T) {
 	t.Parallel()
 	config := DefaultConfig()
 	config.URL, config.JobURL = "https://example.com/in", false
-	if err := config.CheckJob(&shaper.Job{}); err != nil {
+	if err := config.CheckJob(&shaper.Job{Payload: []byte("1")}); err != nil {
 		t.Errorf("a job without a URL: %v", err)
 	}
-	err := config.CheckJob(&shaper.Job{URL: "https://other.example/", Method: "GET"})
+	err := config.CheckJob(&shaper.Job{URL: "https://other.example/", Method: "GET", Payload: []byte("1")})
 	if !errors.Is(err, ErrURLNotAllowed) || !strings.Contains(err.Error(), "url-not-allowed") {
 		t.Errorf("a job with one: %v", err)
 	}
@@ -151,7 +151,7 @@ func TestCheckJobURLNotAllowed(t *testing.T) {
 func TestCheckJobMethodAndHeaders(t *testing.T) {
 	t.Parallel()
 	many := map[string][]string{}
-	for i := range MaxHeaders + 1 {
+	for i := range outgoing.MaxHeaders + 1 {
 		many[fmt.Sprintf("X-%d", i)] = []string{""}
 	}
 	for name, tt := range map[string]struct {
@@ -175,36 +175,14 @@ func TestCheckJobMethodAndHeaders(t *testing.T) {
 		"two types":     {shaper.Job{Headers: map[string][]string{"content-type": {"text/csv", "text/plain"}}}, []string{"headers.content-type"}},
 		"second line":   {shaper.Job{Headers: map[string][]string{"X": {"a", "b\n"}}}, []string{"headers.X"}},
 		"too many":      {shaper.Job{Headers: many}, []string{"headers"}},
-		"most":          {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", MaxHeaderBytes-1)}}}, nil},
-		"too large":     {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", MaxHeaderBytes)}}}, []string{"headers"}},
+		"most":          {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", outgoing.MaxHeaderBytes-1)}}}, nil},
+		"too large":     {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", outgoing.MaxHeaderBytes)}}}, []string{"headers"}},
 	} {
-		tt.job.URL = "https://example.com/"
+		tt.job.URL, tt.job.Payload = "https://example.com/", []byte("1")
 		if got := fields(t, DefaultConfig().CheckJob(&tt.job)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: faults of %q, want %q", name, got, tt.want)
 		}
 	}
-}
-
-func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"https://example.com/", "http://[::1%25lo]:80/", "http://münchen.example", "http://0x7f.1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		target, err := parseURL(s)
-		if err != nil {
-			return
-		}
-		if target.origin.Host == "" || target.url.User != nil || target.url.Host != target.origin.Authority() {
-			t.Errorf("%q: %+v", s, target)
-		}
-		sent, err := url.Parse(target.url.String())
-		if err != nil {
-			t.Fatalf("%q is sent as %q: %v", s, target.url, err)
-		}
-		if origin, err := shaper.OriginOf(sent); origin != target.origin {
-			t.Errorf("%q: checked %s, sent to %s, %v", s, target.origin, origin, err)
-		}
-	})
 }
 
 func TestConfigValidate(t *testing.T) {

@@ -209,7 +209,7 @@ func TestHeadersOfEvents(t *testing.T) {
 		{"Content-Type", ";;", false},
 		{"Content-Type", "text/plain; charset", false},
 	} {
-		job := &shaper.Job{URL: "https://example.com/", Headers: map[string][]string{tt.name: {tt.value}}}
+		job := &shaper.Job{Payload: []byte("1"), URL: "https://example.com/", Headers: map[string][]string{tt.name: {tt.value}}}
 		config := DefaultConfig()
 		if err := config.CheckJob(job); err != nil {
 			t.Errorf("%s: %s: %v in the format standard", tt.name, tt.value, err)

@@ -11,12 +11,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
-)
-
-// Bounds of the settings.
-const (
-	MinTimeout = 10 * time.Millisecond
-	MaxTimeout = 15 * time.Minute
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // Config says where the jobs of a bucket go, and within which bounds.
@@ -55,7 +50,7 @@ type Config struct {
 	CloudEvents CloudEvents
 
 	// TLS are the certificates of connections to receivers.
-	TLS TLS
+	TLS outgoing.TLS
 
 	// EgressProxy is the proxy that all requests go through, as http://user:password@host:port; "" for none. The guard
 	// then sees the proxy's address only: AllowNetworks must have it unless it is public. Addresses in URLs are still
@@ -63,9 +58,9 @@ type Config struct {
 	EgressProxy string
 
 	// Read by New.
-	home    target   // of URL
-	signers []signer // of Secrets
-	proxy   *url.URL // EgressProxy, nil for none
+	home    outgoing.Target // of URL
+	signers []signer        // of Secrets
+	proxy   *url.URL        // EgressProxy, nil for none
 }
 
 // DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
@@ -78,21 +73,21 @@ func DefaultConfig() Config {
 
 // Validate reports every fault of the settings, joined, or nil. Each begins
 // with the key of the configuration. No fault repeats a secret. The files of TLS are for
-// [TLS.Check] to read.
+// [outgoing.TLS.Check] to read.
 func (c Config) Validate() error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("webhook.%s: %s", key, fmt.Sprintf(format, args...)))
 	}
 	if c.URL != "" {
-		if _, err := parseURL(c.URL); err != nil {
+		if _, err := outgoing.ParseURL(c.URL); err != nil {
 			fail("url", "%v", err)
 		}
 	} else if !c.JobURL {
 		fail("url", "is missing, and job_url = false lets no job name one")
 	}
-	if c.Timeout < MinTimeout || c.Timeout > MaxTimeout {
-		fail("timeout", "%s: want %s to %s", c.Timeout, MinTimeout, MaxTimeout)
+	if c.Timeout < outgoing.MinTimeout || c.Timeout > outgoing.MaxTimeout {
+		fail("timeout", "%s: want %s to %s", c.Timeout, outgoing.MinTimeout, outgoing.MaxTimeout)
 	}
 	errs = append(errs, c.Policy.Validate())
 	for _, network := range c.AllowNetworks {
@@ -107,7 +102,7 @@ func (c Config) Validate() error {
 	c.validateFormat(fail)
 	c.validateTLS(fail)
 	if c.EgressProxy != "" {
-		_, origin, err := parseProxy(c.EgressProxy)
+		_, origin, err := outgoing.ParseProxy(c.EgressProxy)
 		if err != nil {
 			fail("egress_proxy", "%v", err)
 		} else if addr, ok := origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
@@ -182,6 +177,6 @@ func (c *Config) read() (err error) {
 	if c.signers, err = newSigners(c.Secrets); err != nil || c.EgressProxy == "" {
 		return err
 	}
-	c.proxy, _, err = parseProxy(c.EgressProxy)
+	c.proxy, _, err = outgoing.ParseProxy(c.EgressProxy)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // errFlow marks the fault of a flow's own settings: an operator can mend it, so the job
@@ -22,10 +23,10 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 
 // readFlow is CheckFlow. It returns the target of the flow's URL, zero where it has none, and the
 // signers of its secrets.
-func (c Config) readFlow(own *shaper.OwnDelivery) (t target, signers []signer, err error) {
+func (c Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
 	var errs []error
 	if own.URL != "" {
-		if t, err = parseURL(own.URL); err != nil {
+		if t, err = outgoing.ParseURL(own.URL); err != nil {
 			errs = append(errs, &shaper.FieldError{Field: "url", Reason: err.Error()})
 		}
 	}
@@ -40,9 +41,9 @@ func (c Config) readFlow(own *shaper.OwnDelivery) (t target, signers []signer, e
 
 // own are the checked settings of a flow for deliveries, for the bucket of a Config.
 type own struct {
-	*shaper.OwnDelivery          // nil where it has nothing
-	target              target   // where jobs go that name none, zero for nowhere
-	signers             []signer // of its secrets
+	*shaper.OwnDelivery                 // nil where it has nothing
+	target              outgoing.Target // where jobs go that name none, zero for nowhere
+	signers             []signer        // of its secrets
 }
 
 // ownOf checks the settings of a flow for deliveries, which may be nil. The error is an errFlow.
@@ -59,7 +60,7 @@ func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 	if err != nil {
 		return own{}, fmt.Errorf("%w: %w", errFlow, err)
 	}
-	if o.signers = signers; t.url != nil {
+	if o.signers = signers; t.URL != nil {
 		o.target = t
 	}
 	return o, nil
@@ -67,7 +68,7 @@ func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 
 // trusts reports whether the flow's headers and secrets may go to an origin.
 func (o own) trusts(to shaper.Origin) bool {
-	return o.OwnDelivery != nil && o.target.is(to)
+	return o.OwnDelivery != nil && o.target.Is(to)
 }
 
 // setHeaders writes the flow's headers over those of the job.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 const (
@@ -110,8 +111,8 @@ func TestTrustedOrigin(t *testing.T) {
 		"https://evil.org/?https://example.com/": false,
 	} {
 		o, err := DefaultConfig().ownOf(&shaper.OwnDelivery{URL: "https://example.com/in"})
-		target, err2 := parseURL(to)
-		if err != nil || err2 != nil || o.trusts(target.origin) != trusted {
+		target, err2 := outgoing.ParseURL(to)
+		if err != nil || err2 != nil || o.trusts(target.Origin) != trusted {
 			t.Errorf("%s: %v, %v, want trusted: %t", to, err, err2, trusted)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // lateAttempt has a permit that is void.
@@ -56,7 +57,7 @@ func TestLatePermitSendsNothing(t *testing.T) {
 	})
 	w := newWorker(t, nil)
 	attempt := lateAttempt(url)
-	attempt.Headers = map[string][]string{"X-Large": {strings.Repeat("a", MaxHeaderBytes-10)}} // more than net/http buffers
+	attempt.Headers = map[string][]string{"X-Large": {strings.Repeat("a", outgoing.MaxHeaderBytes-10)}} // more than net/http buffers
 	attempt.Payload = make([]byte, 1<<20)
 	want(t, w.Deliver(t.Context(), attempt), shaper.ResultReturned, workers.ReasonLate)
 	w.Close() // ends the connection, and with it the reading
@@ -146,13 +147,10 @@ func TestStaleConnection(t *testing.T) {
 		t.Cleanup(server.Close)
 		w := newWorker(t, nil)
 		trust(w, server)
+		hangUp := lastConnection(w)
 		want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDone, "")
 
-		var kept *conn
-		for _, conns := range w.conns.lists {
-			kept = conns[0]
-		}
-		dies := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { kept.Close() }), server.URL)
+		dies := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { hangUp() }), server.URL)
 		want(t, w.Deliver(t.Context(), dies), shaper.ResultReturned, workers.ReasonStaleConnection)
 		want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDone, "")
 		if requests.Load() != 2 {

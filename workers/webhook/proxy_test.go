@@ -115,13 +115,9 @@ func through(p *proxy) func(*Config) {
 	}
 }
 
-// dying is an attempt over the one connection that the worker keeps. It closes just before the first byte.
-func dying(w *Worker, to string) *shaper.Attempt {
-	var kept *conn
-	for _, conns := range w.conns.lists {
-		kept = conns[0]
-	}
-	return withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { kept.Close() }), to)
+// dying is an attempt during which the worker's connection closes, just before the first byte.
+func dying(hangUp func(), to string) *shaper.Attempt {
+	return withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { hangUp() }), to)
 }
 
 // Plain requests go to the proxy in absolute form, one for each permit. The receiver sees no credentials of the proxy.
@@ -130,6 +126,7 @@ func TestProxy(t *testing.T) {
 	receiver, last := received(t)
 	p := newProxy(t, receiver.URL)
 	w := newWorker(t, through(p))
+	hangUp := lastConnection(w)
 	for range 2 {
 		want(t, w.Deliver(t.Context(), newAttempt("http://receiver.example/in?a=b")), shaper.ResultDone, "")
 		if r := last(); r.Host != "receiver.example" || r.RequestURI != "/in?a=b" || r.Header.Get("Proxy-Authorization") != "" {
@@ -137,7 +134,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	want(t, w.Deliver(t.Context(), lateAttempt("http://receiver.example/")), shaper.ResultReturned, workers.ReasonLate)
-	want(t, w.Deliver(t.Context(), dying(w, "http://receiver.example/")), shaper.ResultReturned, workers.ReasonStaleConnection)
+	want(t, w.Deliver(t.Context(), dying(hangUp, "http://receiver.example/")), shaper.ResultReturned, workers.ReasonStaleConnection)
 	const one = "POST http://receiver.example/in?a=b us@er:hunter2"
 	if got := p.requests(); got != one+", "+one {
 		t.Errorf("the proxy got %s", got)
@@ -157,6 +154,7 @@ func TestTunnel(t *testing.T) {
 		p := newProxy(t, receiver.URL)
 		w := newWorker(t, through(p))
 		trust(w, receiver)
+		hangUp := lastConnection(w)
 		const to = "https://example.com/in" // a name of the test server's certificate
 
 		want(t, w.Deliver(t.Context(), lateAttempt(to)), shaper.ResultReturned, workers.ReasonLate)
@@ -165,7 +163,7 @@ func TestTunnel(t *testing.T) {
 		if got := p.requests(); got != "CONNECT example.com:443 us@er:hunter2" {
 			t.Errorf("http2 %t: the proxy got %s", http2, got)
 		}
-		want(t, w.Deliver(t.Context(), dying(w, to)), shaper.ResultReturned, workers.ReasonStaleConnection)
+		want(t, w.Deliver(t.Context(), dying(hangUp, to)), shaper.ResultReturned, workers.ReasonStaleConnection)
 		if r := <-requests; r.Host != "example.com" || http2 != (r.ProtoMajor == 2) || r.Header.Get("Proxy-Authorization") != "" || len(requests) != 1 {
 			t.Errorf("the receiver got %s %s with %v, and %d more", r.Host, r.Proto, r.Header, len(requests))
 		}

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,32 +12,30 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-const userAgent = "tundish/1"
-
 // request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
-// errFlow. GetBody is nil, so that net/http cannot send the request again. It would do so unasked
-// for a request with a header Idempotency-Key.
-func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.Time) (*http.Request, shaper.Origin, error) {
+// errFlow. GetBody is nil: see [outgoing.Sender.Send].
+func (c Config) request(attempt *shaper.Attempt, now time.Time) (*http.Request, shaper.Origin, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
 		return nil, shaper.Origin{}, err
 	}
 	target, err := c.targetOf(attempt.URL, own.target)
-	err = errors.Join(err, checkMethod(attempt.Method), c.checkHeaders(attempt.Headers))
+	err = errors.Join(err, outgoing.CheckMethod(attempt.Method, methods...), c.checkHeaders(attempt.Headers))
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
 	h := header(attempt, now)
-	if own.trusts(target.origin) {
+	if own.trusts(target.Origin) {
 		own.setHeaders(h)
 	}
 	body, err := c.body(attempt, h)
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
-	signatures, err := signature(c.signersFor(own, target.origin), attempt.ID, now, body)
+	signatures, err := signature(c.signersFor(own, target.Origin), attempt.ID, now, body)
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}
@@ -47,7 +44,7 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 	}
 	req := &http.Request{
 		Method:        attempt.Method,
-		URL:           target.url,
+		URL:           target.URL,
 		Header:        h,
 		Body:          io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body)),
@@ -55,7 +52,7 @@ func (c Config) request(ctx context.Context, attempt *shaper.Attempt, now time.T
 	if req.Method == "" {
 		req.Method = http.MethodPost
 	}
-	return req.WithContext(ctx), target.origin, nil
+	return req, target.Origin, nil
 }
 
 // header returns the headers of an attempt: the defaults, the job's over them,
@@ -69,7 +66,7 @@ func header(attempt *shaper.Attempt, now time.Time) http.Header {
 		h[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
 	set("Content-Type", "application/json")
-	set("User-Agent", userAgent)
+	set("User-Agent", outgoing.UserAgent)
 	for name, values := range attempt.Headers {
 		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}

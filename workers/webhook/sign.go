@@ -74,7 +74,7 @@ func signature(signers []signer, id string, at time.Time, body []byte) (string, 
 // the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
 func (c Config) signersFor(own own, to shaper.Origin) []signer {
 	switch {
-	case len(own.signers) == 0 && c.home.is(to):
+	case len(own.signers) == 0 && c.home.Is(to):
 		return c.signers
 	case own.trusts(to):
 		return own.signers

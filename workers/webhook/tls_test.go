@@ -12,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // secured is a receiver with the certificate of an authority of its own. It tells how many client certificates each request
@@ -37,7 +38,7 @@ func TestClientCertificate(t *testing.T) {
 	files := redistest.NewCertificates(t)
 	home, atHome := secured(t, files)
 	other, atOther := secured(t, files)
-	w := newWorker(t, func(c *Config) { c.URL, c.TLS = home+"/in", TLS(files) })
+	w := newWorker(t, func(c *Config) { c.URL, c.TLS = home+"/in", outgoing.TLS(files) })
 	for _, tt := range []struct {
 		job          string
 		own          *shaper.OwnDelivery
@@ -63,7 +64,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	files, later := redistest.NewCertificates(t), redistest.NewCertificates(t)
 	receiver, certificates := secured(t, files)
-	w := newWorker(t, func(c *Config) { c.URL, c.TLS = receiver, TLS(files) })
+	w := newWorker(t, func(c *Config) { c.URL, c.TLS = receiver, outgoing.TLS(files) })
 	want(t, w.Deliver(t.Context(), newAttempt("")), shaper.ResultDone, "")
 	copyFile(t, later.CA, files.CA)
 	want(t, w.Deliver(t.Context(), newAttempt("")), shaper.ResultDone, "") // over the connection that was kept
@@ -95,16 +96,16 @@ func TestNewReadsTheFiles(t *testing.T) {
 	t.Parallel()
 	files, other := redistest.NewCertificates(t), redistest.NewCertificates(t)
 	for name, tt := range map[string]struct {
-		tls    TLS
+		tls    outgoing.TLS
 		faults []string
 	}{
-		"valid":      {TLS(files), nil},
-		"none":       {TLS{}, nil},
-		"not there":  {TLS{CA: "/no/ca", Cert: "/no/cert", Key: "/no/key"}, []string{`webhook.tls.ca: "/no/ca": cannot be read`, `webhook.tls.cert: "/no/cert": cannot be read`, `webhook.tls.key: "/no/key": cannot be read`}},
-		"no PEM":     {TLS{CA: files.Key}, []string{"webhook.tls.ca", "has no certificate in PEM"}},
-		"no pair":    {TLS{Cert: files.Cert, Key: other.Key}, []string{"webhook.tls.cert", "is no pair with webhook.tls.key"}},
-		"cert alone": {TLS{Cert: files.Cert}, []string{"webhook.tls.key: is missing"}},
-		"key alone":  {TLS{Key: files.Key}, []string{"webhook.tls.cert: is missing"}},
+		"valid":      {outgoing.TLS(files), nil},
+		"none":       {outgoing.TLS{}, nil},
+		"not there":  {outgoing.TLS{CA: "/no/ca", Cert: "/no/cert", Key: "/no/key"}, []string{`webhook.tls.ca: "/no/ca": cannot be read`, `webhook.tls.cert: "/no/cert": cannot be read`, `webhook.tls.key: "/no/key": cannot be read`}},
+		"no PEM":     {outgoing.TLS{CA: files.Key}, []string{"webhook.tls.ca", "has no certificate in PEM"}},
+		"no pair":    {outgoing.TLS{Cert: files.Cert, Key: other.Key}, []string{"webhook.tls.cert", "is no pair with webhook.tls.key"}},
+		"cert alone": {outgoing.TLS{Cert: files.Cert}, []string{"webhook.tls.key: is missing"}},
+		"key alone":  {outgoing.TLS{Key: files.Key}, []string{"webhook.tls.cert: is missing"}},
 	} {
 		config := DefaultConfig()
 		config.URL, config.TLS = "https://example.com/", tt.tls

@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"context"
 	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -40,8 +42,24 @@ func newWorker(t *testing.T, change func(*Config)) *Worker {
 
 // trust makes the worker take the certificate of a test's TLS server.
 func trust(w *Worker, server *httptest.Server) {
-	w.conns.transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-	w.conns.transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+	transport := w.sender.Transport()
+	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+}
+
+// lastConnection returns a function that closes the connection that the worker has made last.
+func lastConnection(w *Worker) (hangUp func()) {
+	var last net.Conn
+	note := func(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			last = conn
+			return conn, err
+		}
+	}
+	transport := w.sender.Transport()
+	transport.DialContext, transport.DialTLSContext = note(transport.DialContext), note(transport.DialTLSContext)
+	return func() { _ = last.Close() }
 }
 
 // newAttempt has a permit that stays good for longer than any test.
@@ -199,7 +217,7 @@ func TestSpellingsOfAHostAreOnePlace(t *testing.T) {
 			t.Errorf("%s was called as %s, want %s", host, got, at)
 		}
 	}
-	if n := len(w.conns.lists); n != 1 {
+	if _, n := w.sender.Kept(); n != 1 {
 		t.Errorf("%d origins, want 1", n)
 	}
 }

@@ -1,4 +1,4 @@
-package webhook
+package outgoing
 
 import (
 	"context"
@@ -178,6 +178,12 @@ func (p *pool) rest(c *conn) {
 			c.Close()
 		}
 	})
+}
+
+func (p *pool) kept() (connections, origins int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total, len(p.lists)
 }
 
 // close closes the idle connections now, and the others when they are returned.

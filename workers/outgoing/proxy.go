@@ -1,4 +1,4 @@
-package webhook
+package outgoing
 
 import (
 	"bufio"
@@ -14,9 +14,9 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// parseProxy takes http://user:password@host:port; user and password may be missing. Its errors repeat no part of it,
+// ParseProxy takes http://user:password@host:port; user and password may be missing. Its errors repeat no part of it,
 // because any part may be the password.
-func parseProxy(text string) (*url.URL, shaper.Origin, error) {
+func ParseProxy(text string) (*url.URL, shaper.Origin, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Opaque != "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, shaper.Origin{}, errors.New("want http://host:port or http://user:password@host:port, percent-encoded where needed")
@@ -49,7 +49,7 @@ func (d *dialer) tunnel(ctx context.Context, network, address string) (net.Conn,
 // connect sends CONNECT (RFC 9110) and reads the answer. Bytes behind the answer are dropped with the reader: a server of
 // TLS sends nothing before its client does.
 func (d *dialer) connect(conn net.Conn, address string) error {
-	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {userAgent}}}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {UserAgent}}}
 	if user := d.proxy.User; user != nil {
 		password, _ := user.Password()
 		req.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))

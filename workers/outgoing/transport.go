@@ -1,4 +1,4 @@
-package webhook
+package outgoing
 
 import (
 	"context"
@@ -25,9 +25,9 @@ func newTransport(config Config) *http.Transport {
 	d := &dialer{
 		net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
 		allowed: config.AllowNetworks,
-		proxy:   config.proxy,
+		proxy:   config.Proxy,
 		files:   config.TLS,
-		home:    config.home,
+		home:    config.Home,
 		tls:     &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 	return &http.Transport{
@@ -47,7 +47,7 @@ type dialer struct {
 	allowed []netip.Prefix
 	proxy   *url.URL    // nil for none
 	files   TLS         // read for each connection
-	home    target      // only its origin is shown the client certificate
+	home    Target      // only its origin is shown the client certificate
 	tls     *tls.Config // the transport writes the protocols of HTTP into it
 }
 
@@ -84,7 +84,7 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	to := ctx.Value(wireKey{}).(*wire).to
 	config := d.tls.Clone()
 	config.ServerName = to.Host
-	if err := d.files.apply(config, d.home.is(to)); err != nil {
+	if err := d.files.apply(config, d.home.Is(to)); err != nil {
 		return nil, err
 	}
 	connect := d.dial
@@ -117,4 +117,17 @@ type wireKey struct{}
 // withWire makes the transport put the connection that it dials into w.
 func withWire(ctx context.Context, w *wire) context.Context {
 	return context.WithValue(ctx, wireKey{}, w)
+}
+
+// GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
+// job's, such as those for tokens.
+func GuardedTransport(allowed []netip.Prefix) *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Control: workers.Guard(allowed)}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		IdleConnTimeout:        idleTimeout,
+	}
 }

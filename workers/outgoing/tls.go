@@ -1,4 +1,4 @@
-package webhook
+package outgoing
 
 import (
 	"crypto/tls"
@@ -16,14 +16,15 @@ type TLS struct {
 	Cert, Key string // client certificate, both or none. It is shown only to the origin of the bucket's URL
 }
 
-// errTLSFiles marks a fault of the files: an operator can mend it, so the job is not lost.
-var errTLSFiles = errors.New("the files for TLS cannot be used, so nothing is sent")
+// ErrTLSFiles marks a fault of the files: an operator can mend it, so the job is not lost.
+var ErrTLSFiles = errors.New("the files for TLS cannot be used, so nothing is sent")
 
-// Check reads the files by readFile and reports every fault, joined. Each begins with the key of the configuration.
-func (t TLS) Check(readFile func(string) ([]byte, error)) error {
+// Check reads the files by readFile and reports every fault, joined. Each begins with the key of the configuration: that of the
+// table of the worker, such as "webhook", and the rest.
+func (t TLS) Check(table string, readFile func(string) ([]byte, error)) error {
 	var errs []error
 	fail := func(key, file string, err error) {
-		errs = append(errs, fmt.Errorf("webhook.tls.%s: %q: %w", key, file, err))
+		errs = append(errs, fmt.Errorf("%s.tls.%s: %q: %w", table, key, file, err))
 	}
 	if t.CA != "" {
 		if _, err := authorities(t.CA, readFile); err != nil {
@@ -43,7 +44,7 @@ func (t TLS) Check(readFile func(string) ([]byte, error)) error {
 	}
 	if err == nil && keyErr == nil {
 		if _, err := tls.X509KeyPair(cert, key); err != nil {
-			fail("cert", t.Cert, fmt.Errorf("is no pair with webhook.tls.key: %w", err))
+			fail("cert", t.Cert, fmt.Errorf("is no pair with %s.tls.key: %w", table, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -61,12 +62,12 @@ func authorities(file string, readFile func(string) ([]byte, error)) (*x509.Cert
 	return pool, nil
 }
 
-// apply reads the files into the configuration of a connection. The error is an errTLSFiles.
+// apply reads the files into the configuration of a connection. The error is an ErrTLSFiles.
 func (t TLS) apply(config *tls.Config, withCertificate bool) error {
 	if t.CA != "" {
 		pool, err := authorities(t.CA, os.ReadFile)
 		if err != nil {
-			return fmt.Errorf("%w: %s: %w", errTLSFiles, t.CA, err)
+			return fmt.Errorf("%w: %s: %w", ErrTLSFiles, t.CA, err)
 		}
 		config.RootCAs = pool
 	}
@@ -75,7 +76,7 @@ func (t TLS) apply(config *tls.Config, withCertificate bool) error {
 	}
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errTLSFiles, err)
+		return fmt.Errorf("%w: %w", ErrTLSFiles, err)
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return nil

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// deadFilter are the flags that say which dead letters are meant.
+type deadFilter struct {
+	operator.DeadFilter
+
+	flow, group, since, until string
+}
+
+// deadFilterFlags are their names.
+var deadFilterFlags = []string{"cause", "reason", "flow", "group", "status", "since", "until", "text"}
+
+func (f *deadFilter) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Cause, "cause", "", "those of this `cause`, such as attempts-exhausted or flow-disabled")
+	flags.StringVar(&f.Reason, "reason", "", "those whose last response has this `reason`, such as timeout or http_500")
+	flags.StringVar(&f.flow, "flow", "", "those of the flow of this `name`")
+	flags.StringVar(&f.group, "group", "", "those of the group of this `name`")
+	flags.IntVar(&f.Status, "status", 0, "those whose last response has this `status` of HTTP")
+	flags.StringVar(&f.since, "since", "", "those that died at this `time` or later: RFC 3339, or how long ago, such as 2h")
+	flags.StringVar(&f.until, "until", "", "those that died before this `time`")
+	flags.StringVar(&f.Text, "text", "", "those with this `text` in the id, or in the detail or the body of the last response")
+}
+
+// read turns the flags into the filter, and reports whether there is any.
+func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
+	for _, name := range deadFilterFlags {
+		given = given || cmd.Flags().Changed(name)
+	}
+	if cmd.Flags().Changed("flow") {
+		f.Flow = &f.flow
+	}
+	if cmd.Flags().Changed("group") {
+		f.Group = &f.group
+	}
+	now := time.Now()
+	if f.Since, err = instantOf(f.since, now); err != nil {
+		return given, wrongUsage(cmd, "--since %q: %v", f.since, err)
+	}
+	if f.Until, err = instantOf(f.until, now); err != nil {
+		return given, wrongUsage(cmd, "--until %q: %v", f.until, err)
+	}
+	if err := f.Validate(); err != nil {
+		return given, wrongUsage(cmd, "%v", err)
+	}
+	return given, nil
+}
+
+// instantOf reads a time, or how long before now it was; "" is the zero time.
+func instantOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fmt.Errorf("want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 90m")
+	}
+	return at, nil
+}
+
+// deadFind lists the dead letters that a filter means, the newest first.
+func (a *app) deadFind(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
+	letters := []shaper.JobInfo{}
+	for next := cursor; ; {
+		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, next, limit-len(letters))
+		if err != nil {
+			return lookFault(err)
+		}
+		letters, next = append(letters, page.Letters...), page.Next
+		if cursor = next; next == "" || len(letters) >= limit {
+			break
+		}
+	}
+	if len(letters) == 0 && !a.json {
+		a.note("bucket %q has no such dead letter", bucket)
+		return nil
+	}
+	if err := a.printDead(letters); err != nil {
+		return err
+	}
+	if cursor != "" && !a.json {
+		a.note("there may be more: --after %s", cursor)
+	}
+	return nil
+}
+
+// lookFault gives the fault of a filter or a cursor its exit code.
+func lookFault(err error) error {
+	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
+		return fail(exitUsage, "%w", bad)
+	}
+	return err
+}
+
+// deadChanges are what a filter can be asked for.
+type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
+
+// deadChange makes a change of all dead letters that a filter means, and says on a terminal how far it is.
+func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun bool, change deadChanges) (sum operator.DeadChange, err error) {
+	told := time.Now()
+	for cursor := ""; ; {
+		part, err := change(ctx, filter, cursor, dryRun)
+		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
+		sum.Redriven = addRedriven(sum.Redriven, part.Redriven)
+		if cursor = part.Next; err != nil || cursor == "" {
+			return sum, err
+		}
+		if isTerminal(a.in) && time.Since(told) > time.Second {
+			told = time.Now()
+			a.note("%s looked at, %d meant, %d redriven, %d dropped so far", count(sum.Looked, "dead letter"), sum.Matched, sum.Moved, sum.Dropped)
+		}
+	}
+}
+
+func addRedriven(a, b operator.Redriven) operator.Redriven {
+	return operator.Redriven{
+		Moved: a.Moved + b.Moved, Unknown: a.Unknown + b.Unknown, Full: a.Full + b.Full, FlowFull: a.FlowFull + b.FlowFull,
+		GroupFull: a.GroupFull + b.GroupFull, Disabled: a.Disabled + b.Disabled,
+	}
+}
+
+func (a *app) deadExportCommand() *cobra.Command {
+	var filter deadFilter
+	cmd := &cobra.Command{
+		Use:   "export BUCKET",
+		Short: "Write dead letters to stdout, one JSON object a line",
+		Long: `Write dead letters to stdout as NDJSON, the newest first: each line has the job with its
+payload, why it died, and how its last attempts ended. Credentials in headers are left out.`,
+		Example: `  dispatcher dead export webhooks > dead.ndjson
+  dispatcher dead export webhooks --cause flow-disabled --flow acme | jq -r .id`,
+		Args: positional("BUCKET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := filter.read(cmd); err != nil {
+				return err
+			}
+			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+				return a.deadExport(ctx, s, args[0], filter.DeadFilter)
+			})
+		},
+	}
+	filter.flags(cmd)
+	return cmd
+}
+
+func (a *app) deadExport(ctx context.Context, s *station, bucket string, filter operator.DeadFilter) error {
+	const atOnce = 200
+	lines := json.NewEncoder(a.out)
+	lines.SetEscapeHTML(false)
+	for cursor := ""; ; {
+		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, cursor, atOnce)
+		if err != nil {
+			return err
+		}
+		for _, letter := range page.Letters {
+			if err := lines.Encode(viewJob(letter)); err != nil {
+				return fmt.Errorf("write a dead letter: %w", err)
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// printDead prints a table of dead letters.
+func (a *app) printDead(letters []shaper.JobInfo) error {
+	views := make([]jobView, len(letters))
+	for i, letter := range letters {
+		views[i] = viewJob(letter)
+	}
+	now := time.Now()
+	return a.print(views, func(w io.Writer) {
+		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
+		for _, letter := range letters {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, relative(letter.Died, now), letter.Attempts,
+				dash(letter.Last.Cause), dash(letter.Last.Reason), dash(line(letter.Last.Detail, 60)))
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// importing is an API with a bucket "crm" that takes jobs until it is told to hang up.
+type importing struct {
+	*httptest.Server
+	redis *redis.Client
+	left  atomic.Int64 // requests until it hangs up; below 0 never
+	dir   string
+}
+
+func newImporting(t *testing.T) *importing {
+	t.Helper()
+	i := &importing{redis: redistest.Start(t).Client(), dir: t.TempDir()}
+	b := bucket(t, "crm")
+	b.Capacity = 100_000
+	client, err := producer.New(producer.Config{Redis: i.redis, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	api := httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: client, BucketLimits: client, CheckJob: func(string, *shaper.Job) error { return nil },
+	})
+	i.left.Store(-1)
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i.left.Add(-1) == -1 {
+			panic(http.ErrAbortHandler)
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *importing) file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(i.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (i *importing) jobs(t *testing.T) int64 {
+	t.Helper()
+	return i.redis.HLen(t.Context(), "tundish:{crm}:b:crm:body").Val()
+}
+
+func (i *importing) run(t *testing.T, args ...string) result {
+	t.Helper()
+	return runArgs(t.Context(), nil, "", append([]string{"producer", "import", "crm", "--server", i.URL, "--json"}, args...)...)
+}
+
+// Equal lines are as many jobs as there are, a second run makes none, and what can never get in is told with the reason.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	i := newImporting(t)
+	path := i.file(t, "jobs.ndjson", `{"payload": {"a": 1}}
+{"payload": {"a": 1}}
+{"payload":{"a":1}}
+
+{"id":"own","payload":2}
+{"payload":3,"colour":"red"}
+no JSON
+[1]
+{"id":"not one","payload":4}
+{"method":"GET","path":"customers/7"}
+`)
+	for try, want := range []string{`"lines": 10`, `"admitted": 0`} {
+		out := i.run(t, path)
+		out.want(t, 1, want, "4 lines can never get in: see "+path+".rejects.ndjson")
+		if try == 0 && !strings.Contains(out.out, `"admitted": 5`) || try == 1 && !strings.Contains(out.out, `"there_already": 5`) {
+			t.Errorf("run %d: %s", try+1, out.out)
+		}
+		if n := i.jobs(t); n != 5 {
+			t.Errorf("run %d: %d jobs", try+1, n)
+		}
+	}
+	text, err := os.ReadFile(path + ".rejects.ndjson")
+	if err != nil || strings.Count(string(text), "\n") != 8 || !strings.Contains(string(text), `{"line":6,"reason":"invalid: colour: is not a field of a job"`) ||
+		!strings.Contains(string(text), `{"line":7,"reason":"is not JSON`) {
+		t.Errorf("the rejects are %s, %v", text, err)
+	}
+	var bodies []string
+	for _, body := range i.redis.HGetAll(t.Context(), "tundish:{crm}:b:crm:body").Val() {
+		_, payload, _ := strings.Cut(body, "\n")
+		bodies = append(bodies, payload)
+	}
+	if joined := strings.Join(bodies, "|"); strings.Count(joined, `{"a": 1}`) != 2 || strings.Count(joined, `{"a":1}`) != 1 {
+		t.Errorf("the payloads are %s", joined)
+	}
+}
+
+// An import that breaks off goes on behind the last line that was answered, and no job is there twice or missing.
+func TestImportGoesOn(t *testing.T) {
+	t.Parallel()
+	const lines = 2200
+	i := newImporting(t)
+	var text strings.Builder
+	for n := range lines {
+		fmt.Fprintf(&text, "{\"payload\":%d}\n", n/2) // each twice
+	}
+	path := i.file(t, "jobs.ndjson", text.String())
+	i.left.Store(2)
+	i.run(t, path).want(t, 5, "gave no answer", "send them again")
+	if n := i.jobs(t); n != 1000 {
+		t.Errorf("%d jobs are in", n)
+	}
+	i.left.Store(-1)
+	out := i.run(t, path, "--resume")
+	out.want(t, 0, `"lines": 2200`, `"admitted": 2200`)
+	if n := i.jobs(t); n != lines {
+		t.Errorf("%d jobs", n)
+	}
+	if _, err := os.Stat(path + ".import"); !os.IsNotExist(err) {
+		t.Errorf("what notes the progress is left: %v", err)
+	}
+	i.run(t, path).want(t, 0, `"there_already": 2200`)
+	if n := i.jobs(t); n != lines {
+		t.Errorf("%d jobs after another run", n)
+	}
+}
+
+// Each row of a table makes a job by the template, and a row that makes none is rejected.
+func TestImportOfATable(t *testing.T) {
+	t.Parallel()
+	i := newImporting(t)
+	path := i.file(t, "customers.csv", "id,name\n7,\"Anna \"\"A\"\" /\"\n8/9,Bert\nshort\n")
+	i.run(t, path, "--csv", "--template", `{"path":"customers/{{path .id}}","payload":{"name":{{json .name}}}}`).
+		want(t, 1, `"admitted": 2`, `"rejected": 1`)
+	all := fmt.Sprint(i.redis.HGetAll(t.Context(), "tundish:{crm}:b:crm:body").Val())
+	if !strings.Contains(all, `{"u":"/customers/8%2F9"}`) || !strings.Contains(all, `{"name":"Anna \"A\" /"}`) {
+		t.Errorf("the jobs are %s", all)
+	}
+	i.run(t, path, "--csv").want(t, 2, "--csv and --template go together")
+	i.run(t, path, "--csv", "--template", "{{.id").want(t, 2, "--template: ")
+	i.run(t, filepath.Join(i.dir, "none")).want(t, 2, "no such file")
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/outgoing"
+)
+
+// HTTPSettings are the settings of a bucket whose worker is "http".
+type HTTPSettings struct {
+	BaseURL       string            `mapstructure:"base_url"` // that jobs go below
+	Timeout       time.Duration     `mapstructure:"timeout"`  // of one attempt
+	AllowNetworks []netip.Prefix    `mapstructure:"allow_networks"`
+	EgressProxy   Secret            `mapstructure:"egress_proxy"`
+	Headers       map[string]Secret `mapstructure:"headers"` // of each request
+	Auth          HTTPAuth          `mapstructure:"auth"`
+	TLS           WebhookTLS        `mapstructure:"tls"`
+}
+
+// HTTPAuth are the credentials of requests: one of the four, or none.
+type HTTPAuth struct {
+	Bearer Secret     `mapstructure:"bearer"`
+	Basic  HTTPBasic  `mapstructure:"basic"`
+	Header HTTPHeader `mapstructure:"header"`
+	OAuth2 HTTPOAuth2 `mapstructure:"oauth2"`
+}
+
+// HTTPBasic are a user and a password.
+type HTTPBasic struct {
+	User     string `mapstructure:"user"`
+	Password Secret `mapstructure:"password"`
+}
+
+// HTTPHeader is a header with a secret.
+type HTTPHeader struct {
+	Name  string `mapstructure:"name"`
+	Value Secret `mapstructure:"value"`
+}
+
+// HTTPOAuth2 are client credentials of OAuth 2.
+type HTTPOAuth2 struct {
+	TokenURL     string   `mapstructure:"token_url"`
+	ClientID     string   `mapstructure:"client_id"`
+	ClientSecret Secret   `mapstructure:"client_secret"`
+	Scopes       []string `mapstructure:"scopes"`
+}
+
+// Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
+// It reveals the secrets.
+func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
+	c := httpworker.Config{
+		BaseURL: h.BaseURL, Timeout: h.Timeout, AllowNetworks: h.AllowNetworks, Concurrency: concurrency, EgressProxy: h.EgressProxy.Reveal(),
+		TLS: outgoing.TLS(h.TLS), Headers: make(map[string]string, len(h.Headers)),
+		Auth: httpworker.Auth{
+			Bearer: h.Auth.Bearer.Reveal(),
+			Basic:  httpworker.Basic{User: h.Auth.Basic.User, Password: h.Auth.Basic.Password.Reveal()},
+			Header: httpworker.Header{Name: h.Auth.Header.Name, Value: h.Auth.Header.Value.Reveal()},
+			OAuth2: httpworker.OAuth2{
+				TokenURL: h.Auth.OAuth2.TokenURL, ClientID: h.Auth.OAuth2.ClientID, ClientSecret: h.Auth.OAuth2.ClientSecret.Reveal(),
+				Scopes: h.Auth.OAuth2.Scopes,
+			},
+		},
+	}
+	for name, value := range h.Headers {
+		c.Headers[name] = value.Reveal()
+	}
+	return c
+}
+
+func defaultHTTP() HTTPSettings { return HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout} }
+
+// byWorker gives a bucket the defaults of its kind of worker, where the file says nothing else.
+func (l *loader) byWorker(s *settings) {
+	for i := range s.Buckets {
+		b, p := &s.Buckets[i], at("buckets").element(i, "")
+		if b.Worker != workerHTTP {
+			continue
+		}
+		if _, set := l.doc.lines[p.key("retry").key("statuses").path]; !set {
+			b.Retry.Statuses = httpworker.DefaultStatuses()
+		}
+		if _, set := l.doc.lines[p.key("adapt").key("scope").path]; !set {
+			b.Adapt.Scope = string(shaper.ScopeBucket)
+			if b.Pool != "" {
+				b.Adapt.Scope = string(shaper.ScopePool)
+			}
+		}
+	}
+}
+
+// http checks the settings of the worker of the bucket at p, and reads the files that they name.
+func (l *loader) http(p place, b bucketSettings, d Dispatcher) {
+	if b.HTTP == nil {
+		l.fail(p.key("http"), "", "is missing: a bucket with the worker http wants a table [buckets.http] with a base_url")
+		return
+	}
+	timeout := p.key("http").key("timeout")
+	inRange(l, timeout, b.HTTP.Timeout, minWebhookTimeout, maxLease)
+	if b.HTTP.Timeout > d.Lease && !l.failed["dispatcher.lease"] {
+		l.fail(timeout, literal(b.HTTP.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
+	}
+	worker := b.HTTP.Worker(1)
+	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
+	l.failAll(p, worker.Validate())
+	l.failAll(p, worker.TLS.Check("http", l.readFile))
+}
+
+// otherWorker wants no settings of another kind of worker than the bucket has.
+func (l *loader) otherWorker(p place, b bucketSettings) {
+	for _, kind := range []string{workerWebhook, workerHTTP} {
+		of := p.key(kind)
+		if kind != b.Worker && slices.Contains([]string{workerWebhook, workerHTTP}, b.Worker) && l.has(of) {
+			l.fail(of, "", "is for the worker %s: the bucket has the worker %s", kind, b.Worker)
+		}
+	}
+}
+
+// has reports whether the file says something in a table.
+func (l *loader) has(table place) bool {
+	for path := range l.doc.lines {
+		if path == table.path || strings.HasPrefix(path, table.path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultURL is where jobs go that name no receiver.
+func (s *bucketSettings) defaultURL() string {
+	if s.Worker == workerHTTP && s.HTTP != nil {
+		return s.HTTP.BaseURL
+	}
+	return s.Webhook.URL
+}
+
+// timeout is that of one attempt, with its key.
+func (b *Bucket) timeout() (key string, timeout time.Duration) {
+	if b.HTTP != nil {
+		return "http.timeout", b.HTTP.Timeout
+	}
+	return "webhook.timeout", b.Webhook.Timeout
+}
+
+// allowNetworks are networks beyond the public internet that deliveries may reach, with their key.
+func (b *Bucket) allowNetworks() (key string, networks []netip.Prefix) {
+	if b.HTTP != nil {
+		return "http.allow_networks", b.HTTP.AllowNetworks
+	}
+	return "webhook.allow_networks", b.Webhook.AllowNetworks
+}

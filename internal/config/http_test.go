@@ -1,0 +1,55 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// A bucket that calls an API has defaults of its own, over which the file goes.
+func TestBucketsOfAPIs(t *testing.T) {
+	t.Parallel()
+	const text = `
+[[pools]]
+name = "vendor"
+rate = "10/s"
+[[buckets]]
+name = "alone"
+rate = "10/s"
+worker = "http"
+flow.key = "host"
+http.base_url = "https://api.example.com/v1"
+http.auth.bearer = "file:/secret"
+http.headers = {X-A = "env:VALUE"}
+[[buckets]]
+name = "pooled"
+rate = "10/s"
+worker = "http"
+pool = "vendor"
+http.base_url = "https://api.example.com"
+[[buckets]]
+name = "told"
+rate = "10/s"
+worker = "http"
+retry.statuses = ["500"]
+adapt.scope = "flow"
+http.base_url = "https://api.example.com"
+`
+	c := mustLoad(t, text, "VALUE=b")
+	alone, pooled, told := c.Buckets[0], c.Buckets[1], c.Buckets[2]
+	usual := []string{"408", "425", "429", "5xx"}
+	if !slices.Equal(alone.Statuses, usual) || alone.Adapt.Scope != shaper.ScopeBucket || alone.Flow.DefaultURL != "https://api.example.com/v1" {
+		t.Errorf("alone: %v, %s, %s", alone.Statuses, alone.Adapt.Scope, alone.Flow.DefaultURL)
+	}
+	if !slices.Equal(pooled.Statuses, usual) || pooled.Adapt.Scope != shaper.ScopePool {
+		t.Errorf("pooled: %v, %s", pooled.Statuses, pooled.Adapt.Scope)
+	}
+	if !slices.Equal(told.Statuses, []string{"500"}) || told.Adapt.Scope != shaper.ScopeFlow {
+		t.Errorf("told: %v, %s", told.Statuses, told.Adapt.Scope)
+	}
+	worker := alone.HTTP.Worker(7)
+	if worker.Auth.Bearer != "hunter2" || worker.Headers["X-A"] != "b" || worker.Concurrency != 7 {
+		t.Errorf("the worker is %+v", worker)
+	}
+}

@@ -1,0 +1,288 @@
+package operator
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// Bounds of one look at jobs: longer ones go on from a cursor.
+const (
+	maxJobsFound  = 1000 // of one answer
+	maxJobsLooked = 2000 // that one call looks at
+	maxFlowLooks  = 200  // that one call looks into
+	jobChunk      = 200  // of one pipeline
+)
+
+// JobFilter says which jobs are meant, of those that wait or are in flight. A zero field asks for nothing.
+type JobFilter struct {
+	State shaper.State // queued, scheduled, retrying or in_flight
+	Flow  *string      // "" is a flow too
+	Group *string      // the same
+	Since time.Time    // enqueued then or later
+}
+
+// Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.
+func (f *JobFilter) Validate() error {
+	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight}
+	switch {
+	case f.State == shaper.StateDead:
+		return &shaper.FieldError{Field: "state", Reason: "dead letters have a list of their own"}
+	case f.State != "" && !slices.Contains(known, f.State):
+		return &shaper.FieldError{Field: "state", Reason: fmt.Sprintf("%q: want one of %v", f.State, known)}
+	}
+	return nil
+}
+
+func (f *JobFilter) matches(info *shaper.JobInfo) bool {
+	return (f.State == "" || f.State == info.State) && (f.Since.IsZero() || !info.Enqueued.Before(f.Since)) &&
+		(f.Flow == nil || *f.Flow == info.Flow) && (f.Group == nil || *f.Group == info.Group)
+}
+
+// JobPage are jobs that a filter means.
+type JobPage struct {
+	Jobs   []shaper.JobInfo // without their positions, and without what holds them back
+	Looked int              // jobs that were looked at
+	Next   string           // the cursor to go on from; "" at the end. There may be more also where Jobs is empty
+}
+
+// jobWalk is a place in the jobs of a bucket: those in flight come first, then those that wait, flow by flow.
+type jobWalk struct {
+	Stage int    `json:"s"`           // 0 the leases; 1 to 5 the places of the flow
+	Index int64  `json:"i"`           // in the place
+	Flow  string `json:"f"`           // its name in Redis
+	Scan  uint64 `json:"c,omitempty"` // of the flows: where the ones behind Flow are found
+	In    bool   `json:"n,omitempty"` // it is in Flow: else it is the last one that was looked into
+}
+
+func (w *jobWalk) cursor() string {
+	text, _ := json.Marshal(w) // numbers and texts always marshal
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// Find returns jobs that the filter means: limit of them at most (1 to 1000; others are cut to that), from a cursor on that an earlier
+// call has returned, "" at first. Those in flight come first, then flow by flow those that wait, in their order. It looks at 2000 jobs and
+// into 200 flows at most. Jobs that come, go or move meanwhile may be missing, and some may be told twice. Two round trips for each flow, and
+// three for each 200 jobs.
+func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit int) (JobPage, error) {
+	var page JobPage
+	if err := filter.Validate(); err != nil {
+		return page, &InvalidChangeError{b.name, err}
+	}
+	known, err := b.op.store.Readable(ctx, b.name)
+	if err != nil {
+		return page, err
+	}
+	var walk jobWalk
+	if cursor != "" {
+		text, err := base64.RawURLEncoding.DecodeString(cursor)
+		if err != nil || json.Unmarshal(text, &walk) != nil || walk.Stage < 0 || walk.Stage > len(known.Keys.Places("")) || walk.Index < 0 {
+			return page, &InvalidChangeError{b.name, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
+		}
+	}
+	f := &finder{op: b.op, b: known, filter: &filter, walk: walk, left: min(max(limit, 1), maxJobsFound)}
+	err = f.run(ctx, &page)
+	if !f.ended {
+		page.Next = f.walk.cursor()
+	}
+	return page, err
+}
+
+// finder goes through the jobs of a bucket.
+type finder struct {
+	op     *Operator
+	b      *store.Bucket
+	filter *JobFilter
+	walk   jobWalk
+	left   int // jobs that are still wanted
+	flows  int // that were looked into
+	ended  bool
+}
+
+func (f *finder) run(ctx context.Context, page *JobPage) error {
+	for !f.ended && f.left > 0 && page.Looked < maxJobsLooked && f.flows < maxFlowLooks {
+		some, err := f.page(ctx)
+		if err != nil {
+			return fmt.Errorf("bucket %q: list its jobs: %w", f.b.Name, err)
+		}
+		infos, err := f.infos(ctx, some)
+		if err != nil {
+			return fmt.Errorf("bucket %q: read its jobs: %w", f.b.Name, err)
+		}
+		for i := range infos {
+			f.walk.Index++
+			page.Looked++
+			if infos[i].State == "" || !f.filter.matches(&infos[i]) {
+				continue
+			}
+			page.Jobs = append(page.Jobs, infos[i])
+			if f.left--; f.left == 0 {
+				return nil
+			}
+		}
+		if len(some) < jobChunk {
+			if err := f.onward(ctx); err != nil {
+				return fmt.Errorf("bucket %q: list its flows: %w", f.b.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// page reads the next ids of the place, with their scores where it has some.
+func (f *finder) page(ctx context.Context) ([]redis.Z, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.op.store.Timeout)
+	defer cancel()
+	if f.walk.Stage > 0 && !f.walk.In { // between two flows
+		return nil, nil
+	}
+	from, to := f.walk.Index, f.walk.Index+jobChunk-1
+	places, client := f.b.Keys.Places(f.walk.Flow), f.op.store.Redis
+	switch later := len(places); f.walk.Stage {
+	case 0:
+		if f.filter.State != "" && f.filter.State != shaper.StateInFlight {
+			return nil, nil
+		}
+		return client.ZRangeWithScores(ctx, f.b.Keys.Leases(), from, to).Result()
+	case later:
+		return client.ZRangeWithScores(ctx, places[later-1], from, to).Result()
+	default:
+		ids, err := client.LRange(ctx, places[f.walk.Stage-1], from, to).Result()
+		some := make([]redis.Z, len(ids))
+		for i, id := range ids {
+			some[i].Member = id
+		}
+		return some, err
+	}
+}
+
+// infos reads jobs. One that is not there, or not where it was found, has no state: its id may be the leftover of a cancelled job.
+func (f *finder) infos(ctx context.Context, some []redis.Z) ([]shaper.JobInfo, error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(some))
+	for i, z := range some {
+		ids[i], _ = z.Member.(string)
+	}
+	bodies, metas, attempts, err := f.op.readJobs(ctx, f.b, ids)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]shaper.JobInfo, len(some))
+	for i := range infos {
+		body, ok := bodies[i].(string)
+		if !ok {
+			continue
+		}
+		metaText, _ := metas[i].(string)
+		lines, _ := attempts[i].(string)
+		info := shaper.JobInfo{ID: ids[i], Bucket: f.b.Name, Position: -1, LastAttempts: codec.Attempts(lines)}
+		if codec.FillJob(&info, body, metaText) != nil || !f.isHere(&info, metaText, some[i].Score) {
+			continue
+		}
+		infos[i] = info
+	}
+	return infos, nil
+}
+
+// isHere gives a job the state of the place in which it was found, and reports whether it is there.
+func (f *finder) isHere(info *shaper.JobInfo, metaText string, score float64) bool {
+	state, at := shaper.StateQueued, time.UnixMicro(int64(score))
+	switch f.walk.Stage {
+	case 0:
+		state, info.Deadline = shaper.StateInFlight, at
+	case len(f.b.Keys.Places("")):
+		if state, info.Due = shaper.StateScheduled, at; metaText != "" {
+			state = shaper.StateRetrying
+		}
+	}
+	info.State = state
+	if metaText != "" && codec.CodeOf(state) != metaText[:1] {
+		return false
+	}
+	return f.walk.Stage == 0 || codec.PathOf(f.b.Levels(), info.Group, info.Flow) == f.walk.Flow
+}
+
+// onward goes to the next place.
+func (f *finder) onward(ctx context.Context) error {
+	last := len(f.b.Keys.Places(""))
+	f.walk.Index = 0
+	if f.walk.Stage > 0 && f.walk.Stage < last {
+		f.walk.Stage++
+		return nil
+	}
+	if f.walk.Stage == 0 && f.filter.State == shaper.StateInFlight {
+		f.ended = true
+		return nil
+	}
+	return f.nextFlow(ctx)
+}
+
+// nextFlow goes to the next flow that has jobs.
+func (f *finder) nextFlow(ctx context.Context) error {
+	switch levels := f.b.Levels(); {
+	case f.walk.In && (levels == codec.LevelsNone || f.filter.Flow != nil && (levels == codec.LevelsFlows || f.filter.Group != nil)):
+		f.ended = true
+		return nil
+	case levels == codec.LevelsNone:
+		f.walk.Flow = ""
+	case f.filter.Flow != nil && levels == codec.LevelsFlows:
+		f.walk.Flow = *f.filter.Flow
+	case f.filter.Flow != nil && f.filter.Group != nil:
+		f.walk.Flow = codec.FlowPath(*f.filter.Group, *f.filter.Flow)
+	default:
+		return f.scan(ctx)
+	}
+	f.walk.Stage, f.walk.In = 1, true
+	return nil
+}
+
+// scan finds the next flow by name among those of one step of HSCAN, whose order is not theirs: so that another call finds it again.
+func (f *finder) scan(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.op.store.Timeout)
+	defer cancel()
+	for ; ; f.flows++ {
+		pairs, next, err := f.op.store.Redis.HScan(ctx, f.b.Keys.Flows(), f.walk.Scan, "", jobChunk).Result()
+		if err != nil {
+			return err
+		}
+		var names []string
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if state := codec.ParseFlowState(pairs[i+1]); state.Waiting() > 0 && (!f.walk.In || pairs[i] > f.walk.Flow) && f.mayHave(pairs[i]) {
+				names = append(names, pairs[i])
+			}
+		}
+		if len(names) > 0 {
+			f.flows++
+			f.walk.Flow, f.walk.Stage, f.walk.In = slices.Min(names), 1, true
+			return nil
+		}
+		if f.walk.Scan, f.walk.In = next, false; next == 0 {
+			f.ended = true
+			return nil
+		}
+		if f.flows >= maxFlowLooks {
+			f.walk.Stage = len(f.b.Keys.Places("")) // the next call goes on with another flow
+			return nil
+		}
+	}
+}
+
+// mayHave reports whether the filter means jobs of a flow, by its name in Redis.
+func (f *finder) mayHave(path string) bool {
+	if f.b.Levels() != codec.LevelsGroups {
+		return true
+	}
+	group, flow, ok := codec.SplitPath(path)
+	return ok && (f.filter.Group == nil || *f.filter.Group == group) && (f.filter.Flow == nil || *f.filter.Flow == flow)
+}

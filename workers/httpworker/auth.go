@@ -1,0 +1,205 @@
+package httpworker
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
+)
+
+// Auth are the credentials that requests carry: one of the four, or none. They are never stored in Redis.
+type Auth struct {
+	Bearer string
+	Basic  Basic
+	Header Header
+	OAuth2 OAuth2
+}
+
+// Basic are a user and a password (RFC 7617).
+type Basic struct{ User, Password string }
+
+// Header is a header of any name, such as X-API-Key.
+type Header struct{ Name, Value string }
+
+// OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, keeps it until shortly before it ends, and uses it for all
+// requests. One that the API answers with 401 is not used again.
+type OAuth2 struct {
+	TokenURL, ClientID, ClientSecret string
+
+	Scopes []string
+}
+
+func (a Auth) kinds() (kinds []string) {
+	for _, one := range []struct {
+		name  string
+		given bool
+	}{
+		{"bearer", a.Bearer != ""},
+		{"basic", a.Basic != Basic{}},
+		{"header", a.Header != Header{}},
+		{"oauth2", a.OAuth2.TokenURL != "" || a.OAuth2.ClientID != "" || a.OAuth2.ClientSecret != ""},
+	} {
+		if one.given {
+			kinds = append(kinds, one.name)
+		}
+	}
+	return kinds
+}
+
+// validate notes every fault. None repeats a secret.
+func (a Auth) validate(allowed []netip.Prefix, fail func(key, format string, args ...any)) {
+	kinds := a.kinds()
+	if len(kinds) > 1 {
+		fail("auth", "has %s: want one of them", strings.Join(kinds, " and "))
+		return
+	}
+	value := func(key, text string) {
+		if !httpguts.ValidHeaderFieldValue(text) {
+			fail(key, "holds characters that no header can")
+		}
+	}
+	value("auth.bearer", a.Bearer)
+	if strings.Contains(a.Basic.User, ":") {
+		fail("auth.basic.user", "holds a colon, which ends a user's name (RFC 7617)")
+	}
+	if a.Header != (Header{}) {
+		if !httpguts.ValidHeaderFieldName(a.Header.Name) || outgoing.CheckHeaders(map[string][]string{a.Header.Name: {"x"}}) != nil {
+			fail("auth.header.name", "%q: is not the name of a header that a request may have", a.Header.Name)
+		}
+		if a.Header.Value == "" {
+			fail("auth.header.value", "is missing")
+		}
+		value("auth.header.value", a.Header.Value)
+	}
+	if o := a.OAuth2; len(kinds) > 0 && kinds[0] == "oauth2" {
+		t, err := outgoing.ParseURL(o.TokenURL)
+		if err != nil {
+			fail("auth.oauth2.token_url", "%v", err)
+		} else if addr, ok := t.Origin.Addr(); ok && workers.Blocks(addr, allowed) {
+			fail("auth.oauth2.token_url", "the address %s is not on the public internet: http.allow_networks can let it through", addr)
+		}
+		if o.ClientID == "" {
+			fail("auth.oauth2.client_id", "is missing")
+		}
+		if o.ClientSecret == "" {
+			fail("auth.oauth2.client_secret", "is missing")
+		}
+	}
+}
+
+// headers are the names that the credentials take, in small letters.
+func (a Auth) headers() []string {
+	switch {
+	case a.Header != (Header{}):
+		return []string{strings.ToLower(a.Header.Name)}
+	case len(a.kinds()) > 0:
+		return []string{"authorization"}
+	}
+	return nil
+}
+
+// errToken says that there is no token: nothing is sent, and the API is not to blame.
+var errToken = errors.New("no token from the OAuth server")
+
+// tokens fetches tokens, one at a time, and keeps the last one while it is good.
+type tokens struct {
+	config clientcredentials.Config
+	client *http.Client
+
+	mu       sync.Mutex
+	last     *oauth2.Token
+	fault    error     // of the last try, nil if it gave a token
+	failedAt time.Time // when that was
+}
+
+const (
+	tokenTimeout = 10 * time.Second // of a request for a token
+	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more
+	tokenPause   = time.Second      // after a try that failed: those who waited for it do not try one after the other
+)
+
+func newTokens(o OAuth2, allowed []netip.Prefix) *tokens {
+	if o.TokenURL == "" {
+		return nil
+	}
+	return &tokens{
+		config: clientcredentials.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, TokenURL: o.TokenURL, Scopes: o.Scopes},
+		client: &http.Client{
+			Timeout:   tokenTimeout,
+			Transport: outgoing.GuardedTransport(allowed),
+			// A redirect would take the client's secret to another place.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// token returns a good token, which it may have to fetch first: one round trip, of one caller for all that wait. The error is an
+// errToken and repeats no secret.
+func (t *tokens) token(ctx context.Context) (*oauth2.Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last != nil && (t.last.Expiry.IsZero() || time.Until(t.last.Expiry) > tokenLeft) {
+		return t.last, nil
+	}
+	if t.fault != nil && time.Since(t.failedAt) < tokenPause {
+		return nil, t.fault
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errToken, err)
+	}
+	// A token is for all: it is fetched also if the attempt that asks for it gives up meanwhile.
+	token, err := t.config.Token(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, t.client))
+	if err != nil {
+		t.fault, t.failedAt = fmt.Errorf("%w: %s", errToken, tokenFault(err)), time.Now()
+		return nil, t.fault
+	}
+	t.last, t.fault = token, nil
+	return token, nil
+}
+
+// tokenFault says what is wrong without the answer's body, which may repeat what was asked.
+func tokenFault(err error) string {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response != nil {
+		text := fmt.Sprintf("it answers %d", refused.Response.StatusCode)
+		if refused.ErrorCode != "" {
+			text += " " + workers.Snippet([]byte(refused.ErrorCode))
+		}
+		return text
+	}
+	return workers.ClassifyError(err).Detail
+}
+
+// reject drops a token that the API does not take, unless it was replaced meanwhile.
+func (t *tokens) reject(token *oauth2.Token) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == token {
+		t.last = nil
+	}
+}
+
+// set writes the credentials into the headers of a request.
+func (a Auth) set(h http.Header, token *oauth2.Token) {
+	switch {
+	case token != nil:
+		h.Set("Authorization", token.Type()+" "+token.AccessToken)
+	case a.Bearer != "":
+		h.Set("Authorization", "Bearer "+a.Bearer)
+	case a.Basic != Basic{}:
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.Basic.User+":"+a.Basic.Password)))
+	case a.Header != Header{}:
+		h.Set(a.Header.Name, a.Header.Value)
+	}
+}

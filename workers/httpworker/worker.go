@@ -1,0 +1,147 @@
+package httpworker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+
+	"golang.org/x/oauth2"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
+)
+
+// Worker is the [shaper.Worker] of the kind "http". It is safe for concurrent use.
+type Worker struct {
+	config Config
+	sender *outgoing.Sender
+	tokens *tokens // nil without OAuth
+}
+
+var _ shaper.Worker = (*Worker)(nil)
+
+// New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
+func New(config Config) (*Worker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if err := config.TLS.Check("http", os.ReadFile); err != nil {
+		return nil, err
+	}
+	if err := config.read(); err != nil {
+		return nil, err
+	}
+	return &Worker{
+		config: config,
+		sender: outgoing.NewSender(outgoing.Config{
+			Timeout: config.Timeout, Policy: config.Policy, AllowNetworks: config.AllowNetworks, Concurrency: config.Concurrency,
+			TLS: config.TLS, Proxy: config.proxy, Home: config.home,
+		}),
+		tokens: newTokens(config.Auth.OAuth2, config.AllowNetworks),
+	}, nil
+}
+
+// Close closes the connections that are kept; those in use close when their delivery ends.
+func (w *Worker) Close() { w.sender.Close() }
+
+// Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is asked for.
+func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	own, err := w.config.ownOf(attempt.Own)
+	if err != nil {
+		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
+	}
+	var token *oauth2.Token
+	if w.tokens != nil && own.base.Is(w.config.home.Origin) {
+		within, cancel := context.WithTimeout(ctx, w.config.Timeout)
+		token, err = w.tokens.token(within)
+		cancel()
+		if ctx.Err() != nil {
+			return shaper.Returned(workers.ReasonShutdown)
+		}
+		if err != nil {
+			return shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
+		}
+	}
+	req, err := w.config.request(attempt, own, token)
+	if err != nil {
+		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
+	}
+	outcome := w.sender.Send(ctx, attempt, req, own.base.Origin)
+	if token != nil && outcome.Status == http.StatusUnauthorized {
+		// The token was taken back, or its time was cut: the next attempt has another one.
+		w.tokens.reject(token)
+		outcome.Result = shaper.ResultRetry
+	}
+	return outcome
+}
+
+// own are the checked settings of a flow for deliveries.
+type own struct {
+	base    outgoing.Target // that paths go below
+	headers map[string]string
+}
+
+// errFlow marks the fault of a flow's own settings: an operator can mend it, so the job is not lost.
+var errFlow = errors.New("the settings of the job's flow cannot be used, so it is not sent")
+
+// ownOf checks the settings of a flow, which may be nil. The error is an errFlow.
+func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
+	o := own{base: c.home}
+	if flow == nil {
+		return o, nil
+	}
+	if err := c.CheckFlow(flow); err != nil {
+		return own{}, fmt.Errorf("%w: %w", errFlow, err)
+	}
+	if flow.URL != "" {
+		o.base, _ = outgoing.ParseURL(flow.URL) // CheckFlow has seen it
+	}
+	o.headers = flow.Headers
+	return o, nil
+}
+
+// request makes the request of an attempt. GetBody is nil: see [outgoing.Sender.Send].
+func (c Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*http.Request, error) {
+	job := shaper.Job{URL: attempt.URL, Method: attempt.Method, Headers: attempt.Headers, Payload: attempt.Payload}
+	if err := c.checkRequest(&job); err != nil {
+		return nil, err
+	}
+	address, err := below(own.base, attempt.URL)
+	if err != nil {
+		return nil, &shaper.FieldError{Field: "path", Reason: err.Error()}
+	}
+	h := make(http.Header, len(attempt.Headers)+4)
+	h.Set("User-Agent", outgoing.UserAgent)
+	h.Set("Idempotency-Key", attempt.ID)
+	if len(attempt.Payload) > 0 {
+		h.Set("Content-Type", "application/json")
+	}
+	for name, values := range attempt.Headers {
+		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
+	}
+	if own.base.Is(c.home.Origin) {
+		for name, value := range c.Headers {
+			h.Set(name, value)
+		}
+	}
+	for name, value := range own.headers {
+		h.Set(name, value)
+	}
+	if own.base.Is(c.home.Origin) {
+		c.Auth.set(h, token)
+	}
+	req := &http.Request{Method: attempt.Method, URL: address, Header: h}
+	if req.Method == "" {
+		req.Method = http.MethodPost
+	}
+	if len(attempt.Payload) > 0 {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(attempt.Payload)), int64(len(attempt.Payload))
+	}
+	return req, nil
+}

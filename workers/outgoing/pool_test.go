@@ -1,0 +1,143 @@
+package outgoing
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+)
+
+func newSender(t *testing.T, concurrency int) *Sender {
+	t.Helper()
+	s := NewSender(Config{
+		Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: concurrency,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+	})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// send sends an empty request, with a permit that stays good for longer than any test.
+func send(t *testing.T, s *Sender, to string) shaper.Outcome {
+	t.Helper()
+	target, err := ParseURL(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &http.Request{Method: http.MethodPost, URL: target.URL, Header: http.Header{}}
+	return s.Send(t.Context(), shaper.NewAttempt(time.Now(), time.Hour, nil), req, target.Origin)
+}
+
+func want(t *testing.T, got shaper.Outcome, result shaper.Result, reason string) {
+	t.Helper()
+	if got.Result != result || got.Reason != reason {
+		t.Errorf("got %+v, want %s %q", got, result, reason)
+	}
+}
+
+func TestConnectionsKeptAreBounded(t *testing.T) {
+	t.Parallel()
+	var together sync.WaitGroup
+	together.Add(3)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		together.Done()
+		together.Wait()
+	}))
+	t.Cleanup(server.Close)
+	s := newSender(t, 1)
+	var senders sync.WaitGroup
+	for _, host := range []string{"127.0.0.1", "127.0.0.1", "localhost"} {
+		senders.Go(func() {
+			url := strings.Replace(server.URL, "127.0.0.1", host, 1)
+			want(t, send(t, s, url), shaper.ResultDone, "")
+		})
+	}
+	senders.Wait()
+	if s.conns.total != 2 || len(s.conns.lists) != 2 {
+		t.Errorf("%d connections of %d hosts are kept, want 1 of each", s.conns.total, len(s.conns.lists))
+	}
+	s.Close()
+	if s.conns.total != 0 || len(s.conns.lists) != 0 {
+		t.Errorf("%d connections are kept by a closed sender", s.conns.total)
+	}
+}
+
+// dialPipes makes the sender connect to serve by pipes, within a bubble.
+func dialPipes(s *Sender, serve func(net.Conn)) {
+	s.conns.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			serve(far)
+		}()
+		wire := ctx.Value(wireKey{}).(*wire)
+		wire.Conn = near
+		return wire, nil
+	}
+}
+
+func TestIdleConnectionsClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int64
+		s := newSender(t, 256)
+		dialPipes(s, func(conn net.Conn) {
+			open.Add(1)
+			defer open.Add(-1)
+			for from := bufio.NewReader(conn); ; {
+				r, err := http.ReadRequest(from)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+			}
+		})
+		for range 3 {
+			want(t, send(t, s, "http://example.com/"), shaper.ResultDone, "")
+			time.Sleep(idleTimeout - time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+			synctest.Wait()
+			if open.Load() != 1 {
+				t.Fatalf("%d connections are open just before the idle timeout, want 1", open.Load())
+			}
+		}
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+		synctest.Wait()
+		if open.Load() != 0 || s.conns.total != 0 {
+			t.Errorf("%d connections are open after the idle timeout, %d are kept", open.Load(), s.conns.total)
+		}
+	})
+}
+
+// The timeout is that of the whole attempt, not of each step.
+func TestTimeoutIsOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSender(t, 256)
+		dialPipes(s, func(conn net.Conn) {
+			for one := make([]byte, 1); ; time.Sleep(time.Second) { //nolint:forbidigo // in a bubble: takes a byte a second
+				if _, err := conn.Read(one); err != nil {
+					return
+				}
+			}
+		})
+		start := time.Now()
+		want(t, send(t, s, "http://example.com/"), shaper.ResultRetry, workers.ReasonTimeout)
+		if took := time.Since(start); took != 15*time.Second {
+			t.Errorf("took %s", took)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // in a bubble: for the receiver to see the end
+	})
+}

@@ -1,0 +1,118 @@
+package outgoing
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+)
+
+// UserAgent is what requests say of their sender, where nothing else says it.
+const UserAgent = "tundish/1"
+
+// Bounds of the settings.
+const (
+	MinTimeout = 10 * time.Millisecond
+	MaxTimeout = 15 * time.Minute
+)
+
+// maxAnswer bounds the bytes that are read of an answer. A longer answer closes its connection:
+// that is cheaper than to read on.
+const maxAnswer = 64 << 10
+
+// Config says within which bounds a [Sender] sends. What it holds is valid: the worker has seen to that.
+type Config struct {
+	Timeout       time.Duration  // of one attempt: to resolve, connect, send, and read the answer
+	Policy        workers.Policy // what becomes of a job after each answer
+	AllowNetworks []netip.Prefix // beyond the public internet; see [workers.Guard]
+	Concurrency   int            // so many connections to one host are kept at most, and twice as many in all
+	TLS           TLS
+	Proxy         *url.URL // that all requests go through, from ParseProxy; nil for none
+	Home          Target   // its origin alone is shown the client certificate of TLS
+}
+
+// Sender sends requests. It is safe for concurrent use.
+type Sender struct {
+	config Config
+	conns  *pool
+}
+
+// NewSender makes a sender.
+func NewSender(config Config) *Sender { return &Sender{config, newPool(config)} }
+
+// Close closes the connections that are kept; those in use close when their
+// delivery ends.
+func (s *Sender) Close() { s.conns.close() }
+
+// Transport is that of the connections, for tests that trust their own server.
+func (s *Sender) Transport() *http.Transport { return s.conns.transport }
+
+// Kept returns how many connections are kept, and to how many origins.
+func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
+
+// Send makes one attempt: one request at most, and none if it returns [shaper.ResultReturned]. The status of an answer decides as
+// soon as it is there, even if its body never ends. The request has no context yet, and its GetBody is nil, so that net/http cannot
+// send it again: it would do so unasked for a request with a header Idempotency-Key.
+func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *http.Request, to shaper.Origin) shaper.Outcome {
+	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	conn, reused, err := s.conns.get(attemptCtx, to)
+	if ctx.Err() != nil {
+		s.conns.release(conn)
+		return shaper.Returned(workers.ReasonShutdown)
+	}
+	if err == nil {
+		err = attemptCtx.Err()
+	}
+	if err != nil {
+		s.conns.release(conn)
+		if errors.Is(err, ErrTLSFiles) {
+			return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
+		}
+		return workers.ClassifyError(err)
+	}
+	if err := attempt.Depart(); err != nil {
+		s.conns.release(conn)
+		return shaper.Returned(workers.ReasonLate)
+	}
+	written := conn.wire.written.Load()
+	resp, err := conn.RoundTrip(req.WithContext(attemptCtx))
+	if err != nil {
+		s.conns.discard(conn)
+		switch {
+		case ctx.Err() != nil:
+			return shaper.Retry(workers.ReasonInterrupted, "the dispatcher stopped, or the lease ended, before the receiver answered")
+		case reused && attemptCtx.Err() == nil && conn.wire.written.Load() == written:
+			// Only of a kept connection: a receiver that hangs up on each new
+			// one would be tried forever.
+			return shaper.Returned(workers.ReasonStaleConnection)
+		default:
+			return workers.ClassifyError(err)
+		}
+	}
+	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
+	outcome.Body = readAnswer(resp)
+	s.conns.put(conn)
+	return outcome
+}
+
+// readAnswer returns the beginning of the answer's body, reads a little more so
+// that the connection can be used again, and closes it.
+func readAnswer(resp *http.Response) string {
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
+		return "" // the body of the former is the bare connection, which heeds no context
+	}
+	body := io.LimitReader(resp.Body, maxAnswer)
+	beginning, err := io.ReadAll(io.LimitReader(body, workers.MaxSnippet+1)) // one more: Snippet sees the cut
+	if err == nil {
+		_, _ = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
+	}
+	return workers.Snippet(beginning)
+}
