@@ -51,13 +51,12 @@ func staysBelow(path string) error {
 			return errors.New("has an empty part between two slashes")
 		}
 		decoded, err := url.PathUnescape(path)
-		if err != nil { // the next decoding would fail too; below sees to the first
-			break
-		}
 		if strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return errors.New("holds a control character")
 		}
-		path = decoded
+		if path = decoded; err != nil { // nobody can decode it any further: it is "" then
+			path = ""
+		}
 	}
 	return nil
 }
