@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -194,11 +195,17 @@ func (a *app) clientKey(flag string) (config.Secret, error) {
 	return key, nil
 }
 
+// wholeJob warns of a payload which may have been meant for import.
+const wholeJob = `looks like a whole job, and is sent as the payload of one; "producer import" takes files of whole jobs`
+
 func (a *app) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload string) error {
 	if !json.Valid([]byte(payload)) {
 		return wrongUsage(cmd, `PAYLOAD %q is not JSON; a text is JSON in quotes: '"text"'`, line(payload, 40))
 	}
 	job.Payload = json.RawMessage(payload)
+	if httpapi.IsJob(job.Payload) {
+		a.note("PAYLOAD %s", wholeJob)
+	}
 	return a.sendJob(cmd, s, job)
 }
 
@@ -223,9 +230,13 @@ func (a *app) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
 // has its line too; what concerns all that follow ends it.
 func (a *app) sendLines(ctx context.Context, s *sender, template jobRequest) error {
 	var in, refused, failed int
-	number := 0
+	number, warned := 0, false
 	err := eachLine(ctx, a.in, func(text []byte) error {
 		number++
+		if !warned && httpapi.IsJob(text) {
+			warned = true
+			a.note("line %d %s", number, wholeJob)
+		}
 		job := template
 		job.Payload = json.RawMessage(text)
 		answer := notJSON

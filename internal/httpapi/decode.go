@@ -50,6 +50,13 @@ func decodeValidJob(data []byte) (shaper.Job, error) {
 	return d.job, errors.Join(d.errs...)
 }
 
+// IsJob says whether text is a whole job as the API takes it: an object of fields it knows, with a
+// payload, a body, or where the job goes.
+func IsJob(text []byte) bool {
+	job, err := decodeJob(text)
+	return err == nil && (len(job.Payload) > 0 || job.URL != "")
+}
+
 type jobDecoder struct {
 	job  shaper.Job
 	errs []error
