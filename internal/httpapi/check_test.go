@@ -75,12 +75,12 @@ func (f *fakeLimits) Limits(context.Context) ([]admission.LimitInfo, error) {
 
 func (f *fakeLimits) Override(_ context.Context, name string, _ admission.Patch) (admission.Limit, error) {
 	_, err := f.answer(name)
-	return admission.Limit{Name: name}, err
+	return admission.Limit{Name: name}.WithDefaults(), err
 }
 
 func (f *fakeLimits) ResetOverride(_ context.Context, name string) (admission.Limit, error) {
 	_, err := f.answer(name)
-	return admission.Limit{Name: name}, err
+	return admission.Limit{Name: name}.WithDefaults(), err
 }
 
 func TestCheckAsks(t *testing.T) {

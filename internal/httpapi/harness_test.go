@@ -156,6 +156,7 @@ func (s *server) do(method, path, body string, headers ...string) *answer {
 	}
 	a := &answer{t: s.t, status: response.StatusCode, header: response.Header, text: string(text), took: time.Since(started)}
 	_ = json.Unmarshal(text, &a.json)
+	a.wantContract(r)
 	return a
 }
 

@@ -1,0 +1,112 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"go.yaml.in/yaml/v3"
+)
+
+// contractRoutes finds the operation of a request in openapi.yaml. Its objects have no members but those it names.
+var contractRoutes = sync.OnceValues(func() (routers.Router, error) {
+	text, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	delete(tree, "servers") // the tests' ports are others
+	closeObjects(tree, tree["components"].(map[string]any)["schemas"].(map[string]any), false)
+	if text, err = json.Marshal(tree); err != nil {
+		return nil, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, err
+	}
+	return gorillamux.NewRouter(doc)
+})
+
+// closeObjects lets each object in the tree have the members that it names, and no others. Of a schema that several make up together
+// (part), that is said where they meet.
+func closeObjects(node any, schemas map[string]any, part bool) {
+	switch node := node.(type) {
+	case []any:
+		for _, child := range node {
+			closeObjects(child, schemas, part)
+		}
+	case map[string]any:
+		parts, composed := node["allOf"].([]any)
+		for i, one := range parts {
+			if ref, ok := one.(map[string]any)["$ref"].(string); ok {
+				parts[i] = maps.Clone(schemas[path.Base(ref)].(map[string]any))
+				delete(parts[i].(map[string]any), "additionalProperties")
+			}
+		}
+		_, open := node["additionalProperties"]
+		_, named := node["properties"].(map[string]any)
+		switch {
+		case part || open:
+		case composed:
+			node["unevaluatedProperties"] = false
+		case named:
+			node["additionalProperties"] = false
+		}
+		for name, child := range node {
+			closeObjects(child, schemas, name == "allOf")
+		}
+	}
+}
+
+// wantContract demands that openapi.yaml tells of this answer: its status, its headers, and each member of its body. What leads to
+// no operation is a 404 or a 405, whatever the contract says.
+func (a *answer) wantContract(r *http.Request) {
+	a.t.Helper()
+	routes, err := contractRoutes()
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	if a.status == http.StatusMethodNotAllowed {
+		return
+	}
+	route, values, err := routes.FindRoute(r)
+	if errors.Is(err, routers.ErrMethodNotAllowed) { // HEAD, and the check, which takes any method as GET
+		asGet := r.Clone(r.Context())
+		asGet.Method = http.MethodGet
+		route, values, err = routes.FindRoute(asGet)
+	}
+	if err != nil {
+		if a.status < 400 {
+			a.t.Errorf("%s %s: %d, and openapi.yaml has no such operation: %v", r.Method, r.URL, a.status, err)
+		}
+		return
+	}
+	err = openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: values, Route: route},
+		Status:                 a.status,
+		Header:                 a.header,
+		Body:                   io.NopCloser(strings.NewReader(a.text)),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: a.header.Get("Content-Type") == "application/yaml"},
+	})
+	if err != nil {
+		a.t.Errorf("%s %s: %d %s\nis not as openapi.yaml says: %v", r.Method, r.URL, a.status, a.text, err)
+	}
+}
