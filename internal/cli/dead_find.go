@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,11 +37,9 @@ func (f *deadFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Text, "text", "", "those with this `text` in the id, or in the detail or the body of the last response")
 }
 
-// read turns the flags into the filter, and reports whether there is any.
+// read turns the flags into the filter, and reports whether there is any. Flags with nothing in them, as of a variable that is empty,
+// would mean all dead letters: they are refused.
 func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
-	for _, name := range deadFilterFlags {
-		given = given || cmd.Flags().Changed(name)
-	}
 	if cmd.Flags().Changed("flow") {
 		f.Flow = &f.flow
 	}
@@ -49,13 +48,17 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	}
 	now := time.Now()
 	if f.Since, err = instantOf(f.since, now); err != nil {
-		return given, wrongUsage(cmd, "--since %q: %v", f.since, err)
+		return false, wrongUsage(cmd, "--since %q: %v", f.since, err)
 	}
 	if f.Until, err = instantOf(f.until, now); err != nil {
-		return given, wrongUsage(cmd, "--until %q: %v", f.until, err)
+		return false, wrongUsage(cmd, "--until %q: %v", f.until, err)
 	}
 	if err := f.Validate(); err != nil {
-		return given, wrongUsage(cmd, "%v", err)
+		return false, wrongUsage(cmd, "%v", err)
+	}
+	given = slices.ContainsFunc(deadFilterFlags, cmd.Flags().Changed)
+	if given && f.DeadFilter == (operator.DeadFilter{}) {
+		return false, wrongUsage(cmd, "the filter is empty, and would mean every dead letter: say which, or leave it out")
 	}
 	return given, nil
 }
@@ -118,7 +121,7 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 	for cursor := ""; ; {
 		part, err := change(ctx, filter, cursor, dryRun)
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
-		sum.Redriven = addRedriven(sum.Redriven, part.Redriven)
+		sum.Add(part.Redriven)
 		if cursor = part.Next; err != nil || cursor == "" {
 			return sum, err
 		}
@@ -126,13 +129,6 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 			told = time.Now()
 			a.note("%s looked at, %d meant, %d redriven, %d dropped so far", count(sum.Looked, "dead letter"), sum.Matched, sum.Moved, sum.Dropped)
 		}
-	}
-}
-
-func addRedriven(a, b operator.Redriven) operator.Redriven {
-	return operator.Redriven{
-		Moved: a.Moved + b.Moved, Unknown: a.Unknown + b.Unknown, Full: a.Full + b.Full, FlowFull: a.FlowFull + b.FlowFull,
-		GroupFull: a.GroupFull + b.GroupFull, Disabled: a.Disabled + b.Disabled,
 	}
 }
 

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,10 @@ func TestDeadLettersByFilter(t *testing.T) {
 		"redrive webhooks --all --dry-run": "goes with a filter", "drop webhooks --status 401": "--yes", "list webhooks --after x --status 401": "none of ours",
 	} {
 		s.run(t, "dispatcher dead "+args).want(t, 2, said)
+	}
+	for _, args := range [][]string{{"redrive", "webhooks"}, {"drop", "webhooks", "--yes"}, {"drop", "webhooks", "--yes", "--all"}} {
+		// As a script does whose variable is empty.
+		runArgs(t.Context(), s.env, "", slices.Concat([]string{"dispatcher", "dead"}, args, []string{"--cause", ""})...).want(t, 2, "the filter is empty")
 	}
 	s.run(t, "dispatcher dead redrive webhooks --status 401 --dry-run").want(t, 0, "the filter means: 3 dead letters; nothing is changed")
 	s.run(t, "dispatcher dead redrive webhooks --status 401").want(t, 0, "redriven: 3 jobs")

@@ -1,10 +1,10 @@
 package config
 
 import (
-	"net/url"
 	"slices"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 type hookSettings struct {
@@ -63,14 +63,10 @@ func (l *loader) hooks(s *settings) {
 
 // hookURL wants a URL that jobs may have. It shows nothing of it: its path may be a secret.
 func (l *loader) hookURL(p place, text string) {
-	u, err := url.Parse(text)
-	switch {
-	case text == "":
+	if text == "" {
 		l.fail(p, "", "is missing: want the address that is to hear of the events")
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		l.fail(p, "", `want "https://host/path" or "http://host/path"`)
-	case u.User != nil:
-		l.fail(p, "", "want no user or password in the URL")
+	} else if _, err := outgoing.ParseURL(text); err != nil {
+		l.fail(p, "", "%v", err)
 	}
 }
 

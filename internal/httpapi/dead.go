@@ -2,20 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
-)
-
-// Sizes of a list of dead letters.
-const (
-	deadAtOnce = 100
-	maxDead    = 1000
 )
 
 func (o *ops) jobRoutes() []route {
@@ -35,27 +27,14 @@ type deadView struct {
 
 // listDead answers dead letters, the newest first, and where to go on: GET /v1/buckets/{bucket}/dead.
 func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
-	bucket, query := r.PathValue("bucket"), r.URL.Query()
-	var d jobDecoder // for its faults
-	limit := deadAtOnce
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if limit = n; err != nil || n < 1 || n > maxDead {
-			d.fail("limit", "want 1 to "+strconv.Itoa(maxDead))
-		}
-	}
 	var filter operator.DeadFilter
-	for name, values := range query {
-		if name == "limit" || name == "cursor" {
-			continue
-		}
-		d.deadFilter(&filter, name, values[len(values)-1])
-	}
-	if len(d.errs) > 0 {
-		invalid(fieldErrors(errors.Join(d.errs...))).write(w, r)
+	bucket := r.PathValue("bucket")
+	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) { d.deadFilter(&filter, name, text) })
+	if f != nil {
+		f.write(w, r)
 		return
 	}
-	page, err := o.buckets.Bucket(bucket).Dead().Find(r.Context(), filter, query.Get("cursor"), limit)
+	page, err := o.buckets.Bucket(bucket).Dead().Find(r.Context(), filter, cursor, limit)
 	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return
@@ -73,13 +52,6 @@ func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
 
 // deadFilter reads a part of a filter.
 func (d *jobDecoder) deadFilter(f *operator.DeadFilter, name, text string) {
-	instant := func() (at time.Time) {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			d.fail(name, "want a time of RFC 3339 such as \"2026-03-01T12:00:00Z\"")
-		}
-		return at
-	}
 	switch name {
 	case "cause":
 		f.Cause = text
@@ -95,9 +67,9 @@ func (d *jobDecoder) deadFilter(f *operator.DeadFilter, name, text string) {
 			d.fail(name, "want a status of HTTP, 100 to 599")
 		}
 	case "since":
-		f.Since = instant()
+		f.Since = d.instant(name, text)
 	case "until":
-		f.Until = instant()
+		f.Until = d.instant(name, text)
 	case "q":
 		f.Text = text
 	default:

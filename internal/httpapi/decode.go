@@ -212,12 +212,16 @@ func (d *jobDecoder) notBefore(field string, value []byte) {
 	if !given {
 		return
 	}
+	d.job.NotBefore = d.instant(field, text)
+}
+
+// instant reads a time. The zero time, which would mean none, is a fault.
+func (d *jobDecoder) instant(field, text string) time.Time {
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.IsZero() { // the zero time would mean: none
+	if err != nil || at.IsZero() {
 		d.fail(field, "want a time of RFC 3339 such as \"2026-03-01T12:00:00Z\"")
-		return
 	}
-	d.job.NotBefore = at
+	return at
 }
 
 // headers reads the headers of a job: an object of names, each with a text or a list of texts.

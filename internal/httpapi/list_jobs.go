@@ -4,27 +4,46 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// listJobs answers jobs that wait or are in flight, and where to go on: GET /v1/buckets/{bucket}/jobs.
-func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
-	bucket, query := r.PathValue("bucket"), r.URL.Query()
+// Sizes of a list of jobs or dead letters.
+const (
+	jobsAtOnce = 100
+	maxJobs    = 1000
+)
+
+// listQuery reads from where on to list and how many, and gives every other name of the query to part.
+func listQuery(r *http.Request, part func(d *jobDecoder, name, text string)) (cursor string, limit int, _ *fault) {
 	var d jobDecoder // for its faults
-	var filter operator.JobFilter
-	limit := deadAtOnce
-	for name, values := range query {
-		text := values[len(values)-1]
-		switch name {
+	limit = jobsAtOnce
+	for name, values := range r.URL.Query() {
+		switch text := values[len(values)-1]; name {
 		case "cursor":
+			cursor = text
 		case "limit":
 			n, err := strconv.Atoi(text)
-			if limit = n; err != nil || n < 1 || n > maxDead {
-				d.fail(name, "want 1 to "+strconv.Itoa(maxDead))
+			if limit = n; err != nil || n < 1 || n > maxJobs {
+				d.fail(name, "want 1 to "+strconv.Itoa(maxJobs))
 			}
+		default:
+			part(&d, name, text)
+		}
+	}
+	if len(d.errs) > 0 {
+		return "", 0, invalid(fieldErrors(errors.Join(d.errs...)))
+	}
+	return cursor, limit, nil
+}
+
+// listJobs answers jobs that wait or are in flight, and where to go on: GET /v1/buckets/{bucket}/jobs.
+func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
+	var filter operator.JobFilter
+	bucket := r.PathValue("bucket")
+	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) {
+		switch name {
 		case "state":
 			filter.State = shaper.State(text)
 		case "flow":
@@ -32,19 +51,16 @@ func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
 		case "group":
 			filter.Group = &text
 		case "since":
-			at, err := time.Parse(time.RFC3339, text)
-			if filter.Since = at; err != nil {
-				d.fail(name, "want a time of RFC 3339 such as \"2026-03-01T12:00:00Z\"")
-			}
+			filter.Since = d.instant(name, text)
 		default:
 			d.fail(name, "is not taken here: want state, flow, group, since, limit or cursor")
 		}
-	}
-	if len(d.errs) > 0 {
-		invalid(fieldErrors(errors.Join(d.errs...))).write(w, r)
+	})
+	if f != nil {
+		f.write(w, r)
 		return
 	}
-	page, err := o.buckets.Bucket(bucket).Find(r.Context(), filter, query.Get("cursor"), limit)
+	page, err := o.buckets.Bucket(bucket).Find(r.Context(), filter, cursor, limit)
 	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return

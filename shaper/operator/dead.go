@@ -145,7 +145,8 @@ type Redriven struct {
 	Disabled int // left where they are: their flow is disabled
 }
 
-func (r *Redriven) add(more Redriven) {
+// Add counts more dead letters.
+func (r *Redriven) Add(more Redriven) {
 	r.Moved += more.Moved
 	r.Unknown += more.Unknown
 	r.Full += more.Full
@@ -238,7 +239,7 @@ func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Re
 			return sum, err
 		}
 		part, err := o.redrive(ctx, bucket, ids)
-		sum.add(part)
+		sum.Add(part)
 		if err != nil || part.Full > 0 {
 			return sum, err
 		}

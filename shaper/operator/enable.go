@@ -37,7 +37,7 @@ func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	dead := f.op.As(f.by).Bucket(f.bucket).Dead()
 	for cursor := ""; ; {
 		change, err := dead.RedriveFound(ctx, DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: &f.name, Group: f.group}, cursor, false)
-		sum.add(change.Redriven)
+		sum.Add(change.Redriven)
 		if cursor = change.Next; err != nil || cursor == "" {
 			return sum, err
 		}

@@ -118,7 +118,7 @@ type DeadChange struct {
 func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
 	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) error {
 		part, err := d.op.redrive(ctx, d.bucket, ids)
-		change.add(part)
+		change.Add(part)
 		return err
 	})
 	d.noteRedriven(ctx, change.Redriven)
@@ -221,7 +221,7 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, cursor string,
 	}
 	at, id, ok := strings.Cut(cursor, ".")
 	if w.from, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || !shaper.ValidID(id) {
-		return nil, &InvalidChangeError{d.bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
+		return nil, badCursor(d.bucket)
 	}
 	w.id = id
 	return w, nil

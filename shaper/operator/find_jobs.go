@@ -86,7 +86,7 @@ func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit
 	if cursor != "" {
 		text, err := base64.RawURLEncoding.DecodeString(cursor)
 		if err != nil || json.Unmarshal(text, &walk) != nil || walk.Stage < 0 || walk.Stage > len(known.Keys.Places("")) || walk.Index < 0 {
-			return page, &InvalidChangeError{b.name, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
+			return page, badCursor(b.name)
 		}
 	}
 	f := &finder{op: b.op, b: known, filter: &filter, walk: walk, left: min(max(limit, 1), maxJobsFound)}
@@ -285,4 +285,8 @@ func (f *finder) mayHave(path string) bool {
 	}
 	group, flow, ok := codec.SplitPath(path)
 	return ok && (f.filter.Group == nil || *f.filter.Group == group) && (f.filter.Flow == nil || *f.filter.Flow == flow)
+}
+
+func badCursor(bucket string) error {
+	return &InvalidChangeError{bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
 }

@@ -59,7 +59,7 @@ func (a Auth) kinds() (kinds []string) {
 }
 
 // validate notes every fault. None repeats a secret.
-func (a Auth) validate(allowed []netip.Prefix, fail func(key, format string, args ...any)) {
+func (a Auth) validate(sending outgoing.Config, fail func(key, format string, args ...any)) {
 	kinds := a.kinds()
 	if len(kinds) > 1 {
 		fail("auth", "has %s: want one of them", strings.Join(kinds, " and "))
@@ -87,8 +87,8 @@ func (a Auth) validate(allowed []netip.Prefix, fail func(key, format string, arg
 		t, err := outgoing.ParseURL(o.TokenURL)
 		if err != nil {
 			fail("auth.oauth2.token_url", "%v", err)
-		} else if addr, ok := t.Origin.Addr(); ok && workers.Blocks(addr, allowed) {
-			fail("auth.oauth2.token_url", "the address %s is not on the public internet: http.allow_networks can let it through", addr)
+		} else if err := sending.CheckAddress(table, t.Origin); err != nil {
+			fail("auth.oauth2.token_url", "%v", err)
 		}
 		if o.ClientID == "" {
 			fail("auth.oauth2.client_id", "is missing")

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
+
+// table is that of the worker in the configuration.
+const table = "http"
 
 // Config says which API the jobs of a bucket go to, and within which bounds.
 type Config struct {
@@ -38,9 +39,7 @@ type Config struct {
 	// EgressProxy is the proxy that requests to the API go through, as http://user:password@host:port; "" for none.
 	EgressProxy string
 
-	// Read by New.
-	home  outgoing.Target // of BaseURL
-	proxy *url.URL        // EgressProxy, nil for none
+	home outgoing.Target // of BaseURL, read by New
 }
 
 // DefaultStatuses are the answers after which a job is tried again, where nothing else is said. Others are the API's answer.
@@ -56,7 +55,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("http.%s: %s", key, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s.%s: %s", table, key, fmt.Sprintf(format, args...)))
 	}
 	switch t, err := outgoing.ParseURL(c.BaseURL); {
 	case c.BaseURL == "":
@@ -64,57 +63,24 @@ func (c Config) Validate() error {
 	case err != nil:
 		fail("base_url", "%v", err)
 	default:
-		if addr, ok := t.Origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
-			fail("base_url", "the address %s is not on the public internet: http.allow_networks can let it through", addr)
+		if err := c.sending().CheckAddress(table, t.Origin); err != nil {
+			fail("base_url", "%v", err)
 		}
 	}
-	if c.Timeout < outgoing.MinTimeout || c.Timeout > outgoing.MaxTimeout {
-		fail("timeout", "%s: want %s to %s", c.Timeout, outgoing.MinTimeout, outgoing.MaxTimeout)
-	}
-	errs = append(errs, c.Policy.Validate())
-	for _, network := range c.AllowNetworks {
-		if !network.IsValid() || network.Addr().Is4In6() {
-			fail("allow_networks", "%s: want networks such as 10.0.0.0/8 and fd00::/8", network)
-		}
-	}
-	if c.Concurrency < 1 || c.Concurrency > shaper.MaxConcurrency {
-		fail("concurrency", "%d: want 1 to %d", c.Concurrency, shaper.MaxConcurrency)
-	}
-	c.Auth.validate(c.AllowNetworks, fail)
+	errs = append(errs, c.sending().Validate(table, "base_url"))
+	c.Auth.validate(c.sending(), fail)
 	for name := range c.Headers {
 		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.headers()...); err != nil {
 			fail("headers", "%s: %s", name, strings.TrimPrefix(err.Error(), "headers."+name+": "))
 		}
 	}
-	c.validateTLS(fail)
-	if c.EgressProxy != "" {
-		_, origin, err := outgoing.ParseProxy(c.EgressProxy)
-		if err != nil {
-			fail("egress_proxy", "%v", err)
-		} else if addr, ok := origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
-			fail("egress_proxy", "the address %s is not on the public internet: http.allow_networks can let it through", addr)
-		}
-	}
 	return errors.Join(errs...)
 }
 
-func (c Config) validateTLS(fail func(key, format string, args ...any)) {
-	switch {
-	case c.TLS.Cert == "" && c.TLS.Key == "":
-	case c.TLS.Cert == "":
-		fail("tls.cert", "is missing, and tls.key is set: set both or none")
-	case c.TLS.Key == "":
-		fail("tls.key", "is missing, and tls.cert is set: set both or none")
-	case !strings.HasPrefix(strings.ToLower(c.BaseURL), "https://"):
-		fail("tls.cert", "%q: is shown only to the origin of http.base_url: set that to an https URL", c.TLS.Cert)
+// sending are the settings of the requests that go out.
+func (c Config) sending() outgoing.Config {
+	return outgoing.Config{
+		Timeout: c.Timeout, Policy: c.Policy, AllowNetworks: c.AllowNetworks, Concurrency: c.Concurrency,
+		TLS: c.TLS, EgressProxy: c.EgressProxy, Home: c.BaseURL,
 	}
-}
-
-// read prepares valid settings for deliveries.
-func (c *Config) read() (err error) {
-	if c.home, err = outgoing.ParseURL(c.BaseURL); err != nil || c.EgressProxy == "" {
-		return err
-	}
-	c.proxy, _, err = outgoing.ParseProxy(c.EgressProxy)
-	return err
 }

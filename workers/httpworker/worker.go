@@ -31,20 +31,17 @@ func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if err := config.TLS.Check("http", os.ReadFile); err != nil {
+	if err := config.TLS.Check(table, os.ReadFile); err != nil {
 		return nil, err
 	}
-	if err := config.read(); err != nil {
+	sender, err := outgoing.NewSender(config.sending())
+	if err != nil {
 		return nil, err
 	}
-	return &Worker{
-		config: config,
-		sender: outgoing.NewSender(outgoing.Config{
-			Timeout: config.Timeout, Policy: config.Policy, AllowNetworks: config.AllowNetworks, Concurrency: config.Concurrency,
-			TLS: config.TLS, Proxy: config.proxy, Home: config.home,
-		}),
-		tokens: newTokens(config.Auth.OAuth2, config.AllowNetworks),
-	}, nil
+	if config.home, err = outgoing.ParseURL(config.BaseURL); err != nil {
+		return nil, err
+	}
+	return &Worker{config: config, sender: sender, tokens: newTokens(config.Auth.OAuth2, config.AllowNetworks)}, nil
 }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 var local = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -163,12 +164,12 @@ func FuzzBelow(f *testing.F) {
 	for _, seed := range []string{"/a", "/a/../b", "/%2e%2e/", "?a=b", "//x", `/\x`, "/a%2fb?c#d"} {
 		f.Add(seed)
 	}
-	c := Config{BaseURL: "https://api.example/v1"}
-	if err := c.read(); err != nil {
+	home, err := outgoing.ParseURL("https://api.example/v1")
+	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u, err := below(c.home, text)
+		u, err := below(home, text)
 		if err != nil {
 			return
 		}

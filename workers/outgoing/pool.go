@@ -42,11 +42,11 @@ type conn struct {
 	idle    *time.Timer // closes it; nil before the first rest
 }
 
-func newPool(config Config) *pool {
+func newPool(concurrency int, transport *http.Transport) *pool {
 	return &pool{
-		transport:  newTransport(config),
-		maxPerHost: config.Concurrency,
-		maxTotal:   2 * config.Concurrency,
+		transport:  transport,
+		maxPerHost: concurrency,
+		maxTotal:   2 * concurrency,
 		lists:      map[shaper.Origin][]*conn{},
 	}
 }

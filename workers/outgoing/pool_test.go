@@ -21,10 +21,13 @@ import (
 
 func newSender(t *testing.T, concurrency int) *Sender {
 	t.Helper()
-	s := NewSender(Config{
+	s, err := NewSender(Config{
 		Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: concurrency,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(s.Close)
 	return s
 }

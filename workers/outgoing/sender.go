@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -16,26 +14,9 @@ import (
 // UserAgent is what requests say of their sender, where nothing else says it.
 const UserAgent = "tundish/1"
 
-// Bounds of the settings.
-const (
-	MinTimeout = 10 * time.Millisecond
-	MaxTimeout = 15 * time.Minute
-)
-
 // maxAnswer bounds the bytes that are read of an answer. A longer answer closes its connection:
 // that is cheaper than to read on.
 const maxAnswer = 64 << 10
-
-// Config says within which bounds a [Sender] sends. What it holds is valid: the worker has seen to that.
-type Config struct {
-	Timeout       time.Duration  // of one attempt: to resolve, connect, send, and read the answer
-	Policy        workers.Policy // what becomes of a job after each answer
-	AllowNetworks []netip.Prefix // beyond the public internet; see [workers.Guard]
-	Concurrency   int            // so many connections to one host are kept at most, and twice as many in all
-	TLS           TLS
-	Proxy         *url.URL // that all requests go through, from ParseProxy; nil for none
-	Home          Target   // its origin alone is shown the client certificate of TLS
-}
 
 // Sender sends requests. It is safe for concurrent use.
 type Sender struct {
@@ -43,8 +24,14 @@ type Sender struct {
 	conns  *pool
 }
 
-// NewSender makes a sender.
-func NewSender(config Config) *Sender { return &Sender{config, newPool(config)} }
+// NewSender makes a sender of settings that [Config.Validate] has found valid. Its errors are of the egress proxy and of Home.
+func NewSender(config Config) (*Sender, error) {
+	transport, err := newTransport(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{config, newPool(config.Concurrency, transport)}, nil
+}
 
 // Close closes the connections that are kept; those in use close when their
 // delivery ends.

@@ -21,14 +21,23 @@ const maxAnswerHeader = 64 << 10
 // newTransport returns the transport that makes the connections. It reads no proxy from the environment: with one the guard would see
 // the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
 // context.
-func newTransport(config Config) *http.Transport {
+func newTransport(config Config) (*http.Transport, error) {
 	d := &dialer{
 		net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
 		allowed: config.AllowNetworks,
-		proxy:   config.Proxy,
 		files:   config.TLS,
-		home:    config.Home,
 		tls:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	var err error
+	if config.Home != "" {
+		if d.home, err = ParseURL(config.Home); err != nil {
+			return nil, err
+		}
+	}
+	if config.EgressProxy != "" {
+		if d.proxy, _, err = parseProxy(config.EgressProxy); err != nil {
+			return nil, err
+		}
 	}
 	return &http.Transport{
 		DialContext:            d.dial,
@@ -38,7 +47,7 @@ func newTransport(config Config) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
-	}
+	}, nil
 }
 
 // dialer makes the connections of a transport: directly or through the egress proxy, plain or over TLS.

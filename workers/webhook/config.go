@@ -4,15 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
+
+// table is that of the worker in the configuration.
+const table = "webhook"
 
 // Config says where the jobs of a bucket go, and within which bounds.
 type Config struct {
@@ -60,7 +61,6 @@ type Config struct {
 	// Read by New.
 	home    outgoing.Target // of URL
 	signers []signer        // of Secrets
-	proxy   *url.URL        // EgressProxy, nil for none
 }
 
 // DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
@@ -77,7 +77,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("webhook.%s: %s", key, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s.%s: %s", table, key, fmt.Sprintf(format, args...)))
 	}
 	if c.URL != "" {
 		if _, err := outgoing.ParseURL(c.URL); err != nil {
@@ -86,29 +86,9 @@ func (c Config) Validate() error {
 	} else if !c.JobURL {
 		fail("url", "is missing, and job_url = false lets no job name one")
 	}
-	if c.Timeout < outgoing.MinTimeout || c.Timeout > outgoing.MaxTimeout {
-		fail("timeout", "%s: want %s to %s", c.Timeout, outgoing.MinTimeout, outgoing.MaxTimeout)
-	}
-	errs = append(errs, c.Policy.Validate())
-	for _, network := range c.AllowNetworks {
-		if !network.IsValid() || network.Addr().Is4In6() {
-			fail("allow_networks", "%s: want networks such as 10.0.0.0/8 and fd00::/8", network)
-		}
-	}
-	if c.Concurrency < 1 || c.Concurrency > shaper.MaxConcurrency {
-		fail("concurrency", "%d: want 1 to %d", c.Concurrency, shaper.MaxConcurrency)
-	}
+	errs = append(errs, c.sending().Validate(table, "url"))
 	c.validateSecrets(fail)
 	c.validateFormat(fail)
-	c.validateTLS(fail)
-	if c.EgressProxy != "" {
-		_, origin, err := outgoing.ParseProxy(c.EgressProxy)
-		if err != nil {
-			fail("egress_proxy", "%v", err)
-		} else if addr, ok := origin.Addr(); ok && workers.Blocks(addr, c.AllowNetworks) {
-			fail("egress_proxy", "the address %s is not on the public internet: webhook.allow_networks can let it through", addr)
-		}
-	}
 	return errors.Join(errs...)
 }
 
@@ -157,15 +137,11 @@ func (c Config) validateFormat(fail faulter) {
 	}
 }
 
-func (c Config) validateTLS(fail faulter) {
-	switch {
-	case c.TLS.Cert == "" && c.TLS.Key == "":
-	case c.TLS.Cert == "":
-		fail("tls.cert", "is missing, and tls.key is set: set both or none")
-	case c.TLS.Key == "":
-		fail("tls.key", "is missing, and tls.cert is set: set both or none")
-	case !strings.HasPrefix(strings.ToLower(c.URL), "https://"):
-		fail("tls.cert", "%q: is shown only to the origin of webhook.url: set that to an https URL", c.TLS.Cert)
+// sending are the settings of the requests that go out.
+func (c Config) sending() outgoing.Config {
+	return outgoing.Config{
+		Timeout: c.Timeout, Policy: c.Policy, AllowNetworks: c.AllowNetworks, Concurrency: c.Concurrency,
+		TLS: c.TLS, EgressProxy: c.EgressProxy, Home: c.URL,
 	}
 }
 
@@ -174,9 +150,6 @@ func (c *Config) read() (err error) {
 	if c.home, err = c.homeTarget(); err != nil {
 		return err
 	}
-	if c.signers, err = newSigners(c.Secrets); err != nil || c.EgressProxy == "" {
-		return err
-	}
-	c.proxy, _, err = outgoing.ParseProxy(c.EgressProxy)
+	c.signers, err = newSigners(c.Secrets)
 	return err
 }

@@ -41,16 +41,17 @@ func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if err := config.TLS.Check("webhook", os.ReadFile); err != nil {
+	if err := config.TLS.Check(table, os.ReadFile); err != nil {
 		return nil, err
 	}
 	if err := config.read(); err != nil {
 		return nil, err
 	}
-	return &Worker{config: config, sender: outgoing.NewSender(outgoing.Config{
-		Timeout: config.Timeout, Policy: config.Policy, AllowNetworks: config.AllowNetworks, Concurrency: config.Concurrency,
-		TLS: config.TLS, Proxy: config.proxy, Home: config.home,
-	})}, nil
+	sender, err := outgoing.NewSender(config.sending())
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{config: config, sender: sender}, nil
 }
 
 // Close closes the connections that are kept; those in use close when their
