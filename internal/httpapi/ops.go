@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +52,7 @@ type ops struct {
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, httplimit.Proxies{})}
-	draining := new(atomic.Bool)
+	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := append(o.routes(), probes.routes()...)
 	if cfg.Sink {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
+	client "github.com/tundish-io/tundish/shaper/producer"
 )
 
 // Jobs are the methods of [*producer.Client] that the producer's API calls.
@@ -19,6 +19,8 @@ type Jobs interface {
 	Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 	Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
 	Cancel(ctx context.Context, bucket, id string) (shaper.State, error)
+	Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *client.Awaited, error)
+	Result(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	LimitHeaders(bucket string) []string
 }
 
@@ -68,6 +70,7 @@ type producer struct {
 	limits    Limits
 	overrides BucketLimits
 	headers   httplimit.RateLimitHeaders
+	draining  *draining
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -82,7 +85,8 @@ func NewProducer(cfg ProducerConfig) *Handler {
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
 	}
-	draining := new(atomic.Bool)
+	draining := newDraining()
+	p.draining = draining
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
 	return newHandler(append(p.routes(), probes.routes()...), p.access, cfg.BodyMemory, draining, log)
 }
@@ -93,6 +97,7 @@ func (p *producer) routes() []route {
 		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}", p.showJob, roles(RoleEnqueue, RoleRead)},
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", p.jobAttempts, roles(RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", p.jobResult, roles(RoleEnqueue, RoleRead)},
 		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", p.cancelJob, roles(RoleEnqueue)},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},
