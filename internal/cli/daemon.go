@@ -175,7 +175,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return nil, "", err
 	}
 	handler := httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
@@ -208,6 +208,16 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 		}
 		return worker.CheckFlow(own)
 	}
+}
+
+// proxy says how the shaping proxy serves a bucket.
+func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
+	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || d.config.Buckets[i].HTTP == nil || !d.config.Buckets[i].HTTP.ServeProxy {
+		return httpapi.ProxySettings{}, false
+	}
+	http := d.config.Buckets[i].HTTP
+	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 
 // checker is what the settings of any worker check before something is sent.

@@ -55,7 +55,7 @@ func newHandler(routes []route, a *access, bodyMemory int64, draining *draining,
 	for _, r := range routes {
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
 	}
-	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutOriginal(orProblem(mux))))), draining: draining, access: a}
+	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux)))))), draining: draining, access: a}
 }
 
 // orProblem serves what mux has a route for, and makes problems of its 404

@@ -25,6 +25,11 @@ const (
 	codeUnknownJob       code = "unknown-job"
 	codeNoResult         code = "no-result"
 	codeNotEnded         code = "not-ended"
+	codeNoProxy          code = "no-proxy"
+	codeAnswerNotKept    code = "answer-not-kept"
+	codeNoAnswer         code = "no-answer"
+	codeResultTooLarge   code = "result-too-large"
+	codeNotInTime        code = "not-in-time"
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
 	codeUnknownFlow      code = "unknown-flow"
@@ -69,6 +74,11 @@ var kinds = map[code]struct {
 	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
 	codeNoResult:         {http.StatusNotFound, "There is no result of the job"},
 	codeNotEnded:         {http.StatusNotFound, "The job has not ended yet"},
+	codeNoProxy:          {http.StatusNotFound, "The bucket is no proxy"},
+	codeAnswerNotKept:    {http.StatusConflict, "The answer to this request is not kept any more"},
+	codeNoAnswer:         {http.StatusBadGateway, "The API did not answer"},
+	codeResultTooLarge:   {http.StatusBadGateway, "The answer of the API is too large"},
+	codeNotInTime:        {http.StatusGatewayTimeout, "There was no answer in time"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},

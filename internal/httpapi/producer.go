@@ -32,6 +32,9 @@ type ProducerConfig struct {
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
+	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
+	Proxy func(bucket string) (ProxySettings, bool)
+
 	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
 	// same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
@@ -71,6 +74,7 @@ type producer struct {
 	overrides BucketLimits
 	headers   httplimit.RateLimitHeaders
 	draining  *draining
+	proxies   func(bucket string) (ProxySettings, bool)
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -80,7 +84,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
@@ -99,6 +103,7 @@ func (p *producer) routes() []route {
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", p.jobAttempts, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", p.jobResult, roles(RoleEnqueue, RoleRead)},
 		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", p.cancelJob, roles(RoleEnqueue)},
+		{"", proxyPath + "{bucket}", p.proxy, rights{roles: []Role{RoleEnqueue}, clientKey: true}},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},
 		{"GET", "/v1/limits", p.listLimits, roles(RoleRead)},

@@ -226,8 +226,9 @@ func (d *drain) interrupt() int {
 
 // settle hands over the outcome of a job; it travels with others of the moment.
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	var hold time.Duration // that a job leaves behind which is done
 	if job.once {
-		d.endOnce(job, &outcome)
+		hold = d.endOnce(job, &outcome)
 	}
 	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
@@ -254,7 +255,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 			s.reason = codec.ReasonWord(outcome.Reason)
 		}
 	case shaper.ResultDone:
-		last = shaper.LastResponse{} // Redis keeps nothing of a delivered job but its id
+		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}

@@ -89,7 +89,8 @@ type Awaited struct {
 // of which there is none (it was cancelled, say), or another process waits for the same job too.
 const pollEvery = time.Second
 
-// Result waits for the job to end. Its errors are [ErrNoResult] and, when ctx ends first, that of ctx. While Redis is away it waits on.
+// Result waits for the job to end. Its errors are [ErrNoResult], where the result has the state in which the job is, and, when ctx ends
+// first, that of ctx. While Redis is away it waits on.
 func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	poll := time.NewTimer(pollEvery/2 + rand.N(pollEvery/2)) //nolint:gosec // spread
 	defer poll.Stop()
@@ -102,9 +103,9 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 			case ctx.Err() != nil: // see below
 			case errors.Is(err, ErrNotEnded), redisconn.Unavailable(err):
 			case errors.Is(err, shaper.ErrNotFound): // it ended, and its id is forgotten
-				return Result{ID: a.id, Bucket: a.bucket}, ErrNoResult
+				return result, ErrNoResult
 			default:
-				return Result{ID: a.id, Bucket: a.bucket}, err
+				return result, err
 			}
 		}
 		select {
