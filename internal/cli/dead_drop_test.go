@@ -22,7 +22,9 @@ func TestDropAllAsks(t *testing.T) {
 		}
 		var out, asked strings.Builder
 		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
-		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error { return a.deadDropAll(ctx, s, "webhooks", false) })
+		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
+			return a.deadDropFound(ctx, c, "webhooks", operator.DeadFilter{}, false, false)
+		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
 		}
@@ -46,8 +48,8 @@ func TestPurgeAsks(t *testing.T) {
 		}
 		var out, asked strings.Builder
 		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
-		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error {
-			return a.bucketPurge(ctx, s, "webhooks", operator.PurgeOptions{}, false)
+		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
+			return a.purgeBy(ctx, c, purgeFlags{}, "bucket", "webhooks", "webhooks", apiPath("buckets", "webhooks", "purge"), nil)
 		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)

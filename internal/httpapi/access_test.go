@@ -148,7 +148,7 @@ func TestKeysOpenTheServer(t *testing.T) {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}
-	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{}, Keys: keys(), Sink: true})
+	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), nil)}, Keys: keys(), Sink: true})
 	for remote, status := range map[string]int{far: 403, "127.0.0.1:9": 200} {
 		if w := request(ops, remote, "POST", "http://localhost"+httpapi.SinkPath, "{}"); w.Code != status {
 			t.Errorf("sink from %s: %d: %s", remote, w.Code, w.Body)

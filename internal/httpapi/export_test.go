@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -9,12 +10,13 @@ import (
 
 // ProducerRoutes and OpsRoutes are "METHOD path" of all routes.
 func ProducerRoutes() []string {
-	return names(append((&producer{}).routes(), (&probes{log: orDiscard(nil)}).routes()...))
+	p := &producer{jobs: struct{ Jobs }{}}
+	return names(slices.Concat(p.routes(), p.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes()))
 }
 
 func OpsRoutes() []string {
-	routes := append((&ops{}).routes(), (&probes{log: orDiscard(nil)}).routes()...)
-	return names(append(routes, (&sink{}).routes()...))
+	o := &ops{}
+	return names(slices.Concat(o.routes(), o.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes(), (&sink{}).routes()))
 }
 
 func names(routes []route) []string {

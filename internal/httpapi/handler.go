@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Handler serves one of the APIs. It is safe for concurrent use.
@@ -17,6 +19,14 @@ type Handler struct {
 	http.Handler
 	draining *atomic.Bool
 	access   *access
+	ops      *ops // nil of a producer without the operator's API
+}
+
+// SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
+func (h *Handler) SetPools(pools []shaper.Pool) {
+	if h.ops != nil {
+		h.ops.pools.Store(&pools)
+	}
 }
 
 // SetKeys replaces the API keys, for all requests from now on; without any,
