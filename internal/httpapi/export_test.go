@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 
 // What the tests of the contract compare with openapi.yaml.
 
-// ProducerRoutes and OpsRoutes are "METHOD path" of all routes.
+// ProducerRoutes and OpsRoutes are "METHOD path: roles" of all routes.
 func ProducerRoutes() []string {
 	p := &producer{jobs: struct{ Jobs }{}}
 	return names(slices.Concat(p.routes(), p.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes()))
@@ -23,11 +24,12 @@ func names(routes []route) []string {
 	var list []string
 	for _, r := range routes {
 		path := strings.ReplaceAll(r.path, "...}", "}")
+		roles := fmt.Sprint(r.needs.roles)
 		if r.method == "" { // any: two stand for all
-			list = append(list, "GET "+path, "POST "+path)
+			list = append(list, "GET "+path+": "+roles, "POST "+path+": "+roles)
 			continue
 		}
-		list = append(list, r.method+" "+path)
+		list = append(list, r.method+" "+path+": "+roles)
 	}
 	return list
 }
