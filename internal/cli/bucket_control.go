@@ -105,18 +105,15 @@ release a bucket that is not held is harmless.`,
 	return cmd
 }
 
-// hadWork reports whether a change had something to change.
-func hadWork(o opsview.Outcome) bool { return o.Changed != nil && *o.Changed }
-
 func resumedText(o opsview.Outcome, name string) string {
-	if !hadWork(o) {
+	if !deref(o.Changed) {
 		return "was not paused: " + name
 	}
 	return "resumed: " + name
 }
 
 func releasedText(o opsview.Outcome, name string) string {
-	if !hadWork(o) {
+	if !deref(o.Changed) {
 		return "had nothing to release: " + name
 	}
 	return "released: " + name

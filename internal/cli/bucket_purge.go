@@ -67,7 +67,7 @@ func (a *app) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucke
 		if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
 			return err
 		}
-		jobs := count(known(view.Matched), "waiting job")
+		jobs := count(deref(view.Matched), "waiting job")
 		if flags.dryRun {
 			return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "a purge would drop %s; nothing is changed\n", jobs) })
 		}

@@ -46,10 +46,10 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
 		switch {
 		case v.Groups != nil && v.Flows != nil:
-			row("groups", "%d, of which %d have something to send", v.Groups.Known, known(v.Groups.Waiting))
+			row("groups", "%d, of which %d have something to send", v.Groups.Known, deref(v.Groups.Waiting))
 			row("flows", "%d", v.Flows.Known)
 		case v.Flows != nil:
-			row("flows", "%d, of which %d have something to send", v.Flows.Known, known(v.Flows.Waiting))
+			row("flows", "%d, of which %d have something to send", v.Flows.Known, deref(v.Flows.Waiting))
 		}
 		if f := v.Flows; f != nil {
 			if f.Held+f.Open+f.HalfOpen > 0 {
@@ -75,14 +75,6 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("note", "%s", note)
 		}
 	})
-}
-
-// known is a number that may be absent.
-func known(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 // deadOf says how many dead letters a bucket has, and how many there may be.

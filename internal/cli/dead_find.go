@@ -175,8 +175,8 @@ func (a *app) printDead(letters []*opsview.Job) error {
 	return a.print(letters, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
 		for _, letter := range letters {
-			last := lastOf(letter)
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, since(letter.DiedAt, now), attemptsOf(letter),
+			last := deref(letter.LastResponse)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, since(letter.DiedAt, now), deref(letter.Attempts),
 				dash(last.Cause), dash(last.Reason), dash(line(last.Detail, 60)))
 		}
 	})

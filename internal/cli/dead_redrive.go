@@ -40,7 +40,7 @@ bucket's name has to be typed to confirm, unless --yes is given.`,
 			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
 				if filtered {
-					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, yes)
+					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, !yes && isTerminal(a.in))
 				}
 				return a.deadRedrive(ctx, c, args[0], args[1:], limit)
 			})
@@ -56,10 +56,10 @@ bucket's name has to be typed to confirm, unless --yes is given.`,
 	return cmd
 }
 
-// deadRedriveFound redrives what a filter means. On a terminal it asks before.
-func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
+// deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
+func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask bool) error {
 	redrive := c.redriveFound(bucket)
-	if !dryRun && !yes && isTerminal(a.in) {
+	if ask && !dryRun {
 		change, err := a.deadChange(ctx, filter, true, redrive)
 		if err != nil {
 			return err

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) jobCommand() *cobra.Command {
@@ -45,7 +44,7 @@ func (a *app) printJob(v *opsview.Job) error {
 		row("id", v.ID)
 		row("bucket", v.Bucket)
 		row("group", v.Group)
-		row("flow", flowName(v))
+		row("flow", deref(v.Flow))
 		row("state", string(v.State))
 		row("why", v.Why)
 		if v.Position != nil {
@@ -88,14 +87,6 @@ func (a *app) printJob(v *opsview.Job) error {
 	})
 }
 
-// flowName is the flow of a job, "" where it has none.
-func flowName(v *opsview.Job) string {
-	if v.Flow == nil {
-		return ""
-	}
-	return *v.Flow
-}
-
 // attemptLine is an attempt in one line.
 func attemptLine(a opsview.Attempt, now time.Time) string {
 	text := fmt.Sprintf("%s (%s): %s", stamp(a.At), relative(a.At, now), a.Result)
@@ -131,22 +122,6 @@ func (c *api) job(ctx context.Context, bucket, id string) (*opsview.Job, error) 
 	var view opsview.Job
 	err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "jobs", id), nil, nil, &view)
 	return &view, err
-}
-
-// lastOf is the last response of a job, zero if it has none.
-func lastOf(v *opsview.Job) shaper.LastResponse {
-	if v.LastResponse == nil {
-		return shaper.LastResponse{}
-	}
-	return *v.LastResponse
-}
-
-// attemptsOf is how many attempts a job had.
-func attemptsOf(v *opsview.Job) int {
-	if v.Attempts == nil {
-		return 0
-	}
-	return *v.Attempts
 }
 
 // since says when something was, "-" if it is not known.

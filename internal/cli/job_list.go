@@ -87,8 +87,8 @@ func (a *app) jobList(ctx context.Context, c *api, bucket string, query url.Valu
 	err := a.print(jobs, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tNEXT\tREASON")
 		for _, j := range jobs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(flowName(j), 40)),
-				since(j.EnqueuedAt, now), attemptsOf(j), since(j.Due, now), dash(lastOf(j).Reason))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
+				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
 		}
 	})
 	if cursor != "" && err == nil && !a.json {

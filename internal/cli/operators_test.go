@@ -174,7 +174,9 @@ func TestOperatorsNeedNoRedis(t *testing.T) {
 			admin, adminTable := newKey(t, "root --role admin --bucket *")
 			read, readTable := newKey(t, "looker --role read --bucket *")
 			server := newOperatedServer(t, name, adminTable+readTable)
-			env := func(key string) []string { return []string{"TUNDISH_REDIS_URL=redis://127.0.0.1:1", "TUNDISH_KEY=" + key} }
+			env := func(key string) []string {
+				return []string{"TUNDISH_REDIS_URL=redis://127.0.0.1:1", "TUNDISH_KEY=" + key}
+			}
 			run := func(key, words string) result {
 				return command(t.Context(), env(key), "", "dispatcher "+words+" --server "+server.url)
 			}
@@ -367,10 +369,14 @@ func TestExitCodesOfAnswers(t *testing.T) {
 func TestProducerServesOperators(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, redistest.Start(t).URL(), `rate = "50/s"`)
-	p.rewrite(t, func(text string) string { return strings.Replace(text, "[producer]\n", "[producer]\noperator_api = true\n", 1) })
+	p.rewrite(t, func(text string) string {
+		return strings.Replace(text, "[producer]\n", "[producer]\noperator_api = true\n", 1)
+	})
 	daemon := start(t, p.env, "producer serve")
 	daemon.ready(t, p.api)
-	run := func(words string) result { return command(t.Context(), nil, "", "dispatcher "+words+" --server "+p.api) }
+	run := func(words string) result {
+		return command(t.Context(), nil, "", "dispatcher "+words+" --server "+p.api)
+	}
 	run("bucket pause webhooks --json").want(t, 0, `"by": "a program on the producer's machine"`)
 	run("pool list").want(t, 0, "there are no pools")
 	p.rewrite(t, func(text string) string { return text + "[[pools]]\nname = \"spare\"\nrate = \"1/h\"\n" })

@@ -61,6 +61,14 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
+// deref is what p points to, zero if it points to nothing.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // dash returns "-" for an empty text.
 func dash(s string) string {
 	if s == "" {

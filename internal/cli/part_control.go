@@ -142,7 +142,7 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 		return query, nil, nil
 	}, func(v *opsview.EnabledFlow, args []string) (string, error) {
 		said := "was not disabled: " + quoted(args[1])
-		if hadWork(v.Outcome) {
+		if deref(v.Changed) {
 			said = "enabled: " + quoted(args[1])
 		}
 		if v.Redriven == nil {
@@ -278,7 +278,7 @@ stays. To reset a setting that was not set is harmless.`),
 			return p.on(http.MethodPatch, "", p.clear, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
 		}
 		return p.on(http.MethodDelete, "-settings", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-			if !hadWork(v.Outcome) {
+			if !deref(v.Changed) {
 				return "had no settings of its own: " + quoted(args[1]), nil
 			}
 			return "reset: " + quoted(args[1]), nil

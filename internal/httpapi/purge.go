@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -32,9 +33,16 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 	o.purge(w, r, purgeOf{
 		view: opsview.Purge{Bucket: bucket}, name: bucket, what: "bucket", purge: b.Purge,
 		waiting: func(ctx context.Context, keepLater bool) (int64, error) {
+			names, err := o.names(ctx)
+			if err == nil && !slices.Contains(names, bucket) {
+				err = shaper.ErrUnknownBucket
+			}
+			if err != nil {
+				return 0, err
+			}
 			info, err := b.Info(ctx)
 			if keepLater {
-				return info.Waiting, err
+				info.Later = 0
 			}
 			return info.Waiting + info.Later, err
 		},
