@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +30,6 @@ type api struct {
 	http   *http.Client
 	server string
 	key    config.Secret
-	redis  *station // nil for a server
 }
 
 // serverFlags give the commands below cmd their --server and --key.
@@ -66,7 +66,7 @@ func (a *app) withAPI(ctx context.Context, do func(ctx context.Context, c *api) 
 
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
-	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost", redis: s}
+	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost"}
 }
 
 // problem is an answer that is an error.
@@ -92,7 +92,7 @@ func (p *problem) Error() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
-// exitCode of a problem: a state or a configuration that does not fit is wrong usage, but for the state of a job.
+// exitCode is that of the status, but a bucket without flows or groups is wrong usage.
 func (p *problem) exitCode() int {
 	switch p.Code {
 	case "no-flows", "no-groups", "too-large", "unsupported-media-type":
@@ -142,12 +142,12 @@ func (c *api) call(ctx context.Context, method, path string, query url.Values, b
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.unreachable(ctx, method, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxView))
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.unreachable(ctx, method, err)
 	}
 	if resp.StatusCode/100 == 2 && json.Unmarshal(text, view) == nil {
 		return nil
@@ -164,14 +164,18 @@ func (c *api) call(ctx context.Context, method, path string, query url.Values, b
 }
 
 // unreachable says what to do when there is no answer.
-func (c *api) unreachable(ctx context.Context, err error) error {
+func (c *api) unreachable(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err = withoutURL(err); isDial(err) {
 		return fail(exitUnreachable, "no server at %s (%w): is it running, and is --server right?", c.server, err)
 	}
-	return fail(exitUnreachable, "%s gave no answer (%w): a change may have been made; make it again, which is safe", c.server, err)
+	next := "try again"
+	if method != http.MethodGet {
+		next = "the change may have been made; look before you make it again"
+	}
+	return fail(exitUnreachable, "%s gave no answer (%w): %s", c.server, err, next)
 }
 
 // buckets looks at all buckets.
@@ -187,9 +191,9 @@ func (c *api) bucket(ctx context.Context, name string) (view opsview.Bucket, err
 	return view, err
 }
 
-// named names the object of a problem with what was given; others pass.
+// named says of which object something is not valid. Other errors stay as they are.
 func named(err error, what, name string) error {
-	p, ok := err.(*problem) //nolint:errorlint // call returns it unwrapped
+	p, ok := errors.AsType[*problem](err)
 	if !ok || p.Code != "invalid" {
 		return err
 	}

@@ -164,8 +164,8 @@ var operatorRuns = map[string][]string{
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
 }
 
-// Every command of the table runs with a key and no way to Redis, on both servers; and what changes something is refused with a
-// key that may only look.
+// Every command of the table runs with a key and no way to Redis, on both servers. A command that changes something is refused with
+// a key that may only look.
 func TestOperatorsNeedNoRedis(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"dispatcher", "producer"} {
@@ -365,7 +365,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	command(t.Context(), nil, "", "dispatcher bucket list --server "+server.url).want(t, 2, "the request has no API key", "TUNDISH_KEY")
 }
 
-// A producer serves operators where it is configured so, and by no way to Redis of theirs.
+// A producer with operator_api = true serves the commands of operators, and follows the pools of its configuration.
 func TestProducerServesOperators(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, redistest.Start(t).URL(), `rate = "50/s"`)
