@@ -30,6 +30,7 @@ type api struct {
 	http   *http.Client
 	server string
 	key    config.Secret
+	bound  int64 // bytes of an answer
 }
 
 // serverFlags give the commands below cmd their --server and --key.
@@ -59,14 +60,14 @@ func (a *app) withAPI(ctx context.Context, do func(ctx context.Context, c *api) 
 	if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fail(exitUsage, "--server %q is not an address: want one such as http://127.0.0.1:8081", line(a.serverURL, 200))
 	}
-	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key}
+	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key, bound: maxView}
 	defer c.http.CloseIdleConnections()
 	return do(ctx, c)
 }
 
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
-	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost"}
+	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost", bound: maxView}
 }
 
 // problem is an answer that is an error.
@@ -145,9 +146,12 @@ func (c *api) call(ctx context.Context, method, path string, query url.Values, b
 		return c.unreachable(ctx, method, err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxView))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, c.bound+1))
+	switch {
+	case err != nil:
 		return c.unreachable(ctx, method, err)
+	case int64(len(text)) > c.bound:
+		return fail(exitFailed, "%s answers more than %d bytes: ask for fewer with --limit", c.server, c.bound)
 	}
 	if resp.StatusCode/100 == 2 && json.Unmarshal(text, view) == nil {
 		return nil
