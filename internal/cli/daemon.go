@@ -135,6 +135,7 @@ var bucketPaths = []string{
 	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
+	"buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
 	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
 	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
 	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync/atomic"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
@@ -23,7 +22,7 @@ func NewLocal(buckets Buckets, pools []shaper.Pool, author string) Local {
 	log := slog.New(slog.DiscardHandler)
 	o := newOps(buckets, pools, author, log)
 	o.local = true
-	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), newAccess(nil, httplimit.Proxies{}), DefaultBodyMemory, new(atomic.Bool), log)}
+	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), newAccess(nil, httplimit.Proxies{}), DefaultBodyMemory, newDraining(), log)}
 }
 
 // RoundTrip answers a request. It returns no error.

@@ -70,7 +70,7 @@ func newOps(buckets Buckets, pools []shaper.Pool, author string, log *slog.Logge
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
-	draining := new(atomic.Bool)
+	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
 	if cfg.Sink {

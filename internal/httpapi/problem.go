@@ -23,6 +23,8 @@ const (
 	codeUnknownRoute     code = "unknown-route"
 	codeUnknownBucket    code = "unknown-bucket"
 	codeUnknownJob       code = "unknown-job"
+	codeNoResult         code = "no-result"
+	codeNotEnded         code = "not-ended"
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
 	codeUnknownFlow      code = "unknown-flow"
@@ -46,6 +48,7 @@ const (
 	codeTooManyFlows          = code(shaper.ReasonTooManyFlows)
 	codeDeadFull              = code(shaper.ReasonDeadFull)
 	codeShed                  = code(shaper.ReasonShed)
+	codeWaitTooLong           = code(shaper.ReasonWaitTooLong)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
 	codeOverloaded       code = "overloaded"
@@ -64,6 +67,8 @@ var kinds = map[code]struct {
 	codeUnknownRoute:     {http.StatusNotFound, "There is nothing at this path"},
 	codeUnknownBucket:    {http.StatusNotFound, "There is no such bucket"},
 	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
+	codeNoResult:         {http.StatusNotFound, "There is no result of the job"},
+	codeNotEnded:         {http.StatusNotFound, "The job has not ended yet"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
@@ -87,6 +92,7 @@ var kinds = map[code]struct {
 	codeTooManyFlows:     {http.StatusTooManyRequests, "The bucket has too many flows or groups"},
 	codeDeadFull:         {http.StatusTooManyRequests, "The bucket has too many dead letters"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
+	codeWaitTooLong:      {http.StatusTooManyRequests, "The job would have to wait too long"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "Redis is unavailable"},

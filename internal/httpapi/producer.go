@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/shaper"
+	client "github.com/tundish-io/tundish/shaper/producer"
 )
 
 // Jobs are the methods of [*producer.Client] that the producer's API calls.
@@ -21,6 +21,8 @@ type Jobs interface {
 	Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 	Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
 	Cancel(ctx context.Context, bucket, id string) (shaper.State, error)
+	Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *client.Awaited, error)
+	Result(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	LimitHeaders(bucket string) []string
 }
 
@@ -74,6 +76,7 @@ type producer struct {
 	limits    Limits
 	overrides BucketLimits
 	headers   httplimit.RateLimitHeaders
+	draining  *draining
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -88,7 +91,8 @@ func NewProducer(cfg ProducerConfig) *Handler {
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
 	}
-	draining := new(atomic.Bool)
+	draining := newDraining()
+	p.draining = draining
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := slices.Concat(p.routes(), p.oneJob().routes(), probes.routes())
 	var o *ops
@@ -105,6 +109,7 @@ func (p *producer) routes() []route {
 	return []route{
 		{"POST", "/v1/buckets/{bucket}/jobs", p.enqueue, roles(RoleEnqueue)},
 		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", p.jobResult, roles(RoleEnqueue, RoleRead)},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},
 		{"GET", "/v1/limits", p.listLimits, roles(RoleRead)},
