@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Handler serves one of the APIs. It is safe for concurrent use.
@@ -16,6 +18,14 @@ type Handler struct {
 	http.Handler
 	draining *draining
 	access   *access
+	ops      *ops // nil of a producer without the operator's API
+}
+
+// SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
+func (h *Handler) SetPools(pools []shaper.Pool) {
+	if h.ops != nil {
+		h.ops.pools.Store(&pools)
+	}
 }
 
 // draining says that the server stops.

@@ -162,8 +162,11 @@ type problem struct {
 	*fault
 	Instance  string       `json:"instance"`
 	RequestID string       `json:"request_id,omitempty"`
-	State     shaper.State `json:"state,omitempty"` // of the job, in a conflict
-	IDs       []string     `json:"ids,omitempty"`   // of jobs whose outcome is unknown: send them again under these ids
+	State     shaper.State `json:"state,omitempty"`   // of the job, in a conflict
+	Purged    int64        `json:"purged,omitempty"`  // of a purge that failed half way: the jobs that it has dropped
+	Moved     int          `json:"moved,omitempty"`   // of a redrive that failed half way
+	Dropped   int          `json:"dropped,omitempty"` // of dead letters, when that failed half way
+	IDs       []string     `json:"ids,omitempty"`     // of jobs whose outcome is unknown: send them again under these ids
 	*tally                 // of a batch without an admitted job
 }
 

@@ -106,7 +106,7 @@ func resultViewOf(r *shaper.JobResult) *resultView {
 
 // jobResult answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
 func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
-	p.withJob(w, r, func(bucket, id string) error {
+	p.oneJob().with(w, r, func(bucket, id string) error {
 		result, err := p.jobs.Result(r.Context(), bucket, id)
 		switch key := keyOf(r); {
 		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.mayEnqueue(key, &result):
