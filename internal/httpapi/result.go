@@ -91,7 +91,7 @@ type resultView struct {
 func resultViewOf(r *shaper.JobResult) *resultView {
 	view := &resultView{
 		ID: r.ID, Bucket: r.Bucket, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
-		EnqueuedAt: instant(r.Enqueued), DepartedAt: instant(r.Departed), Took: r.Took.Seconds(),
+		EnqueuedAt: micros(r.Enqueued), DepartedAt: micros(r.Departed), Took: r.Took.Seconds(),
 	}
 	if a := r.Answer; a != nil {
 		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
@@ -133,4 +133,12 @@ func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
 func (p *producer) mayEnqueue(key *Key, result *shaper.JobResult) bool {
 	bucket, err := p.jobs.Bucket(result.Bucket)
 	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
+}
+
+// micros writes a time in UTC to the microsecond, as Redis has it. The zero time is absent.
+func micros(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
 }
