@@ -65,7 +65,7 @@ func (d *Dispatcher) staff() {
 	d.drains.Store(&after)
 	for _, r := range before {
 		if !slices.Contains(after, r) {
-			d.store.Log.Info("a bucket left the configuration, or its place: nothing more of it is claimed, and deliveries may end",
+			d.store.Log.Info("nothing more is claimed of a bucket that left the configuration, or its place; deliveries under way may end",
 				"bucket", r.Name, "shutdown_timeout", r.shutdown)
 			r.stop()
 		}
