@@ -226,8 +226,11 @@ func TestHooksComeAndGo(t *testing.T) {
 	w := newReloaded(t, rig.NewWaiting(), nil, a, to)
 	told := make(chan *shaper.Attempt, 1)
 	workers := map[string]shaper.Worker{
-		"a":  shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("gone", "") }),
-		"to": shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome { told <- attempt; return shaper.Done(200) }),
+		"a": shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("gone", "") }),
+		"to": shaper.WorkerFunc(func(_ context.Context, attempt *shaper.Attempt) shaper.Outcome {
+			told <- attempt
+			return shaper.Done(200)
+		}),
 	}
 	a.Events = []shaper.Event{shaper.EventJobDead}
 	hooks := []Hook{{Events: a.Events, Bucket: "to", URL: "https://hook.example"}}
