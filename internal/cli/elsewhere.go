@@ -38,7 +38,7 @@ func livesIn(info *operator.BucketInfo) string {
 
 // elsewhereNote says that a bucket is not in the pool that the configuration has it in.
 func elsewhereNote(cfg *config.Config, info *operator.BucketInfo) string {
-	return fmt.Sprintf("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration moves it",
+	return fmt.Sprintf("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration, or reloads it, moves it",
 		poolName(livesIn(info)), poolName(configuredPool(cfg, info.Name)))
 }
 

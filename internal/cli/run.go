@@ -32,9 +32,10 @@ dispatcher.shutdown_timeout to end. A second signal ends the process at once; jo
 flight are delivered again when their lease ends. While Redis is unavailable the daemon
 goes on trying, and /readyz is 503.
 
-SIGHUP, or a change of the configuration file, applies all settings that can change
-while it runs. After a fault it applies nothing. The log names settings that need a
-restart.`,
+SIGHUP, or a change of the configuration file, applies buckets, workers, pools, limits,
+hooks and keys that came, went or changed. Deliveries under way end as they began. Of a
+bucket that left, nothing more is claimed. After a fault the daemon applies nothing.
+[redis], [producer], [dispatcher] and [log] need a restart.`,
 		Example: `  dispatcher run
   TUNDISH_REDIS_URL=redis://127.0.0.1:6379 dispatcher run
   curl -s 127.0.0.1:8081/readyz?verbose`,
