@@ -59,7 +59,9 @@ func (d *Dispatcher) staff() {
 		}
 		r, worker := before[at], d.workers[b.Name]
 		r.worker.Store(&worker)
-		r.nudge() // its next claim writes what has changed
+		if !b.Configured.Load() {
+			r.nudge() // its next claim writes what has changed
+		}
 		after = append(after, r)
 	}
 	d.drains.Store(&after)

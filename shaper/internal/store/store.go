@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -92,7 +93,7 @@ func completed(b shaper.Bucket) (*shaper.Bucket, error) {
 	return &b, nil
 }
 
-// Reconfigure replaces the buckets, and has their settings written at the next use. A bucket that stays, at its place, is
+// Reconfigure replaces the buckets, and has settings that have changed written at the next use. A bucket that stays, at its place, is
 // the same Bucket as before. It changes nothing if one is not valid.
 func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	if err := s.IfClosed(); err != nil {
@@ -138,8 +139,11 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 				s.Metrics.RemoveLimit(state.Name, limit.Name)
 			}
 		}
-		state.Settings.Store(settings[i])
-		state.Configured.Store(false)
+		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
+		if before.byName[state.Name] != state || !reflect.DeepEqual(state.Settings.Load(), settings[i]) {
+			state.Settings.Store(settings[i])
+			state.Configured.Store(false)
+		}
 	}
 	s.set.Store(after)
 	for _, state := range before.order {
