@@ -110,7 +110,11 @@ func (r *reloading) postTo(bucket string, count, want int) {
 	for i := range count {
 		fmt.Fprintf(&body, `{"id":"%s-%d","payload":{}}`+"\n", bucket, r.posted[bucket]+i)
 	}
-	status, answer := r.request(http.MethodPost, "/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
+	var status int
+	var answer []byte
+	for try := 0; try < 10 && (status == 0 || status == http.StatusServiceUnavailable); try++ { // on a busy machine a round trip may take too long
+		status, answer = r.request(http.MethodPost, "/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
+	}
 	if status != want {
 		r.t.Fatalf("a batch for %s is answered %d, want %d: %.300s", bucket, status, want, answer)
 	}

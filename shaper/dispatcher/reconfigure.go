@@ -23,8 +23,9 @@ type crew struct {
 //
 // A bucket that comes is drained at once. Of a bucket that leaves nothing more is claimed: deliveries under way have
 // Config.ShutdownTimeout to end, as at a stop, and its jobs stay in Redis. A bucket that is in another pool than before is
-// drained there, once it is empty: see the method JoinPools of producer.Client. What the scripts obey of a bucket that stays
-// is written at once, for all processes, unless a higher revision is in force there.
+// drained there, once it is empty: see the method JoinPools of producer.Client. Settings of a bucket that have changed are
+// written at once, for all processes, unless a higher revision is in force there. What the buckets point to is not to be changed
+// afterwards: give others instead.
 //
 // A delivery ends with the worker that it began with, and the next one has the new worker. So the caller may close a worker
 // that is not among these any more as soon as a delivery under way survives that, as those of package workers do.

@@ -148,8 +148,8 @@ func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 }
 
 // Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown
-// from then on; its jobs stay in Redis. What the scripts obey is written at the next use of a bucket, for all
-// processes, unless a higher revision is in force there. A bucket that is in another pool than before joins it as
+// from then on; its jobs stay in Redis. Settings that have changed are written at the next use of a bucket, for all
+// processes, unless a higher revision is in force there. What the buckets point to is not to be changed afterwards. A bucket that is in another pool than before joins it as
 // [Client.JoinPools] says. It changes nothing and returns an error if a bucket is not valid, or if one that stays gets or
 // loses flows or groups. It makes no round trip, and may be called beside all other methods.
 func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
