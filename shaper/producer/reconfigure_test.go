@@ -33,7 +33,7 @@ func TestBucketsComeAndGo(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, shaper.ErrUnknownBucket) {
 			t.Fatalf("before it comes: %v", err)
 		}
-		if err := c.Client.Reconfigure([]shaper.Bucket{a, b}); err != nil {
+		if err := c.Reconfigure([]shaper.Bucket{a, b}); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := c.Enqueue(t.Context(), job); err != nil || r[0].Refusal != nil {
@@ -47,13 +47,13 @@ func TestBucketsComeAndGo(t *testing.T) {
 		}
 		without := b
 		without.Limits = nil
-		if err := c.Client.Reconfigure([]shaper.Bucket{a, without}); err != nil {
+		if err := c.Reconfigure([]shaper.Bucket{a, without}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(rig.Scrape(t, registry, "tundish_admission_limit_refusals_total")); n != 0 {
 			t.Errorf("a limit that left has %d series", n)
 		}
-		if err := c.Client.Reconfigure([]shaper.Bucket{a}); err != nil {
+		if err := c.Reconfigure([]shaper.Bucket{a}); err != nil {
 			t.Fatal(err)
 		}
 		if series := rig.Scrape(t, registry, "tundish_departures_total"); len(series) != 1 {
@@ -105,7 +105,7 @@ func TestReconfigureWhileCallersEnqueue(t *testing.T) {
 		})
 	}
 	for i := range 100 {
-		if err := c.Client.Reconfigure([]shaper.Bucket{a, b}[:1+i%2]); err != nil {
+		if err := c.Reconfigure([]shaper.Bucket{a, b}[:1+i%2]); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "a", ID: fmt.Sprint("r", i), Payload: []byte("x")}); err != nil {
