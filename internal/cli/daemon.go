@@ -113,10 +113,11 @@ func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// followKeys has an API follow the keys.
+// followKeys has an API follow the keys, and the pools that it shows.
 func (d *daemon) followKeys(api *httpapi.Handler) {
 	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
 		api.SetKeys(cfg.Keys)
+		api.SetPools(cfg.Pools)
 		return nil
 	}})
 }
@@ -155,14 +156,18 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 	if err != nil {
 		return nil, "", err
 	}
-	handler := httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
+	api := httpapi.ProducerConfig{
+		Jobs: d.client, CheckJob: d.checkJob, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
-	})
+	}
+	if d.config.Producer.OperatorAPI {
+		api.Operator, api.Pools = d.operator, d.config.Pools
+	}
+	handler := httpapi.NewProducer(api)
 	d.followKeys(handler)
 	serve = func(ctx context.Context) error {
 		return httpapi.Serve(ctx, listener, handler, d.config.Producer.ShutdownTimeout, d.log)
@@ -189,6 +194,17 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 		}
 		return worker.CheckFlow(own)
 	}
+}
+
+// proxy says how the shaping proxy serves a bucket.
+func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
+	buckets := d.inForce.Load().Buckets
+	i := slices.IndexFunc(buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || buckets[i].HTTP == nil || !buckets[i].HTTP.ServeProxy {
+		return httpapi.ProxySettings{}, false
+	}
+	http := buckets[i].HTTP
+	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 
 // checker is what the settings of any worker check before something is sent.

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
-	var all, dryRun bool
+	var all, yes, dryRun bool
 	var limit int
 	var filter deadFilter
 	cmd := &cobra.Command{
@@ -21,7 +21,8 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
 group or the flow: the rest stays dead, and the exit code is 3. With --all, and with a
-filter, the oldest go first.`,
+filter, the oldest go first. On a terminal, what a filter means is counted first, and the
+bucket's name has to be typed to confirm, unless --yes is given.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100
   dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run`,
@@ -37,11 +38,11 @@ filter, the oldest go first.`,
 			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
 				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
 				if filtered {
-					return a.deadRedriveFound(ctx, s, args[0], filter.DeadFilter, dryRun)
+					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, !yes && isTerminal(a.in))
 				}
-				return a.deadRedrive(ctx, s, args[0], args[1:], limit)
+				return a.deadRedrive(ctx, c, args[0], args[1:], limit)
 			})
 		},
 	}
@@ -49,14 +50,25 @@ filter, the oldest go first.`,
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
 	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
 	filter.flags(cmd)
 	return cmd
 }
 
-// deadRedriveFound redrives what a filter means.
-func (a *app) deadRedriveFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun bool) error {
-	change, err := a.deadChange(ctx, filter, dryRun, s.operator.As(author()).Bucket(bucket).Dead().RedriveFound)
+// deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
+func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask bool) error {
+	redrive := c.redriveFound(bucket)
+	if ask && !dryRun {
+		change, err := a.deadChange(ctx, filter, true, redrive)
+		if err != nil {
+			return err
+		}
+		if err := a.confirm(fmt.Sprintf("This redrives %s of bucket %q.", count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is redriven"); err != nil {
+			return err
+		}
+	}
+	change, err := a.deadChange(ctx, filter, dryRun, redrive)
 	if dryRun && err == nil {
 		return a.printMatched(change.Matched)
 	}
@@ -74,8 +86,19 @@ func (a *app) printMatched(n int) error {
 }
 
 // deadRedrive moves the ids, or up to limit of all if there are none.
-func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []string, limit int) error {
-	redriven, err := s.redrive(ctx, bucket, ids, limit)
+func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
+	var redriven operator.Redriven
+	var err error
+	switch {
+	case len(ids) > 0:
+		redriven, err = c.redriveIDs(ctx, bucket, ids)
+	case limit < math.MaxInt:
+		redriven, err = c.redriveSome(ctx, bucket, limit)
+	default:
+		var change operator.DeadChange
+		change, err = a.deadChange(ctx, operator.DeadFilter{}, false, c.redriveFound(bucket))
+		redriven = change.Redriven
+	}
 	return a.printRedriven(bucket, redriven, err, len(ids) > 0)
 }
 
@@ -117,11 +140,4 @@ func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}
 	return nil
-}
-
-func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (operator.Redriven, error) {
-	if len(ids) == 0 {
-		return s.operator.As(author()).Bucket(bucket).Dead().RedriveAll(ctx, limit)
-	}
-	return s.operator.As(author()).Bucket(bucket).Dead().Redrive(ctx, ids...)
 }

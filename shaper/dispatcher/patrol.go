@@ -64,6 +64,9 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 				drain.trimDead(ctx, &drain.sweeps)
 				drain.emptyDisabled(ctx)
 			}
+			if round%watchEvery == 0 {
+				drain.trimResults(ctx)
+			}
 		}
 		if round%watchEvery == 0 {
 			d.watch(ctx, inForce)
