@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -26,7 +27,8 @@ import (
 
 // daemon is what `producer serve` and `dispatcher run` have in common.
 type daemon struct {
-	config   *config.Config
+	config   *config.Config                // with which it started
+	inForce  atomic.Pointer[config.Config] // the one that its buckets have
 	log      *slog.Logger
 	redis    redis.UniversalClient
 	registry *prometheus.Registry
@@ -47,11 +49,13 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
+	d.inForce.Store(cfg)
 	client := producer.Config{
 		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry,
 	}
+	var metrics *admission.Metrics
 	if takesIn {
-		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
+		metrics = admission.NewMetrics(d.registry, limitNames(cfg))
 		client.Timeout = cfg.Producer.StoreTimeout
 		client.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: log, OnChange: metrics.SetBreaker})
 		d.limiter, err = admission.NewLimiter(admission.LimiterConfig{
@@ -67,19 +71,25 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, d.close())
 	}
 	d.operator, err = operator.New(operator.Config{
-		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow(cfg),
+		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
+		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return checkFlow(d.inForce.Load())(bucket, own) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
-	d.followBuckets(d.operator.Reconfigure)
-	if takesIn || len(cfg.Hooks) > 0 {
-		d.followBuckets(d.client.Reconfigure)
-	}
+	d.targets = append(d.targets, target{bucketPaths, d.followBuckets})
 	if takesIn {
-		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
-		d.targets = append(d.targets, target{[]string{"revision", "limits"}, d.followLimits})
+		keys := admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg))
+		d.registry.MustRegister(keys)
+		d.targets = append(d.targets, target{[]string{"revision", "limits"}, func(ctx context.Context, cfg *config.Config) error {
+			if err := d.followLimits(ctx, cfg); err != nil {
+				return err
+			}
+			metrics.SetLimits(limitNames(cfg))
+			keys.SetLimits(limitNames(cfg))
+			return nil
+		}})
 	}
 	return d, nil
 }
@@ -90,21 +100,6 @@ func limitNames(cfg *config.Config) []string {
 		list[i] = limit.Name
 	}
 	return list
-}
-
-// followBuckets has what enqueues or dispatches follow the settings of buckets.
-func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
-	d.targets = append(d.targets, target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
-		buckets := shaperBuckets(cfg)
-		err := reconfigure(buckets)
-		if errors.Is(err, shaper.ErrTagChanged) {
-			// If the bucket is not empty, the error of CheckPools says more.
-			if held := d.client.CheckPools(ctx, buckets); errors.Is(held, shaper.ErrTagChanged) {
-				return held
-			}
-		}
-		return err
-	}})
 }
 
 // followLimits does not need Redis: if the change cannot be written now, the next
@@ -125,20 +120,6 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 		api.SetPools(cfg.Pools)
 		return nil
 	}})
-}
-
-// bucketPaths are the keys of a bucket that can change while it is used. That
-// of its worker (retry.statuses too) cannot, nor can its pool, and buckets that come or go cannot either.
-var bucketPaths = []string{
-	"revision", "limits", "pools", "buckets.weight",
-	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
-	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
-	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
-	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
-	"buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
-	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
-	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
-	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",
 }
 
 // reloadStage follows the configuration as long as the daemon runs.
@@ -196,7 +177,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // checkJob has the bucket's worker check a job before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
-	worker, ok := workerOf(d.config, bucket)
+	worker, ok := workerOf(d.inForce.Load(), bucket)
 	if !ok {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
@@ -217,11 +198,12 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 
 // proxy says how the shaping proxy serves a bucket.
 func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
-	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 || d.config.Buckets[i].HTTP == nil || !d.config.Buckets[i].HTTP.ServeProxy {
+	buckets := d.inForce.Load().Buckets
+	i := slices.IndexFunc(buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || buckets[i].HTTP == nil || !buckets[i].HTTP.ServeProxy {
 		return httpapi.ProxySettings{}, false
 	}
-	http := d.config.Buckets[i].HTTP
+	http := buckets[i].HTTP
 	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 
@@ -254,20 +236,6 @@ func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
 	worker.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
-}
-
-// closer is a worker that keeps connections.
-type closer interface {
-	shaper.Worker
-	Close()
-}
-
-// newWorker makes the worker of a bucket.
-func newWorker(cfg *config.Config, b config.Bucket) (closer, error) {
-	if b.HTTP != nil {
-		return httpworker.New(httpConfig(cfg, b))
-	}
-	return webhook.New(webhookConfig(cfg, b))
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

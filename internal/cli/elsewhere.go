@@ -4,8 +4,19 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
 )
+
+// configuredPool is the pool in which the configuration has a bucket, "" if in none.
+func configuredPool(cfg *config.Config, bucket string) string {
+	for _, b := range cfg.Buckets {
+		if b.Name == bucket && b.Pool != nil {
+			return b.Pool.Name
+		}
+	}
+	return ""
+}
 
 // joinPools brings the buckets into the pools that the configuration says. The error is of a bucket that is not
 // empty: the daemon does not start then. A Redis that does not answer is no error: the first use joins.

@@ -152,7 +152,7 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 		if v.Pool != nil {
 			live = v.Pool.Name
 		}
-		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration moves it",
+		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration, or reloads it, moves it",
 			poolName(live), poolName(poolNameOf(configured)))
 	}
 	return list

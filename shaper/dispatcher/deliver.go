@@ -203,7 +203,7 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 		}
 	}()
 	job.Permit(job.slot, job.permitTTL, job.depart)
-	outcome = d.worker.Deliver(ctx, &job.Attempt)
+	outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHeld {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
