@@ -217,3 +217,38 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 		}
 	})
 }
+
+// A redrive that leaves a tenth of the places free leaves a tenth of each: of the bucket, and of the flow. A bound too small for a
+// tenth is filled.
+func TestRedriveSpares(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{capacity: 20}, flowSettings{capacity: 10, maxFlows: 9})
+		r.own("c", "- - - 1 - - -")
+		var jobs []placed
+		for _, flow := range []string{"a", "b"} {
+			for i := range 10 {
+				jobs = append(jobs, placed{id: fmt.Sprint(flow, i), flow: flow, state: isDead})
+			}
+		}
+		jobs = append(jobs, placed{id: "c0", flow: "c", state: isDead})
+		r.place(jobs...)
+		var ids []string
+		for _, job := range jobs {
+			ids = append(ids, job.id)
+		}
+		if got := fmt.Sprint(r.redriveSparing(10, ids...)); got != "[1 1 1 1 1 1 1 1 1 4 1 1 1 1 1 1 1 1 1 2 2]" {
+			t.Errorf("redriven %s", got)
+		}
+		if got := fmt.Sprint(r.redrive("a9", "b9", "c0")); got != "[1 1 2]" {
+			t.Errorf("then %s", got)
+		}
+	})
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{capacity: 1})
+		r.kill("only")
+		if got := r.redriveSparing(10, "only"); got[0] != 1 {
+			t.Errorf("into the only place: %d", got[0])
+		}
+	})
+}
