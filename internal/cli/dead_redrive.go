@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
-	var all, dryRun bool
+	var all, dryRun, noWait bool
 	var limit int
 	var filter deadFilter
 	cmd := &cobra.Command{
@@ -20,11 +20,17 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
-group or the flow: the rest stays dead, and the exit code is 3. With --all, and with a
-filter, the oldest go first.`,
+group or the flow.
+
+With --all, and with a filter, the oldest go first. Where there is no place, the command
+waits until jobs have left, and goes on until all are moved. It leaves a tenth of each
+capacity to producers, and letters alone that die after it began. Stop it at any time, and
+run it again for the rest. With --no-wait, with --limit, and with ids, what finds no place
+stays dead, and the exit code is 3. So it is with the letters of disabled flows.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100
-  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run`,
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --no-wait`,
 		Args: positional("BUCKET", "[ID...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered, err := filter.read(cmd)
@@ -37,9 +43,12 @@ filter, the oldest go first.`,
 			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
 				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
 			}
+			if noWait && len(args) > 1 {
+				return wrongUsage(cmd, "--no-wait goes with --all or a filter: ids never wait")
+			}
 			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				if filtered {
-					return a.deadRedriveFound(ctx, s, args[0], filter.DeadFilter, dryRun)
+				if filtered || all && !cmd.Flags().Changed("limit") {
+					return a.deadRedriveFound(ctx, s, args[0], filter.DeadFilter, dryRun, !noWait)
 				}
 				return a.deadRedrive(ctx, s, args[0], args[1:], limit)
 			})
@@ -47,16 +56,17 @@ filter, the oldest go first.`,
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
-	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
+	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`, as far as there are places")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for places: what finds none stays dead")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
 	filter.flags(cmd)
 	return cmd
 }
 
 // deadRedriveFound redrives what a filter means.
-func (a *app) deadRedriveFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun bool) error {
-	change, err := a.deadChange(ctx, filter, dryRun, s.operator.As(author()).Bucket(bucket).Dead().RedriveFound)
+func (a *app) deadRedriveFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun, wait bool) error {
+	change, err := a.deadChange(ctx, filter, dryRun, wait, s.operator.As(author()).Bucket(bucket).Dead().RedriveFound)
 	if dryRun && err == nil {
 		return a.printMatched(change.Matched)
 	}
@@ -83,7 +93,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {
-			a.note("%s moved before it failed", count(redriven.Moved, "dead letter"))
+			a.note("%s moved before it ended: run it again for the rest", count(redriven.Moved, "dead letter"))
 		}
 		return err
 	}

@@ -124,6 +124,7 @@ type deadChangeView struct {
 	FlowFull int    `json:"flow_full,omitempty"` // or their flow or group is
 	Disabled int    `json:"flow_disabled,omitempty"`
 	Next     string `json:"next,omitempty"`
+	Waiting  bool   `json:"waiting,omitempty"`
 }
 
 // redriveDead redrives dead letters, the oldest first: POST /v1/buckets/{bucket}/dead/redrive.
@@ -168,6 +169,6 @@ func (o *ops) dropDead(w http.ResponseWriter, r *http.Request) {
 func deadChangeViewOf(change *operator.DeadChange) *deadChangeView {
 	return &deadChangeView{
 		Matched: change.Matched, Looked: change.Looked, Full: change.Full, FlowFull: change.FlowFull + change.GroupFull, Disabled: change.Disabled,
-		Next: change.Next,
+		Next: change.Next, Waiting: change.Waiting,
 	}
 }
