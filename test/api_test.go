@@ -181,4 +181,3 @@ func callByLibrary(t *testing.T, client *producer.Client, admitted func(id strin
 		admitted(id, time.Now())
 	}
 }
-

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,7 +139,8 @@ func (s *system) pour() (end func() int) {
 	}
 }
 
-// logSlow has the server log what takes half a millisecond or more.
+// logSlow has the server log what takes half a millisecond or more. What it logs is time of the clock: so the server goes before all
+// other processes, where the system lets us say so, and its log has less of their time.
 func logSlow(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	client := server.Client()
@@ -148,6 +151,14 @@ func logSlow(t *testing.T, server *redistest.Server) {
 	}
 	if err := client.SlowLogReset(t.Context()).Err(); err != nil {
 		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(client.Info(t.Context(), "server").Val(), "process_id:")
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+	if err == nil {
+		err = syscall.Setpriority(syscall.PRIO_PROCESS, pid, -20)
+	}
+	if err != nil {
+		t.Logf("the server has the priority of all others: %v", err)
 	}
 }
 
@@ -173,7 +184,8 @@ func slowScripts(t *testing.T, server *redistest.Server, stall *stallWatch) (fau
 		}
 		slices.Sort(maxima)
 		median := maxima[len(maxima)/2]
-		t.Logf("%-16s %5d runs took half a millisecond or more; maxima of five parts %v, median %s", name, len(took), maxima, median)
+		t.Logf("%-16s %5d runs took half a millisecond or more, half of these %s at most; maxima of five parts %v, median %s",
+			name, len(took), slices.Sorted(slices.Values(took))[len(took)/2], maxima, median)
 		switch {
 		case len(maxima) == parts && median > scriptAtMost:
 			fault = fmt.Sprintf("%s took %s, want at most %s", name, median, scriptAtMost)
