@@ -18,7 +18,8 @@
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  flow_count: number of flows
--- ARGV[5]  spare: of so many places of a bound, one is left free, such as 10 for a tenth; 0 for none
+-- ARGV[5]  spare: of so many places of a bound, one is left free, such as 10 for a tenth; of the bucket one of those that jobs of
+--          priority low may fill, so that no producer is shed. 0 for none
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
@@ -46,12 +47,13 @@ local function fillable(bound) return spare > 0 and bound - math.floor(bound / s
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows')
+local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low')
 local capacity = tonumber(settings[1])
 if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
-local room, unfinished = fillable(capacity), redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
+local room = fillable(spare > 0 and math.ceil(capacity * tonumber(settings[4] or 100) / 100) or capacity)
+local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = string.format('%.0f', micros)

@@ -118,10 +118,10 @@ func lookFault(err error) error {
 // deadChanges are what a filter can be asked for.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// How long a change waits where nothing can be moved for now: twice as long each time that nothing could be.
+// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long.
 const (
-	placesWait = time.Second
-	placesMost = 10 * time.Second
+	placesLeast = 100 * time.Millisecond
+	placesMost  = 10 * time.Second
 )
 
 // deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
@@ -135,7 +135,7 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 		progress.Show(watched, a.err, time.Minute, func() string { text, _ := line.Load().(string); return text })
 	})
 	defer func() { hide(); showing.Wait() }()
-	pause, disabled := placesWait, 0
+	pause, disabled := placesLeast, 0
 	for cursor := ""; ; {
 		part, err := change(ctx, filter, cursor, dryRun)
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
@@ -152,8 +152,10 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 			disabled, sum.Disabled = max(sum.Disabled, disabled), 0
 		}
 		sum.Full, sum.FlowFull, sum.GroupFull = 0, 0, 0
-		if pause = min(2*pause, placesMost); part.Moved > 0 {
-			pause = placesWait
+		if part.Moved > 0 {
+			pause = max(pause/2, placesLeast)
+		} else {
+			pause = min(2*pause, placesMost)
 		}
 		select {
 		case <-time.After(pause):

@@ -23,8 +23,9 @@ They leave at the bucket's pace. A redrive never exceeds the capacity of the buc
 group or the flow.
 
 With --all, and with a filter, the oldest go first. Where there is no place, the command
-waits until jobs have left, and goes on until all are moved. It leaves a tenth of each
-capacity to producers, and letters alone that die after it began. Stop it at any time, and
+waits until jobs have left, and goes on until all are moved. It leaves places to producers:
+it fills the bucket to nine tenths of what jobs of priority low may, and leaves letters
+alone that die after it began. Stop it at any time, and
 run it again for the rest. With --no-wait, with --limit, and with ids, what finds no place
 stays dead, and the exit code is 3. So it is with the letters of disabled flows.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18

@@ -12,8 +12,11 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// sparePlaces says how many places a redrive by filter leaves to producers: one in ten of the capacity of the bucket, the flow and the group.
+// sparePlaces says how many places a redrive by filter leaves to producers: one in ten.
 const sparePlaces = 10
+
+// firstChunk is how many letters a call looks at first, and then at twice as many: one that finds its bucket full has read little.
+const firstChunk = 25
 
 // DeadChange says what became of dead letters that a filter means.
 type DeadChange struct {
@@ -33,7 +36,8 @@ type DeadChange struct {
 // RedriveFound redrives the dead letters that the filter means, the oldest first, from a cursor on, "" at first. It looks at 2000 at
 // most. Letters that die after the first call are left alone, so that jobs that fail again do not come round.
 //
-// It leaves a tenth of the capacity of the bucket, the flow and the group to producers. Where the bucket has no more room, it ends, and
+// It leaves places to producers: it fills flows and groups to nine tenths, and the bucket to nine tenths of what jobs of priority low may
+// fill (see [shaper.Shed]). Where the bucket has no more room, it ends, and
 // Next leads to the first letter that found none. A letter whose flow or group has no room is passed over, and comes again in the round
 // after this one, which Next leads to. Letters of disabled flows stay dead. It may be called again after an error, with the same cursor.
 // With dryRun it only counts what it would try. Six round trips for each 200 letters that it looks at.
@@ -95,9 +99,9 @@ func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor 
 	if err != nil {
 		return change, err
 	}
-	for change.Looked < maxDeadLooked && !walk.ended {
+	for chunk := firstChunk; change.Looked < maxDeadLooked && !walk.ended; chunk = min(2*chunk, deadChunk) {
 		from, id := walk.from, walk.id
-		some, err := walk.next(ctx, deadChunk)
+		some, err := walk.next(ctx, chunk)
 		if err != nil {
 			return change, err
 		}
