@@ -118,7 +118,8 @@ func lookFault(err error) error {
 // deadChanges are what a filter can be asked for.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long.
+// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long;
+// and at least as long as it looked at letters since then.
 const (
 	placesLeast = 100 * time.Millisecond
 	placesMost  = 10 * time.Second
@@ -135,7 +136,7 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 		progress.Show(watched, a.err, time.Minute, func() string { text, _ := line.Load().(string); return text })
 	})
 	defer func() { hide(); showing.Wait() }()
-	pause, disabled := placesLeast, 0
+	pause, disabled, since := placesLeast, 0, time.Now()
 	for cursor := ""; ; {
 		part, err := change(ctx, filter, cursor, dryRun)
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
@@ -158,7 +159,8 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 			pause = min(2*pause, placesMost)
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(pause, time.Since(since))):
+			since = time.Now()
 		case <-ctx.Done():
 			return sum, ctx.Err()
 		}

@@ -16,6 +16,7 @@ import (
 // scripted answers one part after the other, and notes when and with which cursor it was asked.
 type scripted struct {
 	parts   []operator.DeadChange
+	takes   time.Duration // each of them
 	began   time.Time
 	asked   []time.Duration
 	cursors []string
@@ -23,6 +24,7 @@ type scripted struct {
 
 func (s *scripted) change(_ context.Context, _ operator.DeadFilter, cursor string, _ bool) (operator.DeadChange, error) {
 	s.asked, s.cursors = append(s.asked, time.Since(s.began)), append(s.cursors, cursor)
+	<-time.After(s.takes) // in the time of a bubble
 	part := s.parts[0]
 	if len(s.parts) > 1 {
 		s.parts = s.parts[1:]
@@ -64,6 +66,12 @@ func TestDeadChangeWaits(t *testing.T) {
 		}
 		if said.Len() > 0 {
 			t.Errorf("said %q within a minute", said.String())
+		}
+		slow := &scripted{began: time.Now(), takes: time.Second, parts: []operator.DeadChange{
+			{Next: "a"}, {Redriven: moved(3, 0, 5, 0), Next: "b", Waiting: true}, {},
+		}}
+		if _, err := (&app{err: &said}).deadChange(t.Context(), operator.DeadFilter{}, false, true, slow.change); err != nil || slow.asked[2] != 4*time.Second {
+			t.Errorf("a round of 2 s is followed by another at %v, %v", slow.asked, err)
 		}
 	})
 }
