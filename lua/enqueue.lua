@@ -40,7 +40,8 @@
 --          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
 --          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue); if
 --          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the
---          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost
+--          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N
+--          microseconds, where the pool of the bucket lets a job go each I at best)
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
 --          flows, and the caller thinks that it has none, or the other way round;
 --          {0, now, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others
@@ -51,16 +52,19 @@
 --          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch
 --          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
 --          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
---          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them, 16 flow disabled; position
+--          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them, 16 flow disabled, 17 the wait is
+--          expected to be too long; position
 --          is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow
 --          is paused; with 7 to 15 position is how many there are, eta how many there may be, and wait 0 while it is
---          paused; with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds
+--          paused; with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds;
+--          with 17 it is how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: nobody knows)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
 --          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
 --          flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
 --#include lib/dlq.lua
+--#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/limit_keys.lua
@@ -76,7 +80,7 @@ local FIRST_LIMIT_KEY = 13
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local levels, flow_count = ARGV[7], tonumber(ARGV[8])
-local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT = 8, 3, 6
+local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT, WAIT_TOO_LONG = 8, 3, 6, 17
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
@@ -110,7 +114,7 @@ local first_job = FIRST_ARG + flow_count + key_count * ARGS_OF_LIMIT + limit_cou
 for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
-local width = alike and (flow_count > 1 and 3 or 2) or 6 + limit_count
+local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
 
 local ids = {}
 for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
@@ -118,7 +122,7 @@ local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
 local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
-local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring')
+local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down')
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
@@ -132,6 +136,7 @@ local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + i
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
+if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
@@ -367,8 +372,11 @@ for j = 1, job_count do
   if not alike then trait, of, numbers_at = at + 2, at + 4, at + 4 end
   local priority, part = tonumber(ARGV[trait + 1]), parts[of and ARGV[of] + 0 or 1]
   local bound = bounds[priority]
-  local due, cost = '', 1
-  if not alike then due, cost = ARGV[numbers_at + limit_count + 1], tonumber(ARGV[numbers_at + limit_count + 2]) end
+  local due, cost, max_wait = '', 1, ''
+  if not alike then
+    local rest = numbers_at + limit_count
+    due, cost, max_wait = ARGV[rest + 1], tonumber(ARGV[rest + 2]), ARGV[rest + 3]
+  end
 
   local existing, was_there = known[j] or fresh[id], false
   if existing then
@@ -405,7 +413,9 @@ for j = 1, job_count do
       full = bucket.unfinished < capacity and 9 or 7
     end
     full = dead_full or full
-    local worst, longest = ask(numbers_at, cost, not full)
+    local late, late_at, ahead, excess
+    if max_wait ~= '' and not full and not due_at then late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait) end
+    local worst, longest = ask(numbers_at, cost, not full and not late)
     if worst == 2 then
       answer(6, 0, 0, 0)
     elseif worst == 1 then
@@ -413,6 +423,8 @@ for j = 1, job_count do
       limited[#limited + 1] = { n, numbers_at, cost, admitted }
     elseif full then
       refuse(id, full, part, bound)
+    elseif late then
+      answer(WAIT_TOO_LONG, ahead, late_at, excess)
     else
       admit(j, part, priority, due_at)
     end

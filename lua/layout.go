@@ -15,6 +15,7 @@ type layout struct {
 const (
 	Calendar         = "calendar"        // due:, or due_groups where flows are in groups
 	DeparturesOfFlow = "departed:<flow>" // of the only flow
+	AnswerOfJob      = "answer:<id>"     // of the only job
 )
 
 // Keys are keys of a script whose number depends on the call.
@@ -32,6 +33,7 @@ const (
 	CalendarsOfFlows                    // for each flow the calendar on which it stands
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
+	KeysOfAnswers                       // of answers that somebody waits for: the caller makes them
 	KeysToMove                          // what relocate.lua writes or removes: the caller names them
 )
 
@@ -117,6 +119,10 @@ var layouts = map[string]layout{
 	"inspect_pool": {
 		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets"),
 	},
+	"inspect_result": {
+		keys: names("body meta seen results answer:<id>"),
+		args: names("id"),
+	},
 	"instances": {
 		keys: names("tundish:instances"),
 		args: names("id silence"),
@@ -162,9 +168,9 @@ var layouts = map[string]layout{
 		args: names("want horizon again"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts"),
-		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
-		args: names("channel bucket levels member flow_count"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends"),
+		then: []Keys{KeysOfAnswers, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
+		args: names("channel bucket levels member flow_count answer_count"),
 		more: true,
 	},
 	"sweep": {
@@ -177,6 +183,10 @@ var layouts = map[string]layout{
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,
+	},
+	"trim_results": {
+		keys: names("count results result_ends"),
+		args: names("at_most"),
 	},
 	"trim_dead": {
 		keys: names("body meta settings count dead seen seen_window seen_minute attempts"),

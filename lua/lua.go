@@ -20,6 +20,7 @@ var (
 	Sweep         = newScript("sweep")
 	TakeBack      = newScript("take_back")
 	TrimDead      = newScript("trim_dead")
+	TrimResults   = newScript("trim_results")
 	EmptyDisabled = newScript("empty_disabled")
 	MoveEvents    = newScript("move_events")
 	OffCalendar   = newScript("off_calendar")
@@ -34,6 +35,7 @@ var (
 	Relocate      = newScript("relocate")
 	Assign        = newScript("assign")
 	InspectJob    = newScript("inspect_job")
+	InspectResult = newScript("inspect_result")
 	InspectBucket = newScript("inspect_bucket")
 	InspectPool   = newScript("inspect_pool")
 	Instances     = newScript("instances")
@@ -43,7 +45,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, Instances, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead,
+		InspectJob, InspectPool, InspectResult, Instances, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

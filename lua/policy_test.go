@@ -62,7 +62,7 @@ func TestExemptCaller(t *testing.T) {
 			t.Errorf("remaining %d, reset %d, %v", remaining, reset, in.Err())
 		}
 		in = r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 1, 0, 0, 1, "", 0,
-			"c", fmt.Sprintf("%011dcn001 \n", 0), 3, 1, 0, "", 1_000_000)
+			"c", fmt.Sprintf("%011dcn001 \n", 0), 3, 1, 0, "", 1_000_000, "")
 		in.Int()
 		in.Int()
 		if code := in.Int(); code != 1 {

@@ -97,7 +97,7 @@ func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []a
 		for i := range limits {
 			args = append(args, i+1)
 		}
-		args = append(args, e.due, max(e.cost, 1))
+		args = append(args, e.due, max(e.cost, 1), e.maxWait)
 	}
 	return r.enqueueKeys(names, flows...), args
 }

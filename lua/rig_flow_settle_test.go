@@ -80,11 +80,28 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		ids[i] = o.id
 	}
 	flows, numbers := r.flowsOf(ids...)
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
-	for i, o := range outcomes {
-		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.id, o.mark, numbers[i])
+	keys := r.fixed(lua.Settle)
+	answers := 0
+	for _, o := range outcomes {
+		if o.waiter != "" {
+			answers++
+			keys = append(keys, r.key("answer:"+o.id))
+		}
 	}
-	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(r.fixed(lua.Settle), false, flows...), flows...)), args...)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows), answers}, flows)
+	waiting := 0
+	for i, o := range outcomes {
+		nth, kept := 0, 0
+		if o.waiter != "" {
+			waiting++
+			nth = waiting
+		}
+		if o.kept {
+			kept = 1
+		}
+		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept, nth, o.waiter, o.id, o.mark, numbers[i])
+	}
+	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(keys, false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()

@@ -35,6 +35,10 @@ type outcome struct {
 	reason    string
 	claimedAt int64
 	attempt   string // a line of outcomes.lua
+
+	head, body string // of its result
+	kept       bool
+	waiter     string // a channel
 }
 
 func (r *rig) extend(length int64, leases ...lease) []int64 {

@@ -227,6 +227,7 @@ type entry struct {
 	made    bool   // the id was made by the client
 	due     string
 	cost    int64
+	maxWait string // "N/I"
 
 	priority int    // 0 means normal
 	flow     string // in a bucket with flows, see configureFlows

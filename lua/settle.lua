@@ -25,25 +25,32 @@
 -- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
 -- KEYS[17] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[18] …:outbox_texts  hash  their texts
--- KEYS[19...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
---          …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a pool then the
+-- KEYS[19] …:results  hash  id -> what was answered (see results.lua)
+-- KEYS[20] …:result_ends  zset  id -> when its result is dropped
+-- KEYS[21...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
+--          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
+--          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
+-- ARGV[6]  answer_count: number of answers that somebody waits for
+-- ARGV[7...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
 --          after the last attempt, 8 dead, and its flow is disabled for the reason), delay in microseconds
---          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
---          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); then for each
+--          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
+--          downstream.note), a word for its reason, when they were
+--          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
+--          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the number of its list among the answers (0 nobody waits),
+--          and the channel of who waits; then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then the
 --          flows that were disabled, counted from 1}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
---          what is kept of a flow until it is idle
+--          results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
@@ -58,13 +65,15 @@
 --#include lib/own_settings.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/results.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local outbox_key, outbox_texts = KEYS[17], KEYS[18]
+local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 18, 5, 10, 3
+local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 20, 6, 15, 3
+local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE = '1', '2', '3', '4', '5', '6', '7', '8'
 local CHUNK = 500
 local ACCEPTED, FAILED = '1', '3'
@@ -74,7 +83,7 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream',
-  'keep_attempts', 'events')
+  'keep_attempts', 'events', 'result_retention', 'results_max', 'results_bytes')
 if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
@@ -98,7 +107,7 @@ local reply = { 0 }
 local unleased, gone, metas, deaths = {}, {}, {}, {}
 local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
 local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
-local unscheduled, handled = 0, {}
+local unscheduled, handled, with_results = 0, {}, {}
 local box = (settings[7] or '') ~= '' and outbox.open(settings[7], outbox_key, outbox_texts, count, now)
 
 -- What becomes of each flow, in the order in which they come.
@@ -119,7 +128,8 @@ local function has_left(part, mark)
 end
 
 -- A job that waits again, or is dead. nth is its place in the reply. failed_at is when it was claimed, where the downstream failed.
-local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at)
+-- result_at is where its result stands, if it has one.
+local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at, result_at)
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, 2
@@ -136,6 +146,7 @@ local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
+    if result_at then with_results[#with_results + 1] = { id, result_at } end
     if box then
       outbox.note_dead(box, levels ~= '0' and ARGV[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
     end
@@ -163,6 +174,7 @@ while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
   local signal, reason, claimed_at, line = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0, ARGV[at + 9]
+  local has_result = ARGV[at + 10] ~= ''
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
@@ -190,7 +202,7 @@ while at <= #ARGV do
         part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
       else
         part.heard = part.heard or downstream.listen()
-        downstream.note(part.heard, signal, claimed_at, result == HELD and delay or 0, reason)
+        downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
       end
       if result == GONE then part.disabled = reason end
       if result == DONE then
@@ -198,9 +210,11 @@ while at <= #ARGV do
         has_left(part, mark)
         if numbers then gone_tried[#gone_tried + 1] = id end
         dedupe.add(memory, id, mark, codec.DONE)
+        if has_result then with_results[#with_results + 1] = { id, at + 10 } end
       else
         local becomes = result == GONE and DEAD_NOW or result
-        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line, signal == FAILED and claimed_at }
+        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line, signal == FAILED and claimed_at,
+          has_result and at + 10 }
       end
     end
   end
@@ -339,6 +353,16 @@ in_chunks('HSET', meta, metas)
 in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
 if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
+if #with_results > 0 then
+  local kept = results.open(settings[8], settings[9], settings[10], results_key, result_ends, count, now)
+  results.expire(kept, 2 * #with_results + 10)
+  for _, one in ipairs(with_results) do
+    local id, from = one[1], one[2]
+    local head, text, waits = ARGV[from], ARGV[from + 1], ARGV[from + 3] + 0
+    if ARGV[from + 2] == '1' then results.keep(kept, id, head, text) end
+    if waits > 0 then results.hand_over(KEYS[FIRST_ANSWER + waits], ARGV[from + 4], bucket, id, head, text) end
+  end
+end
 if box then outbox.write(box) end
 if said then
   redis.call('HSET', said_key, 'down', downstream.write(said))

@@ -67,6 +67,15 @@ type Job struct {
 	// its bucket or flow is paused, it has its place in the bucket.
 	ExpiresIn time.Duration
 
+	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to leave within this time, or if nobody knows when, as its
+	// bucket or flow is paused; 0 takes any wait. It is not stored.
+	MaxWait time.Duration
+
+	// Once says that the first attempt ends the job, and that it leaves no dead letter: whatever is answered, or goes wrong, is its
+	// result. It is for a caller that waits for the result and decides itself what to do. A hold that ends before the job expires is
+	// waited for. After a crash of a dispatcher the job is delivered again, as any other.
+	Once bool
+
 	// Identity is who enqueues, for the limits. It is not stored.
 	Identity admission.Identity
 }
@@ -135,6 +144,9 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if j.ExpiresIn < 0 || j.ExpiresIn > MaxDelay || j.ExpiresIn%time.Microsecond != 0 {
 		fail("expires_in", "%s: want 1µs to %s, in whole microseconds", j.ExpiresIn, MaxDelay)
+	}
+	if j.MaxWait < 0 || j.MaxWait > MaxDelay {
+		fail("max_wait", "%s: want 0s (any wait) to %s", j.MaxWait, MaxDelay)
 	}
 	if j.MaxAttempts < 0 || j.MaxAttempts > MaxTries {
 		fail("max_attempts", "%d: want 1 to %d", j.MaxAttempts, MaxTries)

@@ -49,6 +49,10 @@ type Attempt struct {
 	// that is not known.
 	Enqueued time.Time
 
+	// AnswerBytes is how much of the answer's body is wanted: somebody waits for the answer, or it is kept. A worker whose
+	// downstream answers puts it into [Outcome.Answer] then. 0: nobody wants it.
+	AnswerBytes int64
+
 	// Number counts the deliveries of the job from 1, those of dispatchers
 	// that crashed included, so that it grows with each.
 	Number int
@@ -136,6 +140,9 @@ type Outcome struct {
 	// the beginning of its answer.
 	Status int
 	Body   string
+
+	// Answer is the whole answer, where [Attempt.AnswerBytes] asks for it.
+	Answer *Answer
 
 	// RetryAfter is how long the downstream asked to wait, 0 if it did not. With [ResultHeld] it holds for all
 	// jobs of the scope: none of them leaves before.

@@ -118,10 +118,11 @@ func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// followKeys has an API follow the keys.
+// followKeys has an API follow the keys, and the pools that it shows.
 func (d *daemon) followKeys(api *httpapi.Handler) {
 	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
 		api.SetKeys(cfg.Keys)
+		api.SetPools(cfg.Pools)
 		return nil
 	}})
 }
@@ -134,6 +135,7 @@ var bucketPaths = []string{
 	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
+	"buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
 	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
 	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
 	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",
@@ -173,14 +175,18 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 	if err != nil {
 		return nil, "", err
 	}
-	handler := httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
+	api := httpapi.ProducerConfig{
+		Jobs: d.client, CheckJob: d.checkJob, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
-	})
+	}
+	if d.config.Producer.OperatorAPI {
+		api.Operator, api.Pools = d.operator, d.config.Pools
+	}
+	handler := httpapi.NewProducer(api)
 	d.followKeys(handler)
 	serve = func(ctx context.Context) error {
 		return httpapi.Serve(ctx, listener, handler, d.config.Producer.ShutdownTimeout, d.log)
@@ -207,6 +213,16 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 		}
 		return worker.CheckFlow(own)
 	}
+}
+
+// proxy says how the shaping proxy serves a bucket.
+func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
+	i := slices.IndexFunc(d.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || d.config.Buckets[i].HTTP == nil || !d.config.Buckets[i].HTTP.ServeProxy {
+		return httpapi.ProxySettings{}, false
+	}
+	http := d.config.Buckets[i].HTTP
+	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 
 // checker is what the settings of any worker check before something is sent.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/progress"
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -82,14 +81,16 @@ func instantOf(text string, now time.Time) (time.Time, error) {
 }
 
 // deadFind lists the dead letters that a filter means, the newest first.
-func (a *app) deadFind(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
-	letters := []shaper.JobInfo{}
+func (a *app) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
+	letters, query := []*opsview.Job{}, filterQuery(&filter)
 	for next := cursor; ; {
-		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, next, limit-len(letters))
+		query.Set("cursor", next)
+		query.Set("limit", fmt.Sprint(min(limit-len(letters), pageOfJobs)))
+		page, err := c.dead(ctx, bucket, query)
 		if err != nil {
-			return lookFault(err)
+			return err
 		}
-		letters, next = append(letters, page.Letters...), page.Next
+		letters, next = append(letters, page.Dead...), page.Next
 		if cursor = next; next == "" || len(letters) >= limit {
 			break
 		}
@@ -105,14 +106,6 @@ func (a *app) deadFind(ctx context.Context, s *station, bucket string, filter op
 		a.note("there may be more: --after %s", cursor)
 	}
 	return nil
-}
-
-// lookFault gives the fault of a filter or a cursor its exit code.
-func lookFault(err error) error {
-	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
-		return fail(exitUsage, "%w", bad)
-	}
-	return err
 }
 
 // deadChanges are what a filter can be asked for.
@@ -190,8 +183,8 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 			if _, err := filter.read(cmd); err != nil {
 				return err
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return a.deadExport(ctx, s, args[0], filter.DeadFilter)
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				return a.deadExport(ctx, c, args[0], filter.DeadFilter)
 			})
 		},
 	}
@@ -199,38 +192,36 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 	return cmd
 }
 
-func (a *app) deadExport(ctx context.Context, s *station, bucket string, filter operator.DeadFilter) error {
-	const atOnce = 200
+func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter operator.DeadFilter) error {
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
-	for cursor := ""; ; {
-		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, cursor, atOnce)
+	query := filterQuery(&filter)
+	query.Set("limit", fmt.Sprint(pageOfJobs))
+	for {
+		page, err := c.dead(ctx, bucket, query)
 		if err != nil {
 			return err
 		}
-		for _, letter := range page.Letters {
-			if err := lines.Encode(viewJob(letter)); err != nil {
+		for _, letter := range page.Dead {
+			if err := lines.Encode(letter); err != nil {
 				return fmt.Errorf("write a dead letter: %w", err)
 			}
 		}
-		if cursor = page.Next; cursor == "" {
+		if query.Set("cursor", page.Next); page.Next == "" {
 			return nil
 		}
 	}
 }
 
 // printDead prints a table of dead letters.
-func (a *app) printDead(letters []shaper.JobInfo) error {
-	views := make([]jobView, len(letters))
-	for i, letter := range letters {
-		views[i] = viewJob(letter)
-	}
+func (a *app) printDead(letters []*opsview.Job) error {
 	now := time.Now()
-	return a.print(views, func(w io.Writer) {
+	return a.print(letters, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
 		for _, letter := range letters {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, relative(letter.Died, now), letter.Attempts,
-				dash(letter.Last.Cause), dash(letter.Last.Reason), dash(line(letter.Last.Detail, 60)))
+			last := deref(letter.LastResponse)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, since(letter.DiedAt, now), deref(letter.Attempts),
+				dash(last.Cause), dash(last.Reason), dash(line(last.Detail, 60)))
 		}
 	})
 }

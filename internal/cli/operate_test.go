@@ -125,12 +125,12 @@ func TestBuckets(t *testing.T) {
 	s.run(t, "dispatcher bucket show nosuch").want(t, 4, `unknown bucket "nosuch": the configuration has webhooks`)
 
 	var views []struct {
-		Name     string
-		Depth    int
-		Orphaned bool
+		Name       string
+		Unfinished int
+		Orphaned   bool
 	}
 	asJSON := s.run(t, "dispatcher bucket list --json")
-	if err := json.Unmarshal([]byte(asJSON.out), &views); err != nil || len(views) != 2 || views[0].Depth != 5 || !views[1].Orphaned {
+	if err := json.Unmarshal([]byte(asJSON.out), &views); err != nil || len(views) != 2 || views[0].Unfinished != 5 || !views[1].Orphaned {
 		t.Errorf("--json = %v, %+v\n%s", err, views, asJSON.out)
 	}
 }

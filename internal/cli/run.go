@@ -101,7 +101,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.operator, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Buckets: d.operator, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.

@@ -81,6 +81,10 @@ type bucketSettings struct {
 	MaxPayload        size             `mapstructure:"max_payload"`
 	Quotas            []admission.Rate `mapstructure:"quotas"`
 	PriorityAging     time.Duration    `mapstructure:"priority_aging"`
+	ResultRetention   time.Duration    `mapstructure:"result_retention"`
+	ResultsMax        int64            `mapstructure:"results_max"`
+	ResultsBytes      size             `mapstructure:"results_bytes"`
+	MaxResult         size             `mapstructure:"max_result"`
 	Pool              string           `mapstructure:"pool"`
 	Weight            int64            `mapstructure:"weight"`
 	Shed              shedSettings     `mapstructure:"shed"`
@@ -185,6 +189,7 @@ func defaultBucket() bucketSettings {
 		DeadCapacity: b.DeadCapacity, DeadBytes: size(b.DeadBytes), DeadRetention: b.DeadRetention, WhenDeadFull: string(b.WhenDeadFull),
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
 		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging, Weight: b.Weight,
+		ResultRetention: b.Results.Retention, ResultsMax: b.Results.Max, ResultsBytes: size(b.Results.Bytes), MaxResult: size(b.Results.MaxBody),
 		Shed: shedSettings(b.Shed),
 		Retry: retrySettings{
 			MaxAttempts: b.Retry.MaxAttempts, MinBackoff: b.Retry.MinBackoff, MaxBackoff: b.Retry.MaxBackoff, Schedule: b.Retry.Schedule,
@@ -274,6 +279,9 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 			Failures: s.Breaker.Failures, OpenFor: s.Breaker.OpenFor, MaxOpen: s.Breaker.MaxOpen, DisableAfter: s.Breaker.DisableAfter, OnGone: shaper.OnGone(s.Breaker.OnGone),
 		},
 		Weight: s.Weight, Revision: revision,
+		Results: shaper.ResultSettings{
+			Retention: s.ResultRetention, Max: s.ResultsMax, Bytes: int64(s.ResultsBytes), MaxBody: int64(s.MaxResult),
+		},
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 	}}
 	if f := s.Flow; f != nil {

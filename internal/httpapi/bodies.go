@@ -48,7 +48,17 @@ type bodyShare struct {
 	held int64
 }
 
-func (s *bodyShare) release() { s.of.Release(s.held) }
+func (s *bodyShare) release() {
+	s.of.Release(s.held)
+	s.held = 0
+}
+
+// releaseBody gives back the memory of a request's body before the request is answered: it is not needed any more.
+func releaseBody(r *http.Request) {
+	if share, ok := r.Context().Value(bodyShareKey{}).(*bodyShare); ok {
+		share.release()
+	}
+}
 
 // read reads a body, of size bytes or, where that is negative, to its end. It takes memory as
 // the bytes arrive: to announce a large body and send nothing takes none from the others.

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,7 +59,7 @@ func TestDeadByAPI(t *testing.T) {
 		wantField(t, ops.do("GET", path+"?"+query, ""), field)
 	}
 	for body, field := range map[string]string{
-		`{"filter":{"status":"x"}}`: "status", `{"filter":[]}`: "filter", `{"filters":{}}`: "filters", `{"dry_run":1}`: "dry_run", `{"cursor":"x"}`: "cursor",
+		`{"filter":{"status":"x"}}`: "status", `{"filter":[]}`: "filter", `{"filters":{}}`: "filters", `{"dry_run":1}`: "dry_run", `{"cursor":"x","all":true}`: "cursor",
 	} {
 		wantField(t, ops.do("POST", path+"/redrive", body), field)
 	}
@@ -76,11 +77,37 @@ func TestDeadByAPI(t *testing.T) {
 	third.has("moved", 1.0)
 	third.lacks("next")
 	third.lacks("waiting")
+	client.HSet(t.Context(), key+"settings", "capacity", 100)
 	wants("POST", path+"/redrive", `{"filter":{"status":402}}`, map[string]any{"moved": 0.0})
-	wantField(t, ops.do("DELETE", path, `{"filter":{}}`), "confirm")
-	wantField(t, ops.do("DELETE", path, `{"confirm":"other"}`), "confirm")
-	wants("DELETE", path, `{"dry_run":true}`, map[string]any{"matched": 6.0})
-	wants("DELETE", path, `{"confirm":"plain"}`, map[string]any{"dropped": 6.0})
+	// An empty filter, as of a program whose variable is empty, does not mean every dead letter.
+	for _, body := range []string{`{}`, `{"filter":{}}`, `{"filter":{},"confirm":"plain"}`, `{"all":false,"confirm":"plain"}`} {
+		wantField(t, ops.do("POST", path+"/redrive", body), "filter")
+		wantField(t, ops.do("DELETE", path, body), "filter")
+	}
+	for body, field := range map[string]string{
+		`{"all":true,"filter":{"status":401}}`: "all", `{"ids":["j1"],"all":true}`: "ids", `{"ids":["j1"],"filter":{"status":401}}`: "ids", `{"ids":[]}`: "ids",
+		`{"ids":["j1"],"dry_run":true}`: "ids", `{"ids":"j1"}`: "ids", `{"limit":3,"filter":{"status":401}}`: "limit", `{"limit":0,"all":true}`: "limit", `{"all":1}`: "all",
+	} {
+		wantField(t, ops.do("POST", path+"/redrive", body), field)
+		wantField(t, ops.do("DELETE", path, body), field)
+	}
+	wantField(t, ops.do("DELETE", path, `{"all":true}`), "confirm")
+	wantField(t, ops.do("DELETE", path, `{"all":true,"confirm":"other"}`), "confirm")
+	wantField(t, ops.do("DELETE", path, `{"all":true,"limit":2,"confirm":"plain"}`), "limit")
+	wantField(t, ops.do("GET", path+"?offset=1&status=401", ""), "offset")
+	wantField(t, ops.do("GET", path+"?offset=-1", ""), "offset")
+	newest := ops.do("GET", path+"?offset=1&limit=2", "").want(200, "")
+	if dead, _ := newest.json["dead"].([]any); len(dead) != 2 || dead[0].(map[string]any)["id"] != "j6" || newest.json["next"] != nil {
+		t.Errorf("from an offset on: %s", newest.text)
+	}
+	wants("POST", path+"/redrive", `{"ids":["j0","nosuch"]}`, map[string]any{"moved": 1.0, "unknown": 1.0})
+	wants("POST", path+"/redrive", `{"all":true,"limit":1}`, map[string]any{"moved": 1.0})
+	dropped := ops.do("DELETE", path, `{"ids":["j1","j4","nosuch"]}`).want(200, "")
+	if dropped.has("dropped", 1.0); !strings.Contains(dropped.text, `"not_dead":[{"id":"j1","state":"queued"},{"id":"nosuch"}]`) {
+		t.Errorf("by their ids: %s", dropped.text)
+	}
+	wants("DELETE", path, `{"dry_run":true}`, map[string]any{"matched": 3.0})
+	wants("DELETE", path, `{"all":true,"confirm":"plain"}`, map[string]any{"dropped": 3.0})
 	ops.do("GET", "/v1/buckets/nobody/dead", "").want(404, "")
 }
 

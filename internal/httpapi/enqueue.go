@@ -65,6 +65,11 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
+	wait, f := preferredWait(r.Header)
+	if f != nil {
+		f.write(w, r)
+		return
+	}
 	key, keyErr := idempotencyKey(r.Header)
 	job, err := decodeJob(body)
 	f = p.complete(&job, err, p.sender(r, bucket.Name), &bucket, key, keyErr)
@@ -76,23 +81,33 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	traceContextOf(r.Header).addTo(&job)
+	if wait > 0 {
+		p.enqueueAndWait(w, r, job, wait)
+		return
+	}
 	receipts, err := p.send(r, job)
 	if err != nil {
 		p.unknownOutcome(r, receipts, err).write(w)
 		return
 	}
-	receipt := &receipts[0]
+	if p.tellReceipt(w, r, &receipts[0]) {
+		answer := admitted(&receipts[0])
+		writeJSON(w, http.StatusAccepted, &answer)
+	}
+}
+
+// tellReceipt writes the headers of the answer to a job, and all of a refusal. It reports whether the job is in.
+func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt) (isIn bool) {
 	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
 	httplimit.SetShadowHeader(w.Header(), receipt.Decisions)
 	if receipt.Refusal != nil {
 		problem := refused(receipt.Refusal).problem(r)
 		problem.State = receipt.State
 		problem.write(w)
-		return
+		return false
 	}
 	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+receipt.ID)
-	answer := admitted(receipt)
-	writeJSON(w, http.StatusAccepted, &answer)
+	return true
 }
 
 func (p *producer) bucket(r *http.Request) (shaper.Bucket, *fault) {

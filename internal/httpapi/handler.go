@@ -8,24 +8,47 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Handler serves one of the APIs. It is safe for concurrent use.
 type Handler struct {
 	http.Handler
-	draining *atomic.Bool
+	draining *draining
 	access   *access
+	ops      *ops // nil of a producer without the operator's API
 }
+
+// SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
+func (h *Handler) SetPools(pools []shaper.Pool) {
+	if h.ops != nil {
+		h.ops.pools.Store(&pools)
+	}
+}
+
+// draining says that the server stops.
+type draining struct {
+	ends  context.Context //nolint:containedctx // of those who wait for what may take long
+	begin context.CancelFunc
+}
+
+func newDraining() *draining {
+	d := new(draining)
+	d.ends, d.begin = context.WithCancel(context.Background())
+	return d
+}
+
+func (d *draining) begun() bool { return d.ends.Err() != nil }
 
 // SetKeys replaces the API keys, for all requests from now on; without any,
 // only programs of this machine are served. It is safe at any time.
 func (h *Handler) SetKeys(keys []Key) { h.access.setKeys(keys) }
 
 // Drain makes /readyz answer 503 from now on, so that load balancers send no new
-// requests. Requests that come anyway are served. [Serve] calls it.
-func (h *Handler) Drain() { h.draining.Store(true) }
+// requests. Requests that come anyway are served, and none waits for a result any more. [Serve] calls it.
+func (h *Handler) Drain() { h.draining.begin() }
 
 // route is a method and a path of an API, in the grammar of http.ServeMux.
 // Without a method it takes all of them.
@@ -37,12 +60,12 @@ type route struct {
 
 // newHandler serves routes behind everything that all requests pass. bodyMemory is for the
 // bodies of all requests together; 0 means DefaultBodyMemory.
-func newHandler(routes []route, a *access, bodyMemory int64, draining *atomic.Bool, log *slog.Logger) *Handler {
+func newHandler(routes []route, a *access, bodyMemory int64, draining *draining, log *slog.Logger) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
 	}
-	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutOriginal(orProblem(mux))))), draining: draining, access: a}
+	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux)))))), draining: draining, access: a}
 }
 
 // orProblem serves what mux has a route for, and makes problems of its 404

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -18,7 +17,7 @@ var openAPI []byte
 // probes are the routes for machines that both servers have.
 type probes struct {
 	store    *pulse
-	draining *atomic.Bool
+	draining *draining
 	gatherer prometheus.Gatherer
 	log      *slog.Logger
 }
@@ -56,7 +55,7 @@ func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	check("redis", p.store.beats(r.Context()), fmt.Sprintf("it gave no sign of life within %s", pingTimeout))
-	check("serving", !p.draining.Load(), "the process stops")
+	check("serving", !p.draining.begun(), "the process stops")
 	if status == http.StatusOK && !r.URL.Query().Has("verbose") {
 		list.Reset()
 	}

@@ -33,6 +33,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonIDReused:      {422, ""},
 		shaper.ReasonIDEnded:       {409, ""},
 		shaper.ReasonFlowDisabled:  {409, ""},
+		shaper.ReasonWaitTooLong:   {429, "2"},
 	}
 	for _, reason := range shaper.Reasons() {
 		t.Run(string(reason), func(t *testing.T) {

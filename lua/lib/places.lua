@@ -231,6 +231,19 @@ function places.ahead(part, priority)
   return n
 end
 
+-- Whether a job that would be queued now is expected to wait longer than it may: max_wait is "N/I", N microseconds, where the pool of the
+-- bucket lets a job go each I at best. Also returns when it would leave, 0 where nobody knows, how many are ahead of it, and how long until
+-- that is soon enough.
+function places.too_late(bucket, part, priority, max_wait)
+  local most, of_pool = string.match(max_wait, '^(%d+)/(.*)$')
+  local ahead = places.ahead(part, priority)
+  local at = places.eta(bucket, part, ahead)
+  if at == 0 then return true, 0, ahead, 0 end
+  at = math.max(at, bucket.now + ahead * tonumber(of_pool))
+  local excess = at - bucket.now - tonumber(most)
+  return excess > 0, at, ahead, excess
+end
+
 -- Pushes what goes into the lists. Returns how many of these were empty, and how many
 -- waited in the last of them.
 local function push(part)

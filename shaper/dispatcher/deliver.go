@@ -28,8 +28,11 @@ type leased struct {
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
 	departed    time.Time
-	unreadable  error // what is in Redis is no job of ours
-	unsettled   error // what its flow has of its own cannot be read
+	once        bool          // the first attempt ends the job
+	expires     time.Duration // after its enqueue; 0 never
+	waiter      string        // the channel of who waits for the result, "" nobody
+	unreadable  error         // what is in Redis is no job of ours
+	unsettled   error         // what its flow has of its own cannot be read
 }
 
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
@@ -88,7 +91,9 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		Attempt: shaper.Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
+			AnswerBytes: d.answerBytes(job.Waiter),
 		},
+		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter,
 		slot: d.clock.local(slot), permitTTL: d.permitTTL,
 		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
 		wakeLimit: d.wakeLate,
@@ -221,6 +226,10 @@ func (d *drain) interrupt() int {
 
 // settle hands over the outcome of a job; it travels with others of the moment.
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	var hold time.Duration // that a job leaves behind which is done
+	if job.once {
+		hold = d.endOnce(job, &outcome)
+	}
 	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
 	case !d.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
@@ -246,7 +255,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 			s.reason = codec.ReasonWord(outcome.Reason)
 		}
 	case shaper.ResultDone:
-		last = shaper.LastResponse{} // Redis keeps nothing of a delivered job but its id
+		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}
@@ -259,6 +268,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		s.attempt, s.cause = d.attemptOf(s), last.Cause
 		s.line = codec.AttemptLine(s.attempt)
 	}
+	s.answered = d.resultOf(s, last.Cause)
 	d.settler.Add(s)
 }
 

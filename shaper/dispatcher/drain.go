@@ -100,7 +100,9 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	}
 	r.settler = batch.Queue[*settlement]{
 		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
-		Weigh: func(s *settlement) int { return len(s.last) + len(s.line) },
+		Weigh: func(s *settlement) int {
+			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body)
+		},
 	}
 	return r
 }

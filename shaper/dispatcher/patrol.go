@@ -62,6 +62,9 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 				drain.trimDead(ctx, &watches[i])
 				drain.emptyDisabled(ctx)
 			}
+			if round%watchEvery == 0 {
+				drain.trimResults(ctx)
+			}
 		}
 		if round%watchEvery == 0 {
 			d.watch(ctx, inForce)

@@ -33,11 +33,12 @@ type settlement struct {
 	spent  bool   // it was the last attempt
 	gone   bool   // dead, and its flow is to be disabled
 
-	outcome shaper.Outcome
-	took    time.Duration
-	attempt shaper.JobAttempt // unless it is done or returned
-	line    string            // the same as Redis keeps it, else ""
-	cause   string            // of a dead letter
+	outcome  shaper.Outcome
+	took     time.Duration
+	answered result
+	attempt  shaper.JobAttempt // unless it is done or returned
+	line     string            // the same as Redis keeps it, else ""
+	cause    string            // of a dead letter
 }
 
 // Results that only settle.lua has.
@@ -68,6 +69,11 @@ func compareOutcomes(a, b *settlement) int {
 		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line))
 }
 
+// isAlike reports whether two outcomes stand together. Those with results do not.
+func isAlike(a, b *settlement) bool {
+	return a.answered.head == "" && b.answered.head == "" && compareOutcomes(a, b) == 0
+}
+
 // sendSettlements writes outcomes until Redis has taken them. It gives up only
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
@@ -76,23 +82,33 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	// Outcomes that are alike but for the job stand together: most are done, in some claims.
 	slices.SortStableFunc(batch, compareOutcomes)
 	outcomes := make([]any, 0, 9*len(batch))
+	keys := d.Keys.Fixed(nil, lua.Settle)
+	fixed := len(keys)
 	for i, s := range batch {
-		if i == 0 || compareOutcomes(batch[i-1], s) != 0 {
+		if i == 0 || !isAlike(batch[i-1], s) {
 			n := 1
-			for n < len(batch)-i && compareOutcomes(s, batch[i+n]) == 0 {
+			for n < len(batch)-i && isAlike(s, batch[i+n]) {
 				n++
 			}
+			nth := 0
+			if s.answered.waiter != "" {
+				keys = append(keys, d.Keys.Answer(s.job.ID))
+				nth = len(keys) - fixed
+			}
 			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, s.code(), s.delay.Microseconds(), s.last,
-				int(s.signal), s.reason, s.job.claimedAt, s.line)
+				int(s.signal), s.reason, s.job.claimedAt, s.line,
+				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter)
 		}
 		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}
-	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names)}, flows.Args(), outcomes)
+	answers := len(keys) - fixed
+	keys = d.Keys.More(keys, lua.Settle, flows.Names, nil)
+	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names), answers}, flows.Args(), outcomes)
 	ctx := d.life
 	wait := minFaultWait
 	for resent := false; ; resent = true {
 		began := time.Now()
-		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, d.Keys.Of(lua.Settle, flows.Names...), args...)
+		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, keys, args...)
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)

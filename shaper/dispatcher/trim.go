@@ -98,3 +98,18 @@ func fullness(there, most int64) int {
 	}
 	return deadFull
 }
+
+const resultsAtMost = 500 // dropped by one script
+
+// trimResults has Redis drop the results whose retention has ended.
+func (d *drain) trimResults(ctx context.Context) {
+	for began := time.Now(); time.Since(began) < trimTurn; {
+		dropped, err := d.store.Run(ctx, lua.TrimResults, d.Keys.Of(lua.TrimResults), resultsAtMost)
+		if err != nil && ctx.Err() == nil {
+			d.log.ErrorContext(ctx, "results were not looked at", "error", err)
+		}
+		if n, ok := dropped.(int64); err != nil || !ok || n < resultsAtMost {
+			return
+		}
+	}
+}

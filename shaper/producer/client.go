@@ -62,6 +62,7 @@ type Client struct {
 	queues   map[string]*batch.Queue[*ticket]
 	calls    sync.Pool // of one job each, answered
 	open     *batch.Calls
+	answers  *answers
 	shadows  shadowLog
 	fullLog  sometimes.Sometimes // of limits with as many keys as they may have
 }
@@ -75,6 +76,7 @@ func (c *Client) Close() {
 	for _, queue := range c.queues {
 		queue.Wait()
 	}
+	c.answers.close()
 	c.store.Close()
 }
 
@@ -85,7 +87,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{store: s, open: batch.NewCalls(), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, breakers: make(map[string]*redisconn.Breaker, len(s.Buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.Buckets))}
+	c := &Client{store: s, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, breakers: make(map[string]*redisconn.Breaker, len(s.Buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.Buckets))}
 	c.doors = make(map[string]*door, len(s.Buckets))
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	for name, state := range s.Buckets {
@@ -245,6 +247,11 @@ func (t *ticket) finish(err error) {
 // Concurrent calls for a bucket share round trips; a call that is alone takes
 // one. When Redis is down it takes at most Config.Timeout.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+	return c.letIn(ctx, nil, jobs)
+}
+
+// letIn is Enqueue. awaited, if not nil, waits for the result of the only job.
+func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job) ([]shaper.Receipt, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -258,7 +265,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Rece
 		t := &tickets[i]
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
 		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
-		if err := c.prepare(t); err != nil {
+		if err := c.prepare(t, awaited); err != nil {
 			c.release(shared)
 			return nil, &JobError{Index: i, Err: err}
 		}
@@ -301,8 +308,8 @@ func onlyIDs(tickets []ticket) []shaper.Receipt {
 	return receipts
 }
 
-// prepare checks a job, names it and packs it.
-func (c *Client) prepare(t *ticket) error {
+// prepare checks a job, names it and packs it. From then on it is awaited, if it is to be.
+func (c *Client) prepare(t *ticket, awaited *Awaited) error {
 	b, err := c.store.Bucket(t.job.Bucket)
 	if err != nil {
 		return err
@@ -320,7 +327,12 @@ func (c *Client) prepare(t *ticket) error {
 	if t.job.ID == "" {
 		t.job.ID, t.generated = newID(), true
 	}
-	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated)
+	waiter := ""
+	if awaited != nil {
+		waiter = c.answers.channel
+		c.answers.await(awaited, t.job.Bucket, t.job.ID)
+	}
+	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter)
 	return err
 }
 

@@ -187,7 +187,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		switch {
 		case alike == unlike:
 			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
-			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1))
+			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(b, &t.job))
 		case q.flows > 1:
 			q.args = append(q.args, q.traits[i].flow)
 		}
@@ -308,7 +308,7 @@ func likeness(batch []*ticket, all []traits) int {
 	var ids map[string]bool
 	for i, t := range batch {
 		job := &t.job
-		if job.Cost > 1 || job.Delay != 0 || !job.NotBefore.IsZero() ||
+		if job.Cost > 1 || job.MaxWait != 0 || job.Delay != 0 || !job.NotBefore.IsZero() ||
 			!all[i].alike(&all[0]) {
 			return unlike
 		}
@@ -335,4 +335,12 @@ func dueArg(job *shaper.Job) string {
 		return fmt.Sprintf("+%d", job.Delay.Microseconds())
 	}
 	return ""
+}
+
+// maxWaitArg is how long a job may have to wait, and how far apart the pool lets departures be at best, as far as this process knows.
+func maxWaitArg(b *door, job *shaper.Job) string {
+	if job.MaxWait == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%.3f", job.MaxWait.Microseconds(), float64(b.poolInterval()))
 }

@@ -32,6 +32,7 @@ const (
 	codeDeadFull
 	codeDeadTooLarge
 	codeFlowDisabled
+	codeWaitTooLong
 )
 
 // fullUntilDeparture are those of refusals that end when enough jobs have left.
@@ -227,6 +228,9 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 		refusal.Reason = shaper.ReasonShed
 		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d, and takes them up to %d): %s, or raise capacity or shed.%s",
 			b.Name, priority, held, bound, next, priority)
+	case codeWaitTooLong:
+		refusal.Reason = shaper.ReasonWaitTooLong
+		refusal.Detail = fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait, b.Name, held, next)
 	case codeScheduledFull:
 		refusal.Reason = shaper.ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",

@@ -84,22 +84,31 @@ func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *http.Re
 		}
 	}
 	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
-	outcome.Body = readAnswer(resp)
+	body, cut := readAnswer(resp, attempt.AnswerBytes)
+	outcome.Body = workers.Snippet(body)
+	if wanted := attempt.AnswerBytes; wanted > 0 {
+		if int64(len(body)) > wanted {
+			body, cut = body[:wanted], true
+		}
+		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut}
+	}
 	s.conns.put(conn)
 	return outcome
 }
 
-// readAnswer returns the beginning of the answer's body, reads a little more so
-// that the connection can be used again, and closes it.
-func readAnswer(resp *http.Response) string {
+// readAnswer returns the beginning of the answer's body: as much as is wanted of it, but enough for people. It reads a little more so
+// that the connection can be used again, and closes it. cut says that the body did not end within what is returned.
+func readAnswer(resp *http.Response, wanted int64) (beginning []byte, cut bool) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
-		return "" // the body of the former is the bare connection, which heeds no context
+		return nil, false // the body of the former is the bare connection, which heeds no context
 	}
-	body := io.LimitReader(resp.Body, maxAnswer)
-	beginning, err := io.ReadAll(io.LimitReader(body, workers.MaxSnippet+1)) // one more: Snippet sees the cut
+	most := max(wanted, workers.MaxSnippet+1) // one more than a snippet has: Snippet sees the cut
+	body := io.LimitReader(resp.Body, max(most, maxAnswer)+1)
+	beginning, err := io.ReadAll(io.LimitReader(body, most))
+	var rest int64
 	if err == nil {
-		_, _ = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
+		rest, err = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
 	}
-	return workers.Snippet(beginning)
+	return beginning, rest > 0 || err != nil
 }

@@ -38,6 +38,8 @@ type envelope struct {
 	Cost        int64               `json:"c,omitempty"`
 	Priority    shaper.Priority     `json:"p,omitempty"`
 	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
+	Once        bool                `json:"o,omitempty"`
+	Waiter      string              `json:"w,omitempty"` // the channel of the process that waits for the result
 }
 
 const (
@@ -72,14 +74,14 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // Seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
-// is found out. Trace Context is not content: a job that is sent again comes from
-// another request, and so with another trace. It takes the room of the one before,
-// if that is enough.
-func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
+// is found out. Neither Trace Context nor the waiter is content: a job that is sent again comes from
+// another request, and so with another trace, and another may wait for it. waiter is the channel of the process that
+// waits for the result, "" if none does. It takes the room of the one before, if that is enough.
+func Seal(before Sealed, job *shaper.Job, generated bool, waiter string) (Sealed, error) {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
-		ExpiresIn: job.ExpiresIn.Microseconds(),
+		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter,
 	}
 	if header.Cost == 1 {
 		header.Cost = 0 // the same as not given
@@ -111,8 +113,8 @@ func Seal(before Sealed, job *shaper.Job, generated bool) (Sealed, error) {
 	packed = append(packed, job.Payload...)
 
 	sum := sha256.Sum256(packed[headerStart:])
-	if headers := untraced(job.Headers); len(headers) < len(job.Headers) {
-		header.Headers = headers
+	if headers := untraced(job.Headers); len(headers) < len(job.Headers) || waiter != "" {
+		header.Headers, header.Waiter = headers, ""
 		if text, err = header.text(); err != nil {
 			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 		}
@@ -163,7 +165,8 @@ func untraced(headers map[string][]string) map[string][]string {
 
 func (e *envelope) empty() bool {
 	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
-		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0
+		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0 &&
+		!e.Once && e.Waiter == ""
 }
 
 // Stored is a job as Redis keeps it.

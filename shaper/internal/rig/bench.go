@@ -92,7 +92,7 @@ func (s *Bench) Put(id, flow string, state shaper.State) (mark string) {
 	s.T.Helper()
 	ctx, k, now := s.T.Context(), store.BucketKeys("b"), s.Now.UnixMicro()
 	job := shaper.Job{Bucket: "b", ID: id, Flow: flow, Payload: []byte("x")}
-	sealed, err := codec.Seal(nil, &job, false)
+	sealed, err := codec.Seal(nil, &job, false, "")
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func (s *Bench) SubmitTo(group, flow string, ids ...string) {
 // byHand enqueues a job whose group is "".
 func (s *Bench) byHand(job shaper.Job) {
 	s.T.Helper()
-	sealed, err := codec.Seal(nil, &job, false)
+	sealed, err := codec.Seal(nil, &job, false, "")
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (s *Bench) byHand(job shaper.Job) {
 	keys := k.Of(lua.Enqueue, path)
 	const unlike, normal, first, cost = 0, 3, 1, 1
 	reply, err := lua.Enqueue.Run(s.T.Context(), s.Redis, nil, keys, store.WakeChannel, "b", s.Redis.HGet(s.T.Context(), k.Conf(), "limits_rev").Val(),
-		0, 1, unlike, codec.LevelsGroups, 1, path, job.ID, &sealed, normal, first, "", cost)
+		0, 1, unlike, codec.LevelsGroups, 1, path, job.ID, &sealed, normal, first, "", cost, "")
 	if r := lua.NewReader(reply); err != nil || r.Int() != 0 {
 		s.T.Fatal(reply, err)
 	}

@@ -118,6 +118,12 @@ func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
 
+// Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is the same for who waits for a job's:
+// see lua/lib/results.lua.
+func (k Keys) Results() string         { return k.Prefix + "results" }
+func (k Keys) ResultEnds() string      { return k.Prefix + "result_ends" }
+func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
+
 // Idle is when flows and groups can be forgotten: see lua/idle.lua.
 func (k Keys) Idle() string { return k.Prefix + "idle" }
 
@@ -155,7 +161,8 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 // OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts()}, k.Purged(), k.Places(""))
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
+		k.Results(), k.ResultEnds()}, k.Purged(), k.Places(""))
 }
 
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".
@@ -210,7 +217,7 @@ func (k Keys) OfGroups(script *lua.Script, flows, groups []string) []string {
 	return k.More(k.Fixed(make([]string, 0, 32+6*len(flows)+2*len(groups)), script, flows...), script, flows, groups)
 }
 
-// Fixed adds the first KEYS of a script to others. A key of one flow is that of the first.
+// Fixed adds the first KEYS of a script to others. A key of one flow, or of one job, is that of the first.
 func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []string {
 	for _, name := range script.FixedKeys() {
 		switch name {
@@ -218,6 +225,8 @@ func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []stri
 			others = append(others, k.Calendar())
 		case lua.DeparturesOfFlow:
 			others = append(others, k.FlowDeparted(flows[0]))
+		case lua.AnswerOfJob:
+			others = append(others, k.Answer(flows[0]))
 		default:
 			others = append(others, k.Prefix+name)
 		}

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/shaper"
+	client "github.com/tundish-io/tundish/shaper/producer"
+)
+
+// MaxWait bounds how long a request waits for a result, a client of the proxy too. One that prefers more waits for so long.
+const MaxWait = 5 * time.Minute
+
+// preferredWait reads the header Prefer: wait=30, in seconds (RFC 7240, 4.3). Other preferences are ignored. 0: none.
+func preferredWait(h http.Header) (time.Duration, *fault) {
+	for _, line := range h.Values("Prefer") {
+		for one := range strings.SplitSeq(line, ",") {
+			one, _, _ = strings.Cut(one, ";") // parameters
+			name, value, _ := strings.Cut(one, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err != nil {
+				return 0, invalid([]*shaper.FieldError{{Field: "Prefer", Reason: "want wait=30: how many seconds to wait for the result"}})
+			}
+			return min(time.Duration(seconds)*time.Second, MaxWait), nil
+		}
+	}
+	return 0, nil
+}
+
+// enqueueAndWait lets one job in and answers its result, if that is there in time; else what it is without a wait.
+func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job shaper.Job, wait time.Duration) {
+	receipt, awaited, err := p.jobs.Await(context.WithoutCancel(r.Context()), job)
+	if err != nil {
+		p.unknownOutcome(r, []shaper.Receipt{receipt}, err).write(w)
+		return
+	}
+	defer awaited.Stop()
+	if !p.tellReceipt(w, r, &receipt) {
+		return
+	}
+	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	result, err := p.waitFor(w, r, awaited, wait)
+	if err == nil {
+		writeJSON(w, http.StatusOK, resultViewOf(&result))
+		return
+	}
+	answer := admitted(&receipt)
+	writeJSON(w, http.StatusAccepted, &answer)
+}
+
+// waitFor waits for a result, for a time, as long as the client is there and the server does not stop.
+func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *client.Awaited, wait time.Duration) (shaper.JobResult, error) {
+	releaseBody(r)
+	// The server's bounds are for requests that are answered at once.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(wait + readTimeout)) // a connection that has no deadlines ends by others
+	_ = control.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	defer context.AfterFunc(p.draining.ends, cancel)()
+	return awaited.Result(ctx)
+}
+
+// resultView is how a job ended, and what was answered.
+type resultView struct {
+	ID         string              `json:"id"`
+	Bucket     string              `json:"bucket"`
+	State      shaper.State        `json:"state"`
+	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"` // of an answer that is text
+	BodyBytes  []byte              `json:"body_base64,omitempty"`
+	Cut        bool                `json:"cut,omitempty"` // the body had more
+	Cause      string              `json:"cause,omitempty"`
+	Reason     string              `json:"reason,omitempty"`
+	Detail     string              `json:"detail,omitempty"`
+	Attempts   int                 `json:"attempts"`
+	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
+	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
+	Took       float64             `json:"took_seconds"`
+}
+
+func resultViewOf(r *shaper.JobResult) *resultView {
+	view := &resultView{
+		ID: r.ID, Bucket: r.Bucket, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
+		EnqueuedAt: instant(r.Enqueued), DepartedAt: instant(r.Departed), Took: r.Took.Seconds(),
+	}
+	if a := r.Answer; a != nil {
+		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
+		if text := string(a.Body); utf8.ValidString(text) {
+			view.Body = &text
+		} else {
+			view.BodyBytes = a.Body
+		}
+	}
+	return view
+}
+
+// jobResult answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
+func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
+	p.oneJob().with(w, r, func(bucket, id string) error {
+		result, err := p.jobs.Result(r.Context(), bucket, id)
+		switch key := keyOf(r); {
+		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.mayEnqueue(key, &result):
+			return shaper.ErrNotFound
+		case err == nil:
+			writeJSON(w, http.StatusOK, resultViewOf(&result))
+		case errors.Is(err, client.ErrNotEnded):
+			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
+			problem.State = result.State
+			problem.write(w)
+			return nil
+		case errors.Is(err, client.ErrNoResult):
+			problem := newFault(codeNoResult, "job %q is %s, and nothing is kept of an answer: "+
+				"the bucket keeps results for result_retention, and no more than results_max and results_bytes", id, result.State).problem(r)
+			problem.State = result.State
+			problem.write(w)
+			return nil
+		}
+		return err
+	})
+}
+
+// mayEnqueue reports whether a key is for the flow and the group of a result.
+func (p *producer) mayEnqueue(key *Key, result *shaper.JobResult) bool {
+	bucket, err := p.jobs.Bucket(result.Bucket)
+	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
+}

@@ -1,0 +1,38 @@
+-- inspect_result.lua: whether a job has ended, and what was answered, as far as that is kept or waits for who asked for it.
+-- Writes nothing.
+--
+-- KEYS[1]  …:body    hash  id -> see codec.lua
+-- KEYS[2]  …:meta    hash  id -> see codec.lua
+-- KEYS[3]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
+-- KEYS[4]  …:results hash  id -> what was answered (see results.lua)
+-- KEYS[5]  …:answer:<id>  list  the same, for who waits for it
+-- ARGV[1]  id
+-- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
+--          nothing is kept of its answer; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
+--          between them}
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+--#include lib/codec.lua
+
+local body, meta, seen, results_key, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local id = ARGV[1]
+local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
+
+local state = 0
+if redis.call('HEXISTS', body, id) == 1 then
+  state = string.match(redis.call('HGET', meta, id) or codec.QUEUED, '^%d')
+  if state ~= codec.DEAD then return { tonumber(state), NOT_ENDED } end
+else
+  local settled = redis.call('HGET', seen, id)
+  local time = redis.call('TIME')
+  local ends = settled and tonumber(string.sub(settled, 13))
+  if ends and ends > tonumber(time[1]) * 1000000 + tonumber(time[2]) then state = string.sub(settled, 12, 12) end
+end
+state = tonumber(state)
+local parts = redis.call('LRANGE', answer, 0, 1)
+if parts[2] then return { state, KEPT, parts[1] .. '\n' .. parts[2] } end
+local kept = redis.call('HGET', results_key, id)
+if kept then return { state, KEPT, kept } end
+if state == 0 then return {} end
+return { state, NOT_KEPT }

@@ -1,0 +1,89 @@
+-- results.lua: what the downstream answered to jobs that ended: kept for a time, or on its way to who waits for it.
+--
+-- A result is two texts: a head (JSON, one line) and the body of the answer. A dispatcher writes them (result.go of
+-- shaper/internal/codec); scripts read neither. A bucket keeps results in
+--   results  hash  id -> head LF body
+--   ends     zset  id -> when it is dropped, by the server's clock, microseconds
+-- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are kept: the oldest make room, and
+-- results_dropped counts these.
+--
+-- Who waits for a result, whether it is kept or not, finds it in a list of the job, answer:<id>: head, body, and END, behind which nothing
+-- follows. The list expires. A message on a channel says that it is there.
+
+local results = {
+  CHUNK = 200,
+  MOST_OUT = 1000, -- results dropped in one run
+  WAITS = 30000, -- milliseconds that an answer waits for who asked for it, and reads it at once
+  END = 'end',
+}
+
+local function size(hash, id) return #id + redis.call('HSTRLEN', hash, id) end
+
+-- The results of a bucket, by its settings: retention in microseconds, max and bytes. "" or 0: it keeps none.
+function results.open(retention, max, bytes, hash, ends, count, now)
+  return { retention = tonumber(retention or 0), max = tonumber(max or 0), bytes = tonumber(bytes or 0), hash = hash, ends = ends,
+    count = count, now = now }
+end
+
+local function held(r) return tonumber(redis.call('HGET', r.count, 'result_bytes') or 0) end
+
+-- Drops results, and returns their bytes.
+local function drop(r, ids)
+  local bytes = 0
+  for _, id in ipairs(ids) do bytes = bytes + size(r.hash, id) end
+  redis.call('HDEL', r.hash, unpack(ids))
+  redis.call('ZREM', r.ends, unpack(ids))
+  redis.call('HINCRBY', r.count, 'result_bytes', string.format('%.0f', -bytes))
+  return bytes
+end
+
+-- Drops those whose time is over, at_most of them. Returns how many that were.
+function results.expire(r, at_most)
+  local n = 0
+  while n < at_most do
+    local some = redis.call('ZRANGEBYSCORE', r.ends, '-inf', string.format('%.0f', r.now), 'LIMIT', 0, math.min(results.CHUNK, at_most - n))
+    if #some == 0 then break end
+    drop(r, some)
+    n = n + #some
+  end
+  return n
+end
+
+-- Drops the oldest until there is room for one more of some bytes. Returns whether there is.
+local function make_room(r, bytes)
+  local there, has, out = redis.call('HLEN', r.hash), held(r), 0
+  while there >= r.max or has + bytes > r.bytes do
+    if there == 0 or out >= results.MOST_OUT then return false end
+    -- Only as many as are too many, or one after the other where their bytes are.
+    local n = math.min(math.max(there + 1 - r.max, 1), results.CHUNK)
+    local oldest = redis.call('ZRANGE', r.ends, 0, n - 1)
+    if #oldest == 0 then return false end
+    has, there, out = has - drop(r, oldest), there - #oldest, out + #oldest
+    redis.call('HINCRBY', r.count, 'results_dropped', #oldest)
+  end
+  return true
+end
+
+-- Keeps a result, instead of the one of the same id. One for which there is no room is dropped.
+function results.keep(r, id, head, body)
+  if r.retention <= 0 then return end
+  local text = head .. '\n' .. body
+  if redis.call('HEXISTS', r.hash, id) == 1 then drop(r, { id }) end
+  if not make_room(r, #id + #text) then
+    redis.call('HINCRBY', r.count, 'results_dropped', 1)
+    return
+  end
+  redis.call('HSET', r.hash, id, text)
+  redis.call('ZADD', r.ends, string.format('%.0f', r.now + r.retention), id)
+  redis.call('HINCRBY', r.count, 'result_bytes', #id + #text)
+end
+
+-- Hands a result to who waits for it.
+function results.hand_over(list, channel, bucket, id, head, body)
+  redis.call('DEL', list)
+  redis.call('RPUSH', list, head, body, results.END)
+  redis.call('PEXPIRE', list, results.WAITS)
+  redis.call('PUBLISH', channel, bucket .. ' ' .. id)
+end
+
+return results

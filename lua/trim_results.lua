@@ -1,0 +1,21 @@
+-- trim_results.lua: drops results whose retention has ended, the oldest first. May be sent twice.
+--
+-- KEYS[1]  …:count   hash  result_bytes (see results.lua)
+-- KEYS[2]  …:results hash  id -> what was answered
+-- KEYS[3]  …:result_ends  zset  id -> when its result is dropped
+-- ARGV[1]  at_most: results to drop in this call
+-- Returns  how many were dropped
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+--#include lib/results.lua
+
+local count, kept, ends = KEYS[1], KEYS[2], KEYS[3]
+local at_most = tonumber(ARGV[1])
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', ends, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+return results.expire(results.open(0, 0, 0, kept, ends, count, now), at_most)

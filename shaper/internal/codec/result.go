@@ -1,0 +1,67 @@
+package codec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// resultHead is the first line of a result in Redis; the body of the answer follows it. See lua/lib/results.lua.
+type resultHead struct {
+	State    shaper.State        `json:"state"`
+	Flow     string              `json:"flow,omitempty"`
+	Group    string              `json:"group,omitempty"`
+	Status   int                 `json:"status,omitempty"` // of the answer; 0: there was none
+	Headers  map[string][]string `json:"headers,omitempty"`
+	Cut      bool                `json:"cut,omitempty"`
+	Cause    string              `json:"cause,omitempty"`
+	Reason   string              `json:"reason,omitempty"`
+	Detail   string              `json:"detail,omitempty"`
+	Attempts int                 `json:"attempts"`
+	Enqueued int64               `json:"enqueued,omitempty"` // this and those below: microseconds, by the clock of Redis
+	Departed int64               `json:"departed,omitempty"`
+	Took     int64               `json:"took,omitempty"`
+}
+
+// SealResult makes the two texts of a result that settle.lua wants.
+func SealResult(r *shaper.JobResult) (head string, body []byte) {
+	h := resultHead{
+		State: r.State, Flow: r.Flow, Group: r.Group, Cause: r.Cause, Reason: cut(r.Reason, maxReason), Detail: cut(r.Detail, maxDetail), Attempts: r.Attempts,
+		Enqueued: microsOf(r.Enqueued), Departed: microsOf(r.Departed), Took: r.Took.Microseconds(),
+	}
+	if a := r.Answer; a != nil {
+		h.Status, h.Headers, h.Cut, body = a.Status, a.Headers, a.Cut, a.Body
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return "", nil // texts, numbers and maps of them always marshal
+	}
+	return string(text), body
+}
+
+// OpenResult reads the text of a result: its head, a line feed, and the body.
+func OpenResult(bucket, id, text string) (shaper.JobResult, error) {
+	head, body, ok := strings.Cut(text, "\n")
+	var h resultHead
+	if err := json.Unmarshal([]byte(head), &h); err != nil || !ok {
+		return shaper.JobResult{}, fmt.Errorf("bucket %q: the result of job %q in Redis is not one of ours", bucket, id)
+	}
+	r := shaper.JobResult{
+		ID: id, Bucket: bucket, Flow: h.Flow, Group: h.Group, State: h.State, Cause: h.Cause, Reason: h.Reason, Detail: h.Detail, Attempts: h.Attempts,
+		Enqueued: InstantOf(h.Enqueued), Departed: InstantOf(h.Departed), Took: time.Duration(h.Took) * time.Microsecond,
+	}
+	if h.Status != 0 {
+		r.Answer = &shaper.Answer{Status: h.Status, Headers: h.Headers, Body: []byte(body), Cut: h.Cut}
+	}
+	return r, nil
+}
+
+func microsOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,77 @@
+package shaper
+
+import (
+	"fmt"
+	"time"
+)
+
+// ResultSettings say what a bucket keeps of the answers to its jobs. It keeps none without a Retention.
+type ResultSettings struct {
+	Retention time.Duration // how long the result of a job that ended is kept; 0: not at all
+
+	// Max and Bytes bound the results that are kept: their number, and the bytes of their heads and bodies. The oldest make room.
+	Max   int64
+	Bytes int64
+
+	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or somebody waits for it. The rest is
+	// cut, and the result says so.
+	MaxBody int64
+}
+
+// Bounds of ResultSettings.
+const (
+	MaxResults      = 10_000_000
+	MaxResultsBytes = 1 << 40
+	MaxResultBody   = 4 << 20 // one script writes it
+)
+
+// DefaultResultSettings keep nothing; once there is a Retention, 10,000 results in 64 MiB at most.
+func DefaultResultSettings() ResultSettings {
+	return ResultSettings{Max: 10_000, Bytes: 64 << 20, MaxBody: 256 << 10}
+}
+
+// Validate reports every fault, each with its key of the configuration.
+func (r ResultSettings) validate() (errs []error) {
+	inRange := func(key string, value, low, high int64) {
+		if value < low || value > high {
+			errs = append(errs, fmt.Errorf("%s: %d: want %d to %d", key, value, low, high))
+		}
+	}
+	if r.Retention < 0 || r.Retention > MaxDelay {
+		errs = append(errs, fmt.Errorf("result_retention: %s: want 0s (none is kept) to %s", r.Retention, MaxDelay))
+	}
+	inRange("results_max", r.Max, 1, MaxResults)
+	inRange("results_bytes", r.Bytes, 1, MaxResultsBytes)
+	inRange("max_result", r.MaxBody, 1, MaxResultBody)
+	return errs
+}
+
+// Answer is what the downstream answered to an attempt.
+type Answer struct {
+	Status  int
+	Headers map[string][]string
+	Body    []byte
+	Cut     bool // the body has more than was read: it was too long, or it broke off
+}
+
+// JobResult is how a job ended, done or dead, and what was answered to its last attempt.
+type JobResult struct {
+	ID     string
+	Bucket string
+	Flow   string
+	Group  string
+	State  State // done or dead
+
+	// Answer is what the downstream answered; nil if it did not. To an API, 404 is an answer.
+	Answer *Answer
+
+	// Of a job that is dead, or that was sent once and got no answer: one of the Cause constants, the word of the worker, and a sentence.
+	Cause  string
+	Reason string
+	Detail string
+
+	Attempts int           // deliveries, the last one included
+	Enqueued time.Time     // these times are by the clock of Redis
+	Departed time.Time     // of the last attempt; zero if nothing was sent
+	Took     time.Duration // from then until it had ended
+}
