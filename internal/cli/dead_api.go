@@ -70,7 +70,7 @@ func (c *api) changeDead(ctx context.Context, method, bucket, below string, body
 	if p, ok := errors.AsType[*problem](err); ok {
 		view.Moved, view.Dropped = &p.Moved, &p.Dropped
 	}
-	change = operator.DeadChange{Matched: view.Matched, Looked: view.Looked, Dropped: deref(view.Dropped), Next: view.Next, Redriven: operator.Redriven{
+	change = operator.DeadChange{Matched: view.Matched, Looked: view.Looked, Dropped: deref(view.Dropped), Next: view.Next, Waiting: view.Waiting, Redriven: operator.Redriven{
 		Moved: deref(view.Moved), Full: view.Full, FlowFull: view.FlowFull, GroupFull: view.GroupFull, Disabled: view.Disabled, Unknown: view.Unknown,
 	}}
 	return change, view.NotDead, named(err, "bucket", bucket)

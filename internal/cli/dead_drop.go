@@ -59,7 +59,7 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
 	drop := c.dropFound(bucket)
 	if !yes {
-		change, err := a.deadChange(ctx, filter, true, drop)
+		change, err := a.deadChange(ctx, filter, true, false, drop)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter o
 			return err
 		}
 	}
-	change, err := a.deadChange(ctx, filter, dryRun, drop)
+	change, err := a.deadChange(ctx, filter, dryRun, false, drop)
 	switch {
 	case err != nil && change.Dropped > 0:
 		a.note("%s dropped before it failed", count(change.Dropped, "dead letter"))

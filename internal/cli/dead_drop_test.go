@@ -60,7 +60,7 @@ func TestRedriveAsks(t *testing.T) {
 		var out, asked strings.Builder
 		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
-			return a.deadRedriveFound(ctx, c, "webhooks", operator.DeadFilter{Status: 500}, false, true)
+			return a.deadRedriveFound(ctx, c, "webhooks", operator.DeadFilter{Status: 500}, false, true, true)
 		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)

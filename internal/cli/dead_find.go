@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/progress"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -108,21 +111,62 @@ func (a *app) deadFind(ctx context.Context, c *api, bucket string, filter operat
 // deadChanges are what a filter can be asked for.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// deadChange makes a change of all dead letters that a filter means, and says on a terminal how far it is.
-func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun bool, change deadChanges) (sum operator.DeadChange, err error) {
-	told := time.Now()
+// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long;
+// and at least as long as it looked at letters since then.
+const (
+	placesLeast = 100 * time.Millisecond
+	placesMost  = 10 * time.Second
+)
+
+// deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
+// could be moved.
+func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
+	var line atomic.Value
+	line.Store(deadLine(sum, false))
+	watched, hide := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		progress.Show(watched, a.err, time.Minute, func() string { text, _ := line.Load().(string); return text })
+	})
+	defer func() { hide(); showing.Wait() }()
+	pause, disabled, since := placesLeast, 0, time.Now()
 	for cursor := ""; ; {
 		part, err := change(ctx, filter, cursor, dryRun)
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
 		sum.Add(part.Redriven)
-		if cursor = part.Next; err != nil || cursor == "" {
+		line.Store(deadLine(sum, part.Waiting))
+		if cursor = part.Next; err != nil || cursor == "" || part.Waiting && !wait {
+			sum.Disabled = max(sum.Disabled, disabled)
 			return sum, err
 		}
-		if isTerminal(a.in) && time.Since(told) > time.Second {
-			told = time.Now()
-			a.note("%s looked at, %d meant, %d redriven, %d dropped so far", count(sum.Looked, "dead letter"), sum.Matched, sum.Moved, sum.Dropped)
+		if !part.Waiting {
+			continue
+		}
+		if part.Full == 0 { // the next round has those again that this one has left dead
+			disabled, sum.Disabled = max(sum.Disabled, disabled), 0
+		}
+		sum.Full, sum.FlowFull, sum.GroupFull = 0, 0, 0
+		if part.Moved > 0 {
+			pause = max(pause/2, placesLeast)
+		} else {
+			pause = min(2*pause, placesMost)
+		}
+		select {
+		case <-time.After(max(pause, time.Since(since))):
+			since = time.Now()
+		case <-ctx.Done():
+			return sum, ctx.Err()
 		}
 	}
+}
+
+// deadLine is how far a change of dead letters is.
+func deadLine(sum operator.DeadChange, waiting bool) string {
+	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
+	if waiting {
+		text += "; waiting for places"
+	}
+	return text
 }
 
 func (a *app) deadExportCommand() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
-	var all, yes, dryRun bool
+	var all, yes, dryRun, noWait bool
 	var limit int
 	var filter deadFilter
 	cmd := &cobra.Command{
@@ -20,12 +20,21 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
-group or the flow: the rest stays dead, and the exit code is 3. With --all, and with a
-filter, the oldest go first. On a terminal, what a filter means is counted first, and the
-bucket's name has to be typed to confirm, unless --yes is given.`,
+group or the flow.
+
+With --all, and with a filter, the oldest go first. Where there is no place, the command
+waits until jobs have left, and goes on until all are moved. It leaves places to producers:
+it fills the bucket to nine tenths of what jobs of priority low may, and leaves letters
+alone that die after it began. Stop it at any time, and run it again for the rest. With
+--no-wait, with --limit, and with ids, what finds no place stays dead, and the exit code
+is 3. So it is with the letters of disabled flows.
+
+On a terminal, what a filter means is counted first, and the bucket's name has to be typed
+to confirm, unless --yes is given.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100
-  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run`,
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --no-wait`,
 		Args: positional("BUCKET", "[ID...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered, err := filter.read(cmd)
@@ -38,9 +47,13 @@ bucket's name has to be typed to confirm, unless --yes is given.`,
 			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
 				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
 			}
+			if noWait && len(args) > 1 {
+				return wrongUsage(cmd, "--no-wait goes with --all or a filter: ids never wait")
+			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				if filtered {
-					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, !yes && isTerminal(a.in))
+				if filtered || all && !cmd.Flags().Changed("limit") {
+					ask := filtered && !yes && !dryRun && isTerminal(a.in)
+					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, ask, !noWait)
 				}
 				return a.deadRedrive(ctx, c, args[0], args[1:], limit)
 			})
@@ -48,8 +61,9 @@ bucket's name has to be typed to confirm, unless --yes is given.`,
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
-	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
+	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`, as far as there are places")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for places: what finds none stays dead")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
 	filter.flags(cmd)
@@ -57,10 +71,10 @@ bucket's name has to be typed to confirm, unless --yes is given.`,
 }
 
 // deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
-func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask bool) error {
+func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
 	redrive := c.redriveFound(bucket)
-	if ask && !dryRun {
-		change, err := a.deadChange(ctx, filter, true, redrive)
+	if ask {
+		change, err := a.deadChange(ctx, filter, true, false, redrive)
 		if err != nil {
 			return err
 		}
@@ -68,7 +82,7 @@ func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filte
 			return err
 		}
 	}
-	change, err := a.deadChange(ctx, filter, dryRun, redrive)
+	change, err := a.deadChange(ctx, filter, dryRun, wait, redrive)
 	if dryRun && err == nil {
 		return a.printMatched(change.Matched)
 	}
@@ -89,15 +103,10 @@ func (a *app) printMatched(n int) error {
 func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
 	var redriven operator.Redriven
 	var err error
-	switch {
-	case len(ids) > 0:
+	if len(ids) > 0 {
 		redriven, err = c.redriveIDs(ctx, bucket, ids)
-	case limit < math.MaxInt:
+	} else {
 		redriven, err = c.redriveSome(ctx, bucket, limit)
-	default:
-		var change operator.DeadChange
-		change, err = a.deadChange(ctx, operator.DeadFilter{}, false, c.redriveFound(bucket))
-		redriven = change.Redriven
 	}
 	return a.printRedriven(bucket, redriven, err, len(ids) > 0)
 }
@@ -106,7 +115,7 @@ func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []stri
 func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {
-			a.note("%s moved before it failed", count(redriven.Moved, "dead letter"))
+			a.note("%s moved before it ended: run it again for the rest", count(redriven.Moved, "dead letter"))
 		}
 		return err
 	}

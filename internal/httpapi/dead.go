@@ -245,6 +245,6 @@ func (o *ops) answerDead(w http.ResponseWriter, r *http.Request, view *opsview.D
 func deadChangeView(change *operator.DeadChange) *opsview.DeadChange {
 	return &opsview.DeadChange{
 		Matched: change.Matched, Looked: change.Looked, Full: change.Full, FlowFull: change.FlowFull, GroupFull: change.GroupFull,
-		Disabled: change.Disabled, Unknown: change.Unknown, Next: change.Next,
+		Disabled: change.Disabled, Unknown: change.Unknown, Next: change.Next, Waiting: change.Waiting,
 	}
 }

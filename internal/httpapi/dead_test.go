@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
@@ -19,7 +20,8 @@ func TestDeadByAPI(t *testing.T) {
 	all[0].Name = "plain"
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
 	ops.do("POST", "/v1/buckets/plain/resume", "").want(200, "")
-	pipe := connect(t, store.URL()).Pipeline()
+	client := connect(t, store.URL())
+	pipe := client.Pipeline()
 	const key = "tundish:{plain}:b:plain:"
 	for i := range 9 {
 		id := fmt.Sprint("j", i)
@@ -27,6 +29,8 @@ func TestDeadByAPI(t *testing.T) {
 		pipe.HSet(t.Context(), key+"meta", id, fmt.Sprintf(`5 1 1 0 0 - {"cause":"permanent","status":%d,"reason":"http_404","detail":"gone to %d"}`, 400+i%3, i))
 		pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
 	}
+	const last = `{"at":1783228800123456,"number":1,"took":1500000,"status":401,"reason":"http_401","detail":"no","result":"dead"}`
+	pipe.HSet(t.Context(), key+"attempts", "j7", "1783228800123456\n"+last)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +39,7 @@ func TestDeadByAPI(t *testing.T) {
 	if dead, _ := first.json["dead"].([]any); len(dead) != 2 || first.json["next"] == nil {
 		t.Fatalf("the first page is %s", first.text)
 	}
+	wantLastAttempt(t, first)
 	rest := ops.do("GET", path+"?status=401&limit=2&cursor="+fmt.Sprint(first.json["next"]), "").want(200, "")
 	rest.lacks("next")
 	if dead, _ := rest.json["dead"].([]any); len(dead) != 1 {
@@ -59,7 +64,20 @@ func TestDeadByAPI(t *testing.T) {
 		wantField(t, ops.do("POST", path+"/redrive", body), field)
 	}
 	wants("POST", path+"/redrive", `{"filter":{"status":402},"dry_run":true}`, map[string]any{"matched": 3.0, "moved": 0.0})
-	wants("POST", path+"/redrive", `{"filter":{"status":402}}`, map[string]any{"moved": 3.0})
+	// There is room for two: the answer leads to the third, which is moved once a job has left.
+	client.HSet(t.Context(), key+"settings", "capacity", 2)
+	full := ops.do("POST", path+"/redrive", `{"filter":{"status":402}}`).want(200, "")
+	full.has("moved", 2.0)
+	full.has("full", 1.0)
+	full.has("waiting", true)
+	client.LPop(t.Context(), key+"q:normal:")
+	client.HDel(t.Context(), key+"body", "j2")
+	client.HDel(t.Context(), key+"meta", "j2")
+	third := ops.do("POST", path+"/redrive", fmt.Sprintf(`{"filter":{"status":402},"cursor":%q}`, full.json["next"])).want(200, "")
+	third.has("moved", 1.0)
+	third.lacks("next")
+	third.lacks("waiting")
+	client.HSet(t.Context(), key+"settings", "capacity", 100)
 	wants("POST", path+"/redrive", `{"filter":{"status":402}}`, map[string]any{"moved": 0.0})
 	// An empty filter, as of a program whose variable is empty, does not mean every dead letter.
 	for _, body := range []string{`{}`, `{"filter":{}}`, `{"filter":{},"confirm":"plain"}`, `{"all":false,"confirm":"plain"}`} {
@@ -91,4 +109,18 @@ func TestDeadByAPI(t *testing.T) {
 	wants("DELETE", path, `{"dry_run":true}`, map[string]any{"matched": 3.0})
 	wants("DELETE", path, `{"all":true,"confirm":"plain"}`, map[string]any{"dropped": 3.0})
 	ops.do("GET", "/v1/buckets/nobody/dead", "").want(404, "")
+}
+
+// wantLastAttempt demands that the first of a list of dead letters tells how its last attempt ended.
+func wantLastAttempt(t *testing.T, page *answer) {
+	t.Helper()
+	dead, _ := page.json["dead"].([]any)
+	letter, _ := dead[0].(map[string]any)
+	want := []any{map[string]any{
+		"at": "2026-07-05T05:20:00.123456Z", "number": 1., "took_seconds": 1.5, "status": 401., "reason": "http_401", "detail": "no",
+		"result": "dead",
+	}}
+	if diff := cmp.Diff(want, letter["last_attempts"]); diff != "" {
+		t.Errorf("the last attempts of %v: %s", letter["id"], diff)
+	}
 }

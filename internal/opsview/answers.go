@@ -40,6 +40,7 @@ type DeadChange struct {
 	Unknown   int       `json:"unknown,omitempty"`  // of ids to redrive: no dead letter has the id
 	NotDead   []NotDead `json:"not_dead,omitempty"` // of ids to drop: jobs that are no dead letters
 	Next      string    `json:"next,omitempty"`
+	Waiting   bool      `json:"waiting,omitempty"` // no more can be moved for now
 }
 
 // NotDead is a job that was to be dropped and is no dead letter.
