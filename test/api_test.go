@@ -34,15 +34,18 @@ func TestAPI(t *testing.T) {
 		api := &strictAPI{quotas: []apiQuota{{short, window}, {long, day}}}
 		s := start(t, redistest.Start(t), plan{
 			rate: rate, dispatchers: 3, bucket: fmt.Sprintf("quotas = [\"%d/%s\", \"%d/d\"]", short, window, long),
-			api: fmt.Sprintf("auth.oauth2 = {token_url = %q, client_id = \"id\", client_secret = \"s\"}", auth.URL), respond: api.respond,
+			api: fmt.Sprintf("serve_proxy = true\nauth.oauth2 = {token_url = %q, client_id = \"id\", client_secret = \"s\"}", auth.URL), respond: api.respond,
 		})
 		client, op := s.library()
 
-		// All ways in at once. The shaping proxy is to be one more of them.
-		ways := []func(first, n int){s.callByHTTP, func(first, n int) { callByLibrary(t, client, s.history.Admitted, "call", first, n) }}
+		// All ways in at once.
+		ways := []func(first, n int){
+			s.callByHTTP, func(first, n int) { callByLibrary(t, client, s.history.Admitted, "call", first, n) }, s.callByProxy,
+		}
 		var sending sync.WaitGroup
 		for i, way := range ways {
-			sending.Go(func() { way(i*calls/len(ways), calls/len(ways)) })
+			first := i * calls / len(ways)
+			sending.Go(func() { way(first, (i+1)*calls/len(ways)-first) })
 		}
 		sending.Wait()
 		await(t, 60*time.Second, "all calls are answered", func() bool { return s.unfinished() == 0 })
@@ -58,6 +61,7 @@ func TestAPI(t *testing.T) {
 			info, err := last.Info(t.Context())
 			return err == nil && time.Until(info.QuotaFrees) > time.Hour
 		})
+		await(t, 60*time.Second, "nothing is under way", func() bool { return s.inspector.ZCard(t.Context(), s.key("leases")).Val() == 0 })
 		left := s.unfinished()
 		r = s.history.Check()
 		over, wrong := api.faults()
@@ -165,6 +169,39 @@ func (s *system) callByHTTP(first, n int) {
 		lines[i] = fmt.Sprintf(`{"id":"call-%d","method":"GET","path":"customers/%d"}`, first+i, first+i)
 	}
 	s.postLines(lines)
+}
+
+// callByProxy makes calls through the shaping proxy, 50 at a time, each of which has to be answered by the API.
+func (s *system) callByProxy(first, n int) {
+	const atOnce = 50
+	var callers sync.WaitGroup
+	numbers := make(chan int)
+	for range atOnce {
+		callers.Go(func() {
+			for number := range numbers {
+				r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, fmt.Sprintf("%s/v1/proxy/%s/customers/%d", s.api, bucketName, number), nil)
+				if err != nil {
+					s.t.Error(err)
+					continue
+				}
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil {
+					s.t.Error(err)
+					continue
+				}
+				answer.Body.Close()
+				if answer.StatusCode != http.StatusOK {
+					s.t.Errorf("call %d through the proxy: %s", number, answer.Status)
+				}
+				s.history.Admitted(answer.Header.Get("Tundish-Job"), time.Now())
+			}
+		})
+	}
+	for number := range n {
+		numbers <- first + number
+	}
+	close(numbers)
+	callers.Wait()
 }
 
 // callByLibrary enqueues calls by the Go library, and tells of each that is in.
