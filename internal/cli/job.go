@@ -23,8 +23,9 @@ func (a *app) jobCommand() *cobra.Command {
 		Long:  "List jobs, look at one, or cancel it while it waits.",
 		Example: `  dispatcher job list webhooks --state retrying
   dispatcher job show webhooks 0199c1a2-…
+  dispatcher job result crm 0199c1a2-…
   dispatcher job cancel webhooks order-17`,
-	}, a.jobListCommand(), a.jobShowCommand(), a.jobCancelCommand()))
+	}, a.jobListCommand(), a.jobShowCommand(), a.jobResultCommand(), a.jobCancelCommand()))
 }
 
 // printJob shows all of a job.

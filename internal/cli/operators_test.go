@@ -158,7 +158,7 @@ var operatorRuns = map[string][]string{
 	"flow list": {"flowing"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
 	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
 	"flow purge": {"flowing acme --dry-run", "flowing acme --yes"},
-	"job list":   {"plain"}, "job show": {"plain waits"}, "job cancel": {"plain goes"},
+	"job list":   {"plain"}, "job show": {"plain waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
 	"dead list": {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
 	"dead redrive": {"plain --status 404 --dry-run", "plain dead0", "plain --reason http_404 --text dead1", "plain --all --limit 1"},
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
@@ -280,6 +280,7 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 		id := fmt.Sprint("dead", i)
 		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 \n{\"n\":%d}", i, i))
 		pipe.HSet(t.Context(), key+"meta", id, `5 1 1 0 0 - {"cause":"permanent","status":404,"reason":"http_404","detail":"gone"}`)
+		pipe.HSet(t.Context(), key+"results", id, `{"state":"dead","status":404,"headers":{"X-A":["b"]},"reason":"http_404","attempts":1}`+"\nno such thing")
 		pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
@@ -354,6 +355,9 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	run("pool show nosuch").want(t, 4, `unknown pool "nosuch": the buckets of the configuration are in vendor`)
 	run("job show plain nosuch").want(t, 4, `no such job: "nosuch"`)
 	run("job cancel plain dead0").want(t, 1, "it is dead; drop it with")
+	run("job result plain dead0").want(t, 0, "404", "X-A: b", "no such thing")
+	run("job result plain waits").want(t, 4, "is queued")
+	run("job result plain nosuch").want(t, 4, `no such job: "nosuch"`)
 	run("flow show plain acme").want(t, 2, "the bucket has no flows: it is configured without [buckets.flow]")
 	run("flow show grouped x").want(t, 2, "say with --group")
 	run("flow pause flowing acmee").want(t, 4, "has no flow \"acmee\" now", "--create")

@@ -13,13 +13,14 @@ import (
 type oneJob struct {
 	bucket func(name string) (shaper.Bucket, error)
 	job    func(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
+	ended  func(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	cancel func(r *http.Request, bucket, id string) (shaper.State, error)
 	fault  func(r *http.Request, bucket string, err error) *fault
 }
 
 func (p *producer) oneJob() oneJob {
 	return oneJob{
-		bucket: p.jobs.Bucket, job: p.jobs.Job,
+		bucket: p.jobs.Bucket, job: p.jobs.Job, ended: p.jobs.Result,
 		cancel: func(r *http.Request, bucket, id string) (shaper.State, error) {
 			state, err := p.jobs.Cancel(context.WithoutCancel(r.Context()), bucket, id)
 			if err == nil && state == shaper.StateCancelled {
@@ -42,6 +43,9 @@ func (o *ops) oneJob() oneJob {
 		job: func(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
 			return o.buckets.Bucket(bucket).Job(id).Info(ctx)
 		},
+		ended: func(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
+			return o.buckets.Bucket(bucket).Job(id).Result(ctx)
+		},
 		cancel: func(r *http.Request, bucket, id string) (shaper.State, error) {
 			return o.as(r).Bucket(bucket).Job(id).Cancel(context.WithoutCancel(r.Context()))
 		},
@@ -53,6 +57,7 @@ func (j oneJob) routes() []route {
 	return []route{
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}", j.show, roles(RoleEnqueue, RoleRead)},
 		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", j.attempts, roles(RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", j.result, roles(RoleEnqueue, RoleRead)},
 		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", j.drop, roles(RoleEnqueue)},
 	}
 }

@@ -113,7 +113,6 @@ func (p *producer) routes() []route {
 	return []route{
 		{"POST", "/v1/buckets/{bucket}/jobs", p.enqueue, roles(RoleEnqueue)},
 		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", p.jobResult, roles(RoleEnqueue, RoleRead)},
 		{"", proxyPath + "{bucket}", p.proxy, rights{roles: []Role{RoleEnqueue}, clientKey: true}},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},

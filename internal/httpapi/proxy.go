@@ -118,7 +118,7 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 		p.answerProxied(w, r, &result)
 		return
 	}
-	if errors.Is(err, client.ErrNoResult) && result.State == shaper.StateDone {
+	if errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDone {
 		newFault(codeAnswerNotKept, "a request with this Idempotency-Key was made before as job %q, and its answer is not kept any more: "+
 			"use another key, or raise result_retention", receipt.ID).write(w, r)
 		return

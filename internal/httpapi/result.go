@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
@@ -49,7 +49,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	result, err := p.waitFor(w, r, awaited, wait)
 	if err == nil {
-		writeJSON(w, http.StatusOK, resultViewOf(&result))
+		writeJSON(w, http.StatusOK, opsview.ResultOf(&result))
 		return
 	}
 	answer := admitted(&receipt)
@@ -69,56 +69,21 @@ func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *clie
 	return awaited.Result(ctx)
 }
 
-// resultView is how a job ended, and what was answered.
-type resultView struct {
-	ID         string              `json:"id"`
-	Bucket     string              `json:"bucket"`
-	State      shaper.State        `json:"state"`
-	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
-	Headers    map[string][]string `json:"headers,omitempty"`
-	Body       *string             `json:"body,omitempty"` // of an answer that is text
-	BodyBytes  []byte              `json:"body_base64,omitempty"`
-	Cut        bool                `json:"cut,omitempty"` // the body had more
-	Cause      string              `json:"cause,omitempty"`
-	Reason     string              `json:"reason,omitempty"`
-	Detail     string              `json:"detail,omitempty"`
-	Attempts   int                 `json:"attempts"`
-	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
-	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
-	Took       float64             `json:"took_seconds"`
-}
-
-func resultViewOf(r *shaper.JobResult) *resultView {
-	view := &resultView{
-		ID: r.ID, Bucket: r.Bucket, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
-		EnqueuedAt: micros(r.Enqueued), DepartedAt: micros(r.Departed), Took: r.Took.Seconds(),
-	}
-	if a := r.Answer; a != nil {
-		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
-		if text := string(a.Body); utf8.ValidString(text) {
-			view.Body = &text
-		} else {
-			view.BodyBytes = a.Body
-		}
-	}
-	return view
-}
-
-// jobResult answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
-func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
-	p.oneJob().with(w, r, func(bucket, id string) error {
-		result, err := p.jobs.Result(r.Context(), bucket, id)
+// result answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
+func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
+	j.with(w, r, func(bucket, id string) error {
+		result, err := j.ended(r.Context(), bucket, id)
 		switch key := keyOf(r); {
-		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.mayEnqueue(key, &result):
+		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.mayEnqueue(key, &result):
 			return shaper.ErrNotFound
 		case err == nil:
-			writeJSON(w, http.StatusOK, resultViewOf(&result))
-		case errors.Is(err, client.ErrNotEnded):
+			writeJSON(w, http.StatusOK, opsview.ResultOf(&result))
+		case errors.Is(err, shaper.ErrNotEnded):
 			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
 			problem.State = result.State
 			problem.write(w)
 			return nil
-		case errors.Is(err, client.ErrNoResult):
+		case errors.Is(err, shaper.ErrNoResult):
 			problem := newFault(codeNoResult, "job %q is %s, and nothing is kept of an answer: "+
 				"the bucket keeps results for result_retention, and no more than results_max and results_bytes", id, result.State).problem(r)
 			problem.State = result.State
@@ -130,15 +95,7 @@ func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayEnqueue reports whether a key is for the flow and the group of a result.
-func (p *producer) mayEnqueue(key *Key, result *shaper.JobResult) bool {
-	bucket, err := p.jobs.Bucket(result.Bucket)
+func (j oneJob) mayEnqueue(key *Key, result *shaper.JobResult) bool {
+	bucket, err := j.bucket(result.Bucket)
 	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
-}
-
-// micros writes a time in UTC to the microsecond, as Redis has it. The zero time is absent.
-func micros(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC().Truncate(time.Microsecond))
 }
