@@ -1,8 +1,11 @@
 package shaper
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // ResultSettings say what a bucket keeps of the answers to its jobs. It keeps none without a Retention.
@@ -74,4 +77,57 @@ type JobResult struct {
 	Enqueued time.Time     // these times are by the clock of Redis
 	Departed time.Time     // of the last attempt; zero if nothing was sent
 	Took     time.Duration // from then until it had ended
+}
+
+// resultJSON is a [JobResult] in JSON, as the HTTP API and callbacks have it.
+type resultJSON struct {
+	ID         string              `json:"id"`
+	Bucket     string              `json:"bucket"`
+	Flow       string              `json:"flow,omitempty"`
+	Group      string              `json:"group,omitempty"`
+	State      State               `json:"state"`
+	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"` // of an answer that is text
+	BodyBytes  []byte              `json:"body_base64,omitempty"`
+	Cut        bool                `json:"cut,omitempty"` // the body had more
+	Cause      string              `json:"cause,omitempty"`
+	Reason     string              `json:"reason,omitempty"`
+	Detail     string              `json:"detail,omitempty"`
+	Attempts   int                 `json:"attempts"`
+	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
+	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
+	Took       float64             `json:"took_seconds"`
+}
+
+// MarshalJSON writes the result as the HTTP API answers it: the body as text if it is that, else in base64, and times in UTC to the
+// millisecond.
+func (r JobResult) MarshalJSON() ([]byte, error) {
+	view := resultJSON{
+		ID: r.ID, Bucket: r.Bucket, Flow: r.Flow, Group: r.Group, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
+		EnqueuedAt: instantJSON(r.Enqueued), DepartedAt: instantJSON(r.Departed), Took: r.Took.Seconds(),
+	}
+	if a := r.Answer; a != nil {
+		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
+		if utf8.Valid(a.Body) {
+			text := string(a.Body)
+			view.Body = &text
+		} else {
+			view.BodyBytes = a.Body
+		}
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(&view)
+	return text.Bytes(), err
+}
+
+// instantJSON is a time to the millisecond. The zero time is absent, and so is one after the year 9999, which JSON cannot hold.
+func instantJSON(t time.Time) *time.Time {
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.IsZero() || t.Year() > 9999 {
+		return nil
+	}
+	return &t
 }

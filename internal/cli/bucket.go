@@ -46,6 +46,8 @@ type bucketView struct {
 	Remembered        int64          `json:"remembered_ids"`
 	Forgotten         int64          `json:"forgotten_ids"`
 	OldestSeconds     float64        `json:"oldest_age_seconds"`
+	Callbacks         int64          `json:"callbacks"` // that wait: they count against the capacity too
+	OldestCallback    float64        `json:"oldest_callback_age_seconds"`
 	LastSlot          *time.Time     `json:"last_slot,omitempty"`
 	Revision          int64          `json:"revision"`
 	Orphaned          bool           `json:"orphaned"` // not in the configuration any more
@@ -151,7 +153,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	i := slices.IndexFunc(s.config.Buckets, func(b config.Bucket) bool { return b.Name == info.Name })
 	v.Orphaned = i < 0
 	switch {
-	case v.Orphaned && info.Unfinished+info.Scheduled+info.Dead > 0:
+	case v.Orphaned && info.Unfinished+info.Scheduled+info.Dead+info.Callbacks > 0:
 		v.Notes = append(v.Notes, "orphaned: not in the configuration, no dispatcher delivers its jobs")
 	case v.Orphaned:
 		v.Notes = append(v.Notes, "orphaned: not in the configuration, and empty")
@@ -169,7 +171,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	if info.Purging > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("a purge has %d left to remove", info.Purging))
 	}
-	if info.Capacity > 0 && info.Unfinished >= info.Capacity {
+	if info.Capacity > 0 && info.Unfinished+info.Callbacks >= info.Capacity {
 		v.Notes = append(v.Notes, "full")
 	}
 	v.Name, v.Rate, v.Burst, v.Revision = info.Name, info.Rate.String(), info.Burst, info.Revision
@@ -177,6 +179,7 @@ func (s *station) bucketView(info operator.BucketInfo, ofPool *operator.PoolDeta
 	v.InFlight, v.MaxInFlight, v.Dead = info.InFlight, info.MaxInFlight, info.Dead
 	v.Later, v.Scheduled, v.ScheduledCapacity = info.Later, info.Scheduled, info.ScheduledCapacity
 	v.Remembered, v.Forgotten, v.OldestSeconds = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
+	v.Callbacks, v.OldestCallback = info.Callbacks, info.OldestCallbackAge.Seconds()
 	if !info.LastSlot.IsZero() {
 		slot := info.LastSlot.UTC()
 		v.LastSlot = &slot

@@ -72,6 +72,9 @@ func (a *app) bucketShow(ctx context.Context, s *station, name string) error {
 		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
 			row("note", "pool %s: %s", p.Name, p.Downstream.Text)
 		}
+		if v.Callbacks > 0 {
+			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", v.Callbacks, human(v.info.OldestCallbackAge))
+		}
 		row("dead", "%s", deadOf(v.info))
 		row("remembered", "%s, %d forgotten early", count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {

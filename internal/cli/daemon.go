@@ -74,9 +74,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	}
 	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
 	d.followBuckets(d.operator.Reconfigure)
-	if takesIn || len(cfg.Hooks) > 0 {
-		d.followBuckets(d.client.Reconfigure)
-	}
+	d.followBuckets(d.client.Reconfigure) // hooks and callbacks use it too
 	if takesIn {
 		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
 		d.targets = append(d.targets, target{[]string{"revision", "limits"}, d.followLimits})
@@ -134,7 +132,7 @@ var bucketPaths = []string{
 	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
 	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
 	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
-	"buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
+	"buckets.callbacks", "buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
 	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
 	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
 	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",
@@ -195,7 +193,31 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	if !ok {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
-	return worker.CheckJob(job)
+	return errors.Join(worker.CheckJob(job), d.checkCallbacks(bucket, job))
+}
+
+// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job names for them.
+func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
+	settings, err := d.client.Bucket(bucket)
+	if err != nil || settings.Callbacks.Bucket == "" {
+		return err
+	}
+	worker, ok := workerOf(d.config, settings.Callbacks.Bucket)
+	if !ok {
+		return nil // a reload has named a bucket that this process does not have yet
+	}
+	var errs []error
+	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
+		if given.url == "" {
+			continue
+		}
+		err := worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
+		if fault, ok := errors.AsType[*shaper.FieldError](err); ok {
+			err = &shaper.FieldError{Field: given.field, Reason: fault.Reason}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a

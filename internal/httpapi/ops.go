@@ -93,6 +93,7 @@ type bucketView struct {
 	RememberedIDs     int64      `json:"remembered_ids"`
 	ForgottenIDs      int64      `json:"forgotten_ids"`
 	OldestAge         float64    `json:"oldest_age_seconds"`
+	Callbacks         *callbacks `json:"callbacks,omitempty"` // that wait; none if none does
 	LastSlot          *time.Time `json:"last_slot,omitempty"`
 
 	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
@@ -107,6 +108,12 @@ type bucketView struct {
 	Purging   int64              `json:"purging,omitempty"` // moved aside by a purge and not removed yet
 
 	Downstream *opsview.Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+}
+
+// callbacks are those of a bucket that wait for the bucket that delivers them.
+type callbacks struct {
+	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
+	OldestAge float64 `json:"oldest_age_seconds"`
 }
 
 // partCounts are the flows or the groups of a bucket in numbers.
@@ -139,6 +146,9 @@ func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
 	}
 	if f := view.Flows; f != nil {
 		f.Held, f.Open, f.HalfOpen, f.Disabled = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled
+	}
+	if info.Callbacks > 0 {
+		view.Callbacks = &callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}
 	if info.Configured {
 		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
@@ -49,7 +48,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	result, err := p.waitFor(w, r, awaited, wait)
 	if err == nil {
-		writeJSON(w, http.StatusOK, resultViewOf(&result))
+		writeJSON(w, http.StatusOK, &result)
 		return
 	}
 	answer := admitted(&receipt)
@@ -69,41 +68,6 @@ func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *clie
 	return awaited.Result(ctx)
 }
 
-// resultView is how a job ended, and what was answered.
-type resultView struct {
-	ID         string              `json:"id"`
-	Bucket     string              `json:"bucket"`
-	State      shaper.State        `json:"state"`
-	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
-	Headers    map[string][]string `json:"headers,omitempty"`
-	Body       *string             `json:"body,omitempty"` // of an answer that is text
-	BodyBytes  []byte              `json:"body_base64,omitempty"`
-	Cut        bool                `json:"cut,omitempty"` // the body had more
-	Cause      string              `json:"cause,omitempty"`
-	Reason     string              `json:"reason,omitempty"`
-	Detail     string              `json:"detail,omitempty"`
-	Attempts   int                 `json:"attempts"`
-	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
-	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
-	Took       float64             `json:"took_seconds"`
-}
-
-func resultViewOf(r *shaper.JobResult) *resultView {
-	view := &resultView{
-		ID: r.ID, Bucket: r.Bucket, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
-		EnqueuedAt: instant(r.Enqueued), DepartedAt: instant(r.Departed), Took: r.Took.Seconds(),
-	}
-	if a := r.Answer; a != nil {
-		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
-		if text := string(a.Body); utf8.ValidString(text) {
-			view.Body = &text
-		} else {
-			view.BodyBytes = a.Body
-		}
-	}
-	return view
-}
-
 // jobResult answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
 func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
 	p.withJob(w, r, func(bucket, id string) error {
@@ -112,7 +76,7 @@ func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
 		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.mayEnqueue(key, &result):
 			return shaper.ErrNotFound
 		case err == nil:
-			writeJSON(w, http.StatusOK, resultViewOf(&result))
+			writeJSON(w, http.StatusOK, &result)
 		case errors.Is(err, client.ErrNotEnded):
 			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
 			problem.State = result.State

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,7 @@ type Config struct {
 	// Hooks are told of the events that the buckets' Events name. They need Enqueue.
 	Hooks []Hook
 
-	// Enqueue lets the jobs of hooks into their buckets: the method of a producer.Client.
+	// Enqueue lets the jobs of hooks and of callbacks into their buckets: the method of a producer.Client. Buckets with Callbacks need it.
 	Enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
 	Logger *slog.Logger // nil logs nothing
@@ -90,6 +91,9 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	if len(cfg.Hooks) > 0 && cfg.Enqueue == nil {
 		return nil, errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
+	}
+	if i := slices.IndexFunc(cfg.Buckets, func(b shaper.Bucket) bool { return b.Callbacks.Bucket != "" }); i >= 0 && cfg.Enqueue == nil {
+		return nil, fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", cfg.Buckets[i].Name)
 	}
 	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
@@ -137,6 +141,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for _, drain := range drains {
 		loops.Go(func() { drain.loop(ctx) })
 		helpers.Go(func() { drain.heartbeat(life) })
+		if d.cfg.Enqueue != nil {
+			helpers.Go(func() { drain.tellCallbacks(ctx) })
+		}
 	}
 	helpers.Go(func() { d.listen(life, drains) })
 	helpers.Go(func() { d.patrol(ctx, drains) })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -74,17 +75,19 @@ type drain struct {
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
-	held       map[string]*leased // by id: claimed and not settled yet
-	unknown    string             // id of the claim whose answer has not arrived, "" none
-	running    int                // deliveries that occupy a worker
-	starved    bool               // the loop waits for a worker
-	sleeping   bool               // the loop waits for a wake-up only
-	died       atomic.Bool        // jobs became dead letters since they were last trimmed
-	outage     *outage            // shared by all drains, unless Redis is a cluster
+	held       map[string]*leased  // by id: claimed and not settled yet
+	unknown    string              // id of the claim whose answer has not arrived, "" none
+	running    int                 // deliveries that occupy a worker
+	starved    bool                // the loop waits for a worker
+	sleeping   bool                // the loop waits for a wake-up only
+	died       atomic.Bool         // jobs became dead letters since they were last trimmed
+	outage     *outage             // shared by all drains, unless Redis is a cluster
+	told       chan struct{}       // a token: callbacks were written
+	waitingLog sometimes.Sometimes // of callbacks that wait
 	failures   failureLog
 	guard      *poisonGuard // shared by all drains: the process is one
 
-	hooks   []Hook // that events are told to
+	hooks   []Hook // that events are told to; callbacks use enqueue too
 	enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 }
 
@@ -92,7 +95,8 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r := &drain{
 		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Name],
 		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
-		outage: &d.outage, guard: &d.guard, hooks: d.cfg.Hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
+		outage: &d.outage, guard: &d.guard, hooks: d.cfg.Hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.outage.log = d.store.Log
 	if _, ok := d.store.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
@@ -101,7 +105,7 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r.settler = batch.Queue[*settlement]{
 		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
 		Weigh: func(s *settlement) int {
-			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body)
+			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
 		},
 	}
 	return r

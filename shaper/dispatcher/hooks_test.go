@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
@@ -80,7 +81,7 @@ func TestAHookIsToldOnce(t *testing.T) {
 	}
 	for id, one := range first {
 		data := one.Data
-		if !strings.HasPrefix(id, hookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
+		if !strings.HasPrefix(id, codec.HookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
 			data.Bucket != "b" || data.Count != 2 || data.Job != "j1" || data.Reason != "permanent" || data.Flow != nil {
 			t.Errorf("%s: %+v", id, one)
 		}

@@ -34,7 +34,7 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
-		packed, err := Seal(nil, &job, generated, "")
+		packed, err := Seal(nil, &job, generated, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,12 +51,12 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
 		}
 		other := drawJob(t)
-		again, err := Seal(nil, &other, generated, "")
+		again, err := Seal(nil, &other, generated, "", false)
 		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, generated, "")
+		inItsRoom, err := Seal(again, &job, generated, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, false, "")
+		plain, err := Seal(nil, &job, false, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, false, "")
+		traced, err := Seal(nil, &job, false, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
