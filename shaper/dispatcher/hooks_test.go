@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -130,5 +131,19 @@ func TestHooksNameFlows(t *testing.T) {
 		if one.Data.Group == nil || *one.Data.Group != "g" || one.Data.Flow == nil || *one.Data.Flow != "the flow" {
 			t.Errorf("%+v", one)
 		}
+	}
+}
+
+// A limit that counts by caller, as that of the shipped configuration, knows who enqueues the jobs of hooks.
+func TestHooksHaveACaller(t *testing.T) {
+	t.Parallel()
+	b := rig.Bucket("b", 100)
+	limit := admission.Limit{Name: "per-caller", Per: []string{admission.PerCaller}, Limit: rig.Rate("100/m")}.WithDefaults()
+	b.Limits = []admission.Limit{limit}
+	s, d := hooked(t, b)
+	s.happen(d, "job.dead", "0 0 1 1783228800000001\n{}")
+	d.moveEvents(t.Context())
+	if n := len(s.bodies(d)); n != 2 {
+		t.Errorf("there are %d jobs, want one of each hook", n)
 	}
 }
