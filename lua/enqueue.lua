@@ -38,9 +38,9 @@
 --          among KEYS[15...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
 --          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
 --          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue, ^: it has a
---          callback); if they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the
---          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N
---          microseconds, where the pool of the bucket lets a job go each I at best)
+--          callback); if they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of
+--          the flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else
+--          "N/I": N microseconds, where the pool of the bucket lets a job go each I at best)
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
 --          flows, and the caller thinks that it has none, or the other way round;
 --          {0, now, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others
