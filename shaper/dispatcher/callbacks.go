@@ -24,6 +24,8 @@ const (
 	callbackBytes   = 512 << 10       // of one page
 	callbackLook    = 2 * time.Second // between two looks for callbacks that nobody has spoken of
 
+	lastCallbacks = time.Second // of a process that stops
+
 	// While the target takes none, or Redis is away.
 	minCallbackPause = 500 * time.Millisecond
 	maxCallbackPause = 5 * time.Second
@@ -63,6 +65,17 @@ func (d *drain) tellCallbacks(ctx context.Context) {
 		}
 		timer.Reset(cmp.Or(pause, callbackLook*9/10+rand.N(callbackLook/5))) //nolint:gosec // jitter
 	}
+}
+
+// tellLast moves the callbacks on that were written while the process stopped, for a second at most: without it they would wait for another
+// dispatcher.
+func (d *drain) tellLast() {
+	if len(d.told) == 0 || d.enqueue == nil || d.Settings.Load().Callbacks.Bucket == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.life, lastCallbacks)
+	defer cancel()
+	d.moveCallbacks(ctx)
 }
 
 // someToTell has the callbacks looked at soon.

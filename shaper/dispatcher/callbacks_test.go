@@ -316,6 +316,50 @@ func TestCallbacksThatCannotBeSent(t *testing.T) {
 	}
 }
 
+// A bucket makes callbacks from the reload on that names the other bucket, in producers and in dispatchers.
+func TestCallbacksAfterAReload(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t, func(b, _ *shaper.Bucket) { b.Callbacks = shaper.Callbacks{} })
+	w.run()
+	w.enqueue(shaper.Job{ID: "before", Payload: []byte("hi")})
+	changed := slices.Clone(w.buckets)
+	changed[0].Callbacks = shaper.Callbacks{Bucket: "told", URL: "https://default.example/"}
+	for _, reconfigure := range []func([]shaper.Bucket) error{w.client.Reconfigure, w.d.Reconfigure} {
+		if err := reconfigure(changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.enqueue(shaper.Job{ID: "after", Payload: []byte("hi")})
+	if a, body := w.next(); a.URL != "https://default.example/" || !strings.Contains(fmt.Sprint(body), "id:after") {
+		t.Errorf("%s heard %v", a.URL, body)
+	}
+}
+
+// What ends while a dispatcher stops is told before it has stopped.
+func TestCallbacksOfAStop(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t, func(b, _ *shaper.Bucket) { b.Callbacks.URL = "https://default.example/" })
+	began, end := make(chan struct{}), make(chan struct{})
+	w.d.cfg.Workers["b"] = shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if err := a.Depart(); err != nil {
+			return shaper.Returned("late")
+		}
+		close(began)
+		<-end
+		return shaper.Done(200)
+	})
+	w.enqueue(shaper.Job{ID: "last", Payload: []byte("hi")})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.d.Run(ctx) }()
+	<-began
+	stop()
+	close(end)
+	if err := <-ended; err != nil || w.counts() != "0 0 1" {
+		t.Errorf("waiting, waiting and made are %s, %v", w.counts(), err)
+	}
+}
+
 // A callback takes no longer than its bucket and the other one take, and thousands of them do not slow the jobs down.
 func TestCallbackLatency(t *testing.T) {
 	t.Parallel()

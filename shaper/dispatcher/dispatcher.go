@@ -151,6 +151,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	<-ctx.Done()
 	loops.Wait()
 	err := d.finish(drains, kill)
+	for _, drain := range drains {
+		drain.tellLast()
+	}
 	kill(errStopped)
 	helpers.Wait()
 	return err

@@ -26,7 +26,7 @@ type BucketInfo struct {
 	ScheduledCapacity int64
 	MaxInFlight       int64
 
-	Unfinished int64 // what counts against Capacity
+	Unfinished int64 // what counts against Capacity, with Callbacks
 	Waiting    int64 // in the lists; with flows: all that wait, also for their time
 	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
 	Scheduled  int64 // what counts against ScheduledCapacity
