@@ -67,15 +67,16 @@ func (d *drain) tellCallbacks(ctx context.Context) {
 	}
 }
 
-// tellLast moves the callbacks on that were written while the process stopped, for a second at most: without it they would wait for another
-// dispatcher.
-func (d *drain) tellLast() {
-	if len(d.told) == 0 || d.enqueue == nil || d.Settings.Load().Callbacks.Bucket == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(d.life, lastCallbacks)
+// tellLast moves the callbacks on that were written while the process stopped, for about a second: without it they would wait for
+// another dispatcher.
+func tellLast(life context.Context, drains []*drain) {
+	ctx, cancel := context.WithTimeout(life, lastCallbacks)
 	defer cancel()
-	d.moveCallbacks(ctx)
+	for _, d := range drains {
+		if len(d.told) > 0 && d.enqueue != nil && d.Settings.Load().Callbacks.Bucket != "" && ctx.Err() == nil {
+			d.moveCallbacks(ctx)
+		}
+	}
 }
 
 // someToTell has the callbacks looked at soon.

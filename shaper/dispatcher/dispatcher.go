@@ -151,9 +151,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	<-ctx.Done()
 	loops.Wait()
 	err := d.finish(drains, kill)
-	for _, drain := range drains {
-		drain.tellLast()
-	}
+	tellLast(life, drains)
 	kill(errStopped)
 	helpers.Wait()
 	return err
