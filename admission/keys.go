@@ -37,13 +37,21 @@ type KeyCollector struct {
 // on their own or in buckets. Others count as "other". It reads until ctx ends.
 func NewKeyCollector(ctx context.Context, client redis.UniversalClient, limits []string) *KeyCollector {
 	c := &KeyCollector{
-		ctx: ctx, client: client, limits: map[string]bool{otherLimits: true},
+		ctx: ctx, client: client,
 		desc: prometheus.NewDesc("tundish_limit_keys", "Keys for which a limit has a state in Redis, estimated by a sample.", []string{"limit"}, nil),
 	}
-	for _, name := range limits {
+	c.SetLimits(limits)
+	return c
+}
+
+// SetLimits replaces the limits that are told apart, as after a reload.
+func (c *KeyCollector) SetLimits(names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at, c.limits = time.Time{}, map[string]bool{otherLimits: true}
+	for _, name := range names {
 		c.limits[name] = true
 	}
-	return c
 }
 
 // Describe implements [prometheus.Collector].

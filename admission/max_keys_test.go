@@ -71,7 +71,7 @@ func TestMaxKeys(t *testing.T) {
 			if len(keys) != most || own.Load() != most*processes || overflow.Load()-refused.Load() != 10 {
 				t.Errorf("%d keys, %d questions of callers with one, %d of others, of which %d were refused", len(keys), own.Load(), overflow.Load(), refused.Load())
 			}
-			if n := testutil.ToFloat64(metrics.limits["l"].overflow); int64(n) != overflow.Load() {
+			if n := testutil.ToFloat64((*metrics.limits.Load())["l"].overflow); int64(n) != overflow.Load() {
 				t.Errorf("the metric says %.0f, want %d", n, overflow.Load())
 			}
 			if n := strings.Count(log.String(), "share one"); n < 1 || n > processes {

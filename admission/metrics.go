@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +10,7 @@ import (
 )
 
 // Metrics counts what limiters do. A nil *Metrics counts nothing. The label
-// "limit" comes from the names given to [NewMetrics]; limits that were not
+// "limit" comes from the names given to [NewMetrics] or [Metrics.SetLimits]; limits that were not
 // named there count as "other".
 type Metrics struct {
 	decisions *prometheus.CounterVec
@@ -17,7 +18,7 @@ type Metrics struct {
 	overflow  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 	breaker   prometheus.Gauge
-	limits    map[string]*limitMetrics
+	limits    atomic.Pointer[map[string]*limitMetrics] // replaced by a reload
 	other     *limitMetrics
 }
 
@@ -71,14 +72,36 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tundish_store_breaker_state", Help: "State of the circuit breaker of Redis: 0 closed, 1 half-open, 2 open.",
 		}),
-		limits: make(map[string]*limitMetrics, len(limits)),
 	}
 	reg.MustRegister(m.decisions, m.refusals, m.overflow, m.duration, m.breaker)
-	for _, name := range limits {
-		m.limits[name] = m.of(name)
-	}
 	m.other = m.of(otherLimits)
+	m.SetLimits(limits)
 	return m
+}
+
+// SetLimits replaces the limits that are told apart, as after a reload. The series of the others are removed. It may be
+// called beside all other methods, but not twice at once.
+func (m *Metrics) SetLimits(names []string) {
+	if m == nil {
+		return
+	}
+	after := make(map[string]*limitMetrics, len(names))
+	for _, name := range names {
+		after[name] = m.of(name)
+	}
+	before := m.limits.Swap(&after)
+	if before == nil {
+		return
+	}
+	for name := range *before {
+		if after[name] == nil && name != otherLimits {
+			of := prometheus.Labels{"limit": name}
+			m.decisions.DeletePartialMatch(of)
+			m.refusals.DeletePartialMatch(of)
+			m.overflow.DeletePartialMatch(of)
+			m.duration.DeletePartialMatch(of)
+		}
+	}
 }
 
 func (m *Metrics) of(name string) *limitMetrics {
@@ -99,7 +122,7 @@ func (m *Metrics) observe(limit string, d *Decision, err error, start time.Time)
 	if m == nil {
 		return
 	}
-	l, ok := m.limits[limit]
+	l, ok := (*m.limits.Load())[limit]
 	if !ok {
 		l = m.other
 	}

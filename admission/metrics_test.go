@@ -115,3 +115,27 @@ func TestKeyCollector(t *testing.T) {
 		}
 	}
 }
+
+// A limit that comes is told apart, and the series of one that left go.
+func TestSetLimits(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg, []string{"a", "b"})
+	m.SetLimits([]string{"b", "c"})
+	for _, name := range []string{"a", "b", "c"} {
+		m.observe(name, &Decision{Allowed: true}, nil, time.Now())
+	}
+	for name, want := range map[string]float64{"a": 0, "b": 1, "c": 1, otherLimits: 1} {
+		if got := testutil.ToFloat64(m.decisions.WithLabelValues(name, string(outcomeAllowed))); got != want {
+			t.Errorf("limit %s: %v allowed, want %v", name, got, want)
+		}
+	}
+	c := NewKeyCollector(t.Context(), redistest.Start(t).Client(), []string{"a"})
+	c.SetLimits([]string{"b"})
+	counts := c.sample()
+	if _, told := counts["b"]; !told || len(counts) != 2 {
+		t.Errorf("the keys of limits: %v", counts)
+	}
+	var none *Metrics
+	none.SetLimits(nil)
+}

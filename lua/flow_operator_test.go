@@ -217,3 +217,52 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 		}
 	})
 }
+
+// A redrive that leaves a tenth of the places free leaves a tenth of each: of the flow, and of what jobs of priority low may fill of the
+// bucket. A bound too small for a
+// tenth is filled.
+func TestRedriveSpares(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{capacity: 20}, flowSettings{capacity: 10, maxFlows: 9})
+		r.own("c", "- - - 1 - - -")
+		var jobs []placed
+		for _, flow := range []string{"a", "b"} {
+			for i := range 10 {
+				jobs = append(jobs, placed{id: fmt.Sprint(flow, i), flow: flow, state: isDead})
+			}
+		}
+		jobs = append(jobs, placed{id: "c0", flow: "c", state: isDead})
+		r.place(jobs...)
+		var ids []string
+		for _, job := range jobs {
+			ids = append(ids, job.id)
+		}
+		if got := fmt.Sprint(r.redriveSparing(10, ids...)); got != "[1 1 1 1 1 1 1 1 1 4 1 1 1 1 1 1 1 1 1 2 2]" {
+			t.Errorf("redriven %s", got)
+		}
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "shed_low", 95).Err()) // jobs of priority low may fill 19: 18 of these
+		if got := fmt.Sprint(r.redriveSparing(10, "b9")); got != "[2]" {
+			t.Errorf("shedding, %s", got)
+		}
+		r.cancel("a0", "")
+		if got := fmt.Sprint(r.redriveSparing(10, "b9", "c0")); got != "[4 1]" {
+			t.Errorf("shedding, with a place, %s", got)
+		}
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "shed_low", 50).Err())
+		r.cancel("a1", "")
+		if got := fmt.Sprint(r.redriveSparing(10, "a9")); got != "[2]" {
+			t.Errorf("shedding more, %s", got)
+		}
+		if got := fmt.Sprint(r.redrive("a9", "b9")); got != "[1 1]" {
+			t.Errorf("by ids %s", got)
+		}
+	})
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{capacity: 1})
+		r.kill("only")
+		if got := r.redriveSparing(10, "only"); got[0] != 1 {
+			t.Errorf("into the only place: %d", got[0])
+		}
+	})
+}

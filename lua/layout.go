@@ -153,7 +153,7 @@ var layouts = map[string]layout{
 	"redrive": {
 		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
-		args: names("channel bucket levels flow_count"),
+		args: names("channel bucket levels flow_count spare"),
 		more: true,
 	},
 	"relocate": {

@@ -80,6 +80,32 @@ func TestSeveralWindows(t *testing.T) {
 	t.Logf("%d departures in %d s; the first %d took %d s", len(slots), (day+hour)/second, first, (slots[first-1]-slots[0])/second)
 }
 
+// A quota counts in a window that is a 50th longer, by 11 s at most: so calls may need that much longer on their way than those before
+// them, and no window at the receiver has too many. It costs no more than that.
+func TestQuotaMargin(t *testing.T) {
+	t.Parallel()
+	base := realRig(t)
+	for length, margin := range map[int64]int64{
+		second: 20_000, 10 * second: 200_000, 60 * second: 1_200_000, 550 * second: 11 * second, 3600 * second: 11 * second, 86400 * second: 11 * second,
+	} {
+		r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 1000, capacity: 100, inFlight: 100})
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", fmt.Sprint(3, " ", length, ";")).Err())
+		r.put(named("j", 12)...)
+		slots := r.departures(5*length, func() claimed { return r.claim(ask{}) })
+		if len(slots) != 12 {
+			t.Fatalf("a window of %d µs: %d departures", length, len(slots))
+		}
+		if fault := (window{3, length + margin}).broken(slots); fault != "" {
+			t.Errorf("a window of %d µs: %s", length, fault)
+		}
+		if span := slots[3] - slots[0]; span > length+margin+100_000 {
+			t.Errorf("a window of %d µs: the fourth slot comes %d µs after the first", length, span)
+		}
+	}
+}
+
 // A flow whose quota is used up sleeps until it is not, and nobody asks for it meanwhile.
 func TestFlowQuotas(t *testing.T) {
 	t.Parallel()
@@ -91,7 +117,7 @@ func TestFlowQuotas(t *testing.T) {
 		r.putIn(fmt.Sprint("flow", f), 3, 0, named(fmt.Sprintf("j%d-", f), 20)...)
 	}
 	claims, of := 0, map[string][]int64{}
-	all := r.departures(185*second, func() claimed {
+	all := r.departures(190*second, func() claimed {
 		claims++
 		c := r.drain(ask{})
 		for _, job := range c.jobs {

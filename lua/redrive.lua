@@ -1,6 +1,6 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never exceeds the bound of the bucket, the group or the flow. What is kept of their attempts stays, and
--- max_age counts from the next attempt. May be sent twice.
+-- that keep their id. It never exceeds the bound of the bucket, the group or the flow, and leaves a part of each bound to producers
+-- if it is told to. What is kept of their attempts stays, and max_age counts from the next attempt. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -19,7 +19,9 @@
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  flow_count: number of flows
--- ARGV[5...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
+-- ARGV[5]  spare: of so many places of a bound, one is left free, such as 10 for a tenth; of the bucket one of those that jobs of
+--          priority low may fill, so that no producer is shed. 0 for none
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
 --          of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each id a code. 1 back in the list. 2 the bucket is full. 3 waits already. 4 its flow is full, or there would
@@ -35,19 +37,23 @@
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 11, 4, 2
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 11, 5, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
-local flow_count = tonumber(ARGV[4])
+local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
+
+-- The part of a capacity that redriven jobs may fill.
+local function fillable(bound) return spare > 0 and bound - math.floor(bound / spare) or bound end
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows')
+local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low')
 local capacity = tonumber(settings[1])
 if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
+local room = fillable(spare > 0 and math.ceil(capacity * tonumber(settings[4] or 100) / 100) or capacity)
 local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + redis.call('HLEN', callback_texts)
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -66,7 +72,7 @@ if in_groups then
   more_groups = tonumber(settings[3] or 0) - redis.call('HLEN', groups.key)
 end
 
-local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished >= f.settings.capacity end
+local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished >= fillable(f.settings.capacity) end
 
 -- Counts the job in its flow and group. Returns the code of the one that is full, or 1.
 local function enter(n)
@@ -100,7 +106,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     code = 3
   elseif state ~= '5' or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
     code = 0
-  elseif unfinished >= capacity then
+  elseif unfinished >= room then
     code = 2
   else
     code = enter(n)

@@ -233,8 +233,14 @@ func (r *rig) cancelDeep(id string) int64 {
 
 func (r *rig) redrive(ids ...string) []int64 {
 	r.t.Helper()
+	return r.redriveSparing(0, ids...)
+}
+
+// redriveSparing leaves one of so many places free.
+func (r *rig) redriveSparing(spare int, ids ...string) []int64 {
+	r.t.Helper()
 	flows, numbers := r.flowsOf(ids...)
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), len(flows)}, flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), len(flows), spare}, flows)
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}

@@ -42,7 +42,8 @@
 -- ARGV[7...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
 --          after the last attempt, 8 dead, and its flow is disabled for the reason), delay in microseconds
---          (retry, held), last response (JSON, "" none), signal (see downstream.note), a word for its reason, when they were
+--          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
+--          downstream.note), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
 --          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the number of its list among the answers (0 nobody waits),
 --          the channel of who waits, and of a job with a callback the first line of its body (else ""); then for each
@@ -205,7 +206,7 @@ while at <= #ARGV do
         part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
       else
         part.heard = part.heard or downstream.listen()
-        downstream.note(part.heard, signal, claimed_at, result == HELD and delay or 0, reason)
+        downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
       end
       if result == GONE then part.disabled = reason end
       if result == DONE then

@@ -49,8 +49,9 @@ type Bucket struct {
 
 	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
 	// Count slots, retries and those that were given back included, lie in any window of
-	// length Per, by the clock of Redis. Count is at most MaxQuotaCount, Per at most
-	// MaxDedupeWindow. Departures from before a quota was set count only as far as an
+	// length Per, by the clock of Redis. Slots keep to a window that is a 50th longer, by
+	// 11 s at most: so the receiver counts no more than Count in Per either, though calls take different times
+	// to reach it. Count is at most MaxQuotaCount, Per at most MaxDedupeWindow. Departures from before a quota was set count only as far as an
 	// older one had them remembered.
 	Quotas []admission.Rate
 

@@ -14,3 +14,10 @@ var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this 
 
 // ErrUnknownBucket says that no bucket of this name is configured.
 var ErrUnknownBucket = errors.New("shaper: unknown bucket")
+
+// ErrNotEnded says that a job has not ended yet, so that there is no result of it.
+var ErrNotEnded = errors.New("shaper: the job has not ended")
+
+// ErrNoResult says that a job has ended and that there is no result of it: the bucket keeps none, or not any more, or no dispatcher
+// delivered it.
+var ErrNoResult = errors.New("shaper: the job has no result")

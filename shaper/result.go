@@ -1,8 +1,6 @@
 package shaper
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -79,8 +77,8 @@ type JobResult struct {
 	Took     time.Duration // from then until it had ended
 }
 
-// resultJSON is a [JobResult] in JSON, as the HTTP API and callbacks have it.
-type resultJSON struct {
+// ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.
+type ResultJSON struct {
 	ID         string              `json:"id"`
 	Bucket     string              `json:"bucket"`
 	Flow       string              `json:"flow,omitempty"`
@@ -100,34 +98,27 @@ type resultJSON struct {
 	Took       float64             `json:"took_seconds"`
 }
 
-// MarshalJSON writes the result as the HTTP API answers it: the body as text if it is that, else in base64, and times in UTC to the
-// millisecond.
-func (r JobResult) MarshalJSON() ([]byte, error) {
-	view := resultJSON{
+// JSON is the result as JSON has it: the body as text if it is that, and times in UTC to the microsecond.
+func (r *JobResult) JSON() *ResultJSON {
+	view := &ResultJSON{
 		ID: r.ID, Bucket: r.Bucket, Flow: r.Flow, Group: r.Group, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
-		EnqueuedAt: instantJSON(r.Enqueued), DepartedAt: instantJSON(r.Departed), Took: r.Took.Seconds(),
+		EnqueuedAt: micros(r.Enqueued), DepartedAt: micros(r.Departed), Took: r.Took.Seconds(),
 	}
 	if a := r.Answer; a != nil {
 		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
 		if utf8.Valid(a.Body) {
-			text := string(a.Body)
-			view.Body = &text
+			view.Body = new(string(a.Body))
 		} else {
 			view.BodyBytes = a.Body
 		}
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(&view)
-	return text.Bytes(), err
+	return view
 }
 
-// instantJSON is a time to the millisecond. The zero time is absent, and so is one after the year 9999, which JSON cannot hold.
-func instantJSON(t time.Time) *time.Time {
-	t = t.UTC().Truncate(time.Millisecond)
-	if t.IsZero() || t.Year() > 9999 {
+// micros is a time in UTC to the microsecond, as Redis has it. The zero time is absent.
+func micros(t time.Time) *time.Time {
+	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return new(t.UTC().Truncate(time.Microsecond))
 }

@@ -63,9 +63,9 @@ func Settings() []Setting {
 
 // Change is what became of a setting.
 type Change struct {
-	Setting Setting
-	Before  string
-	After   string
+	Setting Setting `json:"setting"`
+	Before  string  `json:"before"`
+	After   string  `json:"after"`
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Setting, c.Before, c.After) }

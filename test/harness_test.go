@@ -85,6 +85,7 @@ type system struct {
 	history     *checker.History
 	receiver    *httptest.Server
 	api         string // URL of the producer
+	producer    *process
 	dispatchers []*process
 	config      string
 	ops         string            // URL of a dispatcher with that configuration, if one is started
@@ -161,7 +162,7 @@ allow_networks = ["127.0.0.0/8"]
 	opsAddr := redistest.FreeAddr(t)
 	s.ops = "http://" + opsAddr
 	s.config = write("producer.toml", opsAddr)
-	run(t, s.api, "producer", "serve", "--config", s.config)
+	s.producer = run(t, s.api, "producer", "serve", "--config", s.config)
 	for i := range p.dispatchers {
 		ops := redistest.FreeAddr(t)
 		s.opsOf = append(s.opsOf, "http://"+ops)

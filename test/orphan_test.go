@@ -86,15 +86,15 @@ func TestOrphan(t *testing.T) {
 	run(t, "http://"+api, "producer", "serve", "--config", without)
 
 	var views []struct {
-		Name        string
-		Orphaned    bool
-		Depth, Dead int
+		Name             string
+		Orphaned         bool
+		Unfinished, Dead int
 	}
 	if err := json.Unmarshal([]byte(command(t, 0, "dispatcher", "bucket", "list", "--json", "--config", without)), &views); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("bucket list: %+v", views)
-	if len(views) != 2 || views[0].Orphaned || views[1].Name != bucketName || !views[1].Orphaned || views[1].Depth != jobs || views[1].Dead != 1 {
+	if len(views) != 2 || views[0].Orphaned || views[1].Name != bucketName || !views[1].Orphaned || views[1].Unfinished != jobs || views[1].Dead != 1 {
 		t.Errorf("bucket list shows %+v", views)
 	}
 	get := func(url string, want int, parts ...string) {

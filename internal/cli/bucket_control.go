@@ -2,13 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/user"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,28 +18,33 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onBucket makes the RunE of a command that changes the bucket NAME. The command prints
-// the text that do returns, or as JSON the bucket after the change.
-func (a *app) onBucket(do func(ctx context.Context, b operator.BucketControl, bucket string) (said string, err error)) func(*cobra.Command, []string) error {
+// onBucket makes the RunE of a command that changes the bucket NAME by a request to an address below it. The command prints
+// what say makes of the answer, or as JSON the bucket after the change.
+func (a *app) onBucket(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.Bucket) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			said, err := do(ctx, s.operator.As(author()).Bucket(args[0]), args[0])
-			if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
-				return fail(exitUsage, "%w", bad)
+		query, body, err := ask(cmd, args)
+		if err != nil {
+			return err
+		}
+		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			var view opsview.Bucket
+			if err := c.call(ctx, method, apiPath("buckets", args[0])+below, query, body, &view); err != nil {
+				return named(err, "bucket", args[0])
 			}
-			if err != nil {
-				return err
-			}
-			if !a.json {
-				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
-			}
-			views, err := s.bucketViews(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(views[0], nil)
+			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
 		})
 	}
+}
+
+// nothing asks a request without a query and a body.
+func nothing(*cobra.Command, []string) (url.Values, any, error) { return nil, nil, nil }
+
+// because makes the body of a pause.
+func because(reason string) any {
+	if reason == "" {
+		return nil
+	}
+	return map[string]string{"reason": reason}
 }
 
 // author names the user of this program as the author of a change.
@@ -62,9 +68,8 @@ twice is harmless.`,
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
-		return "paused: " + bucket, b.Pause(ctx, reason)
-	})
+	cmd.RunE = a.onBucket(http.MethodPost, "/pause", func(*cobra.Command, []string) (url.Values, any, error) { return nil, because(reason), nil },
+		func(v *opsview.Bucket) string { return "paused: " + v.Name })
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why the bucket is paused: a `text` of at most 500 bytes")
 	return cmd
@@ -79,13 +84,7 @@ burst. To resume a bucket that is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
-		was, err := b.Resume(ctx)
-		if !was {
-			return "was not paused: " + bucket, err
-		}
-		return "resumed: " + bucket, err
-	})
+	cmd.RunE = a.onBucket(http.MethodPost, "/resume", nothing, func(v *opsview.Bucket) string { return resumedText(v.Outcome, v.Name) })
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -101,16 +100,20 @@ release a bucket that is not held is harmless.`,
 		Example: `  dispatcher bucket release webhooks`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
-		was, err := b.Release(ctx)
-		return releasedText(was, bucket), err
-	})
+	cmd.RunE = a.onBucket(http.MethodPost, "/release", nothing, func(v *opsview.Bucket) string { return releasedText(v.Outcome, v.Name) })
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func releasedText(was bool, name string) string {
-	if !was {
+func resumedText(o opsview.Outcome, name string) string {
+	if !deref(o.Changed) {
+		return "was not paused: " + name
+	}
+	return "resumed: " + name
+}
+
+func releasedText(o opsview.Outcome, name string) string {
+	if !deref(o.Changed) {
 		return "had nothing to release: " + name
 	}
 	return "released: " + name
@@ -151,16 +154,7 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		patch, err := settingsOf(cmd, settingFlags)
-		if err != nil {
-			return err
-		}
-		return a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
-			changes, err := b.Set(ctx, patch)
-			return changesText(changes), err
-		})(cmd, args)
-	}
+	cmd.RunE = a.onBucket(http.MethodPatch, "", settingsOf(settingFlags), func(v *opsview.Bucket) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, settingFlags)
 	return cmd
@@ -174,19 +168,38 @@ func addSettings(cmd *cobra.Command, flags []settingFlag) {
 	}
 }
 
-// settingsOf makes a patch of the flags that are given.
-func settingsOf(cmd *cobra.Command, flags []settingFlag) (patch operator.BucketPatch, err error) {
-	for _, f := range flags {
-		if flag := cmd.Flags().Lookup(flagOf(f.setting)); flag.Changed {
-			if err := patch.Put(f.setting, flag.Value.String()); err != nil {
-				return patch, wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+// settingsOf asks for a patch of the flags that are given.
+func settingsOf(flags []settingFlag) func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
+	return func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
+		var patch operator.BucketPatch // to check them
+		body, shed := map[string]any{}, map[string]any{}
+		for _, f := range flags {
+			flag := cmd.Flags().Lookup(flagOf(f.setting))
+			if !flag.Changed {
+				continue
+			}
+			text := flag.Value.String()
+			if err := patch.Put(f.setting, text); err != nil {
+				return nil, nil, wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+			}
+			if below, ok := strings.CutPrefix(string(f.setting), "shed."); ok {
+				body["shed"], shed[below] = shed, json.Number(text)
+			} else if f.setting == shaper.SettingRate {
+				body["rate"] = text
+			} else {
+				body[string(f.setting)] = json.Number(text)
 			}
 		}
+		if patch.IsZero() {
+			return nil, nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		}
+		return nil, body, nil
 	}
-	if patch.IsZero() {
-		return patch, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
-	}
-	return patch, nil
+}
+
+// settingNames asks for the settings that are named behind NAME.
+func settingNames(_ *cobra.Command, args []string) (url.Values, any, error) {
+	return url.Values{"setting": args[1:]}, nil, nil
 }
 
 func (a *app) bucketResetCommand() *cobra.Command {
@@ -204,16 +217,7 @@ the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings := make([]shaper.Setting, 0, len(args)-1)
-		for _, name := range args[1:] {
-			settings = append(settings, shaper.Setting(name))
-		}
-		return a.onBucket(func(ctx context.Context, b operator.BucketControl, bucket string) (string, error) {
-			changes, err := b.Reset(ctx, settings...)
-			return changesText(changes), err
-		})(cmd, args)
-	}
+	cmd.RunE = a.onBucket(http.MethodDelete, "/overrides", settingNames, func(v *opsview.Bucket) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -227,13 +231,4 @@ func changesText(changes []shaper.Change) string {
 		lines[i] = change.String()
 	}
 	return strings.Join(lines, "\n")
-}
-
-// pauseText says a pause in one line, safe to show.
-func pauseText(p *opsview.Pause, now time.Time) string {
-	text := fmt.Sprintf("paused %s by %s", relative(p.Since, now), p.By)
-	if p.Reason != "" {
-		text += ": " + p.Reason
-	}
-	return line(text, 200)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (a *app) bucketListCommand() *cobra.Command {
@@ -30,9 +32,9 @@ configuration here: why, and the author and time of the change.`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if diff {
-				return a.withStation(cmd.Context(), a.bucketDiff)
+				return a.withAPI(cmd.Context(), a.bucketDiff)
 			}
-			return a.withStation(cmd.Context(), a.bucketList)
+			return a.withAPI(cmd.Context(), a.bucketList)
 		},
 	}
 	a.jsonFlag(cmd)
@@ -40,8 +42,8 @@ configuration here: why, and the author and time of the change.`,
 	return cmd
 }
 
-func (a *app) bucketList(ctx context.Context, s *station) error {
-	views, err := s.bucketViews(ctx)
+func (a *app) bucketList(ctx context.Context, c *api) error {
+	views, err := c.buckets(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,26 +52,47 @@ func (a *app) bucketList(ctx context.Context, s *station) error {
 		return nil
 	}
 	return a.print(views, func(w io.Writer) {
-		title, pooled := "", slices.ContainsFunc(views, func(v bucketView) bool { return v.Pool != nil })
+		title, pooled := "", slices.ContainsFunc(views, func(v opsview.Bucket) bool { return v.Pool != nil })
 		if pooled {
 			title = "POOL\t"
 		}
 		fmt.Fprintf(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\t%sNOTE\n", title)
-		for _, v := range views {
-			pool := ""
+		for i := range views {
+			v, pool := &views[i], ""
 			if pooled {
-				pool = dash(v.poolText()) + "\t"
+				pool = dash(poolText(v)) + "\t"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Depth, v.Capacity,
-				v.InFlight, v.MaxInFlight, v.Later, v.Dead, v.oldest(), pool, dash(strings.Join(v.Notes, "; ")))
+			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Unfinished, v.Capacity,
+				v.InFlight, v.MaxInFlight, v.Later, v.Dead, oldest(v), pool, dash(strings.Join(v.Notes, "; ")))
 		}
 	})
 }
 
 // poolText is the bucket's pool in short, "" if it is in none.
-func (v *bucketView) poolText() string {
+func poolText(v *opsview.Bucket) string {
 	if v.Pool == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s: %s, %s", v.Pool.Name, dash(v.Pool.Rate), v.Pool.Bound())
+}
+
+func (a *app) bucketDiff(ctx context.Context, c *api) error {
+	views, err := c.buckets(ctx)
+	if err != nil {
+		return err
+	}
+	list := []opsview.Difference{}
+	for i := range views {
+		list = append(list, views[i].Differences...)
+	}
+	if len(list) == 0 && !a.json {
+		a.note("every bucket is as the configuration here says")
+		return nil
+	}
+	return a.print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "BUCKET\tSETTING\tCONFIGURED\tIN FORCE\tWHY")
+		for _, d := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", d.Bucket, d.Setting, dash(d.Configured), d.InForce, d.Why)
+		}
+	})
 }

@@ -6,80 +6,105 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (a *app) bucketPurgeCommand() *cobra.Command {
-	var yes bool
-	var options operator.PurgeOptions
+	var flags purgeFlags
 	cmd := &cobra.Command{
 		Use:   "purge NAME",
 		Short: "Drop all waiting jobs of a bucket",
 		Long: `Drop all waiting jobs of a bucket, for good. There is no way back. None of them
 departs from the first moment on. Jobs in flight, and jobs that come meanwhile, stay.
 If this program is interrupted, the sweeper of a dispatcher goes on. Type the
-bucket's name to confirm; without a terminal, give --yes instead.
+bucket's name to confirm; without a terminal, give --yes instead. With --dry-run the
+jobs are only counted.
 
 It also works on a bucket that left the configuration.`,
 		Example: `  dispatcher bucket purge webhooks
+  dispatcher bucket purge webhooks --dry-run
   dispatcher bucket purge webhooks --keep-later --yes`,
 		Args: positional("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes && !isTerminal(a.in) {
-				return wrongUsage(cmd, "this drops every job of the bucket that waits: confirm with --yes, as there is no terminal to ask")
-			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return a.bucketPurge(ctx, s, args[0], options, yes)
-			})
+			return a.purge(cmd, flags, "bucket", args[0], args[0], apiPath("buckets", args[0], "purge"), nil)
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&options.KeepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+	flags.add(cmd)
 	return cmd
 }
 
-func (a *app) bucketPurge(ctx context.Context, s *station, bucket string, options operator.PurgeOptions, yes bool) error {
-	if !yes {
-		views, err := s.bucketViews(ctx, bucket)
-		if err != nil {
+// purgeFlags are the flags of all purges.
+type purgeFlags struct{ yes, dryRun, keepLater bool }
+
+func (f *purgeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs that would be dropped")
+	cmd.Flags().BoolVar(&f.keepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+}
+
+// purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after they were counted and the
+// operator has confirmed.
+func (a *app) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
+	if !flags.yes && !flags.dryRun && !isTerminal(a.in) {
+		return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", what)
+	}
+	return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+		return a.purgeBy(ctx, c, flags, what, bucket, name, path, query)
+	})
+}
+
+func (a *app) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
+	body := map[string]any{"keep_later": flags.keepLater, "dry_run": true}
+	var view opsview.Purge
+	if flags.dryRun || !flags.yes {
+		if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
 			return err
 		}
-		jobs := views[0].Waiting
-		if !options.KeepLater {
-			jobs += views[0].Later
+		jobs := count(deref(view.Matched), "waiting job")
+		if flags.dryRun {
+			return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "a purge would drop %s; nothing is changed\n", jobs) })
 		}
-		if err := a.confirm(fmt.Sprintf("This drops %s of bucket %q for good.", count(jobs, "waiting job"), bucket), bucket, "nothing is purged"); err != nil {
+		whose := fmt.Sprintf("bucket %q", bucket)
+		if what != "bucket" {
+			whose = fmt.Sprintf("%s %s of %s", what, quoted(name), whose)
+		}
+		if err := a.confirm(fmt.Sprintf("This drops %s of %s for good.", jobs, whose), what, name, "nothing is purged"); err != nil {
 			return err
 		}
 	}
-	purged, err := s.operator.As(author()).Bucket(bucket).Purge(ctx, options)
-	if err != nil {
-		if purged.Left > 0 {
-			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))
+	delete(body, "dry_run")
+	body["confirm"] = name
+	if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
+		if p, ok := errors.AsType[*problem](err); ok && p.Purged > 0 {
+			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", count(p.Purged, "job"))
 		}
 		return err
 	}
-	view := struct {
-		Bucket string `json:"bucket"`
-		Purged int64  `json:"purged"`
-	}{bucket, purged.Jobs}
-	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
+	view.Matched = nil // of the count before
+	return a.print(view, func(w io.Writer) {
+		fmt.Fprintf(w, "purged: %s\n", count(view.Purged, "job"))
+		if view.Left > 0 {
+			fmt.Fprintf(w, "the sweeper of a dispatcher removes %d more, none of which departs\n", view.Left)
+		}
+	})
 }
 
-// confirm asks the operator to type the bucket's name before a change that cannot be undone, or is costly.
-func (a *app) confirm(what, bucket, instead string) error {
-	fmt.Fprintf(a.err, "%s Type the bucket's name to go on: ", what)
+// confirm asks the operator to type the name of a bucket, a flow or a group (of) before a change that cannot be undone, or is costly.
+func (a *app) confirm(what, of, name, instead string) error {
+	fmt.Fprintf(a.err, "%s Type the %s's name to go on: ", what, of)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the confirmation: %w", err)
 	}
-	if strings.TrimSpace(answer) != bucket {
-		return fail(exitFailed, "%s: that was not %q", instead, bucket)
+	if strings.TrimSpace(answer) != strings.TrimSpace(name) {
+		return fail(exitFailed, "%s: that was not %q", instead, name)
 	}
 	return nil
 }

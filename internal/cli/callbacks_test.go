@@ -35,7 +35,7 @@ func TestCallbacksOfAnImport(t *testing.T) {
 	if text := string(rejects); err != nil || !strings.Contains(text, "10.1.2.3") || !strings.Contains(text, "callback_url: the address") || !strings.Contains(text, "failure_url: holds user information") {
 		t.Errorf("rejected %s, %v", text, err)
 	}
-	runArgs(t.Context(), p.env, "", "dispatcher", "bucket", "show", "webhooks", "--json").want(t, 0, `"callbacks": 0`)
+	runArgs(t.Context(), p.env, "", "dispatcher", "bucket", "show", "webhooks", "--json").want(t, 0, `"unfinished": 0`)
 	if code := daemon.end(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}

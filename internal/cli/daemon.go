@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -26,7 +27,8 @@ import (
 
 // daemon is what `producer serve` and `dispatcher run` have in common.
 type daemon struct {
-	config   *config.Config
+	config   *config.Config                // with which it started
+	inForce  atomic.Pointer[config.Config] // the one that its buckets have
 	log      *slog.Logger
 	redis    redis.UniversalClient
 	registry *prometheus.Registry
@@ -47,11 +49,13 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
+	d.inForce.Store(cfg)
 	client := producer.Config{
 		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry,
 	}
+	var metrics *admission.Metrics
 	if takesIn {
-		metrics := admission.NewMetrics(d.registry, limitNames(cfg))
+		metrics = admission.NewMetrics(d.registry, limitNames(cfg))
 		client.Timeout = cfg.Producer.StoreTimeout
 		client.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: log, OnChange: metrics.SetBreaker})
 		d.limiter, err = admission.NewLimiter(admission.LimiterConfig{
@@ -67,17 +71,25 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, d.close())
 	}
 	d.operator, err = operator.New(operator.Config{
-		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry, CheckFlow: checkFlow(cfg),
+		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
+		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return checkFlow(d.inForce.Load())(bucket, own) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
-	d.followBuckets(d.operator.Reconfigure)
-	d.followBuckets(d.client.Reconfigure) // hooks and callbacks use it too
+	d.targets = append(d.targets, target{bucketPaths, d.followBuckets})
 	if takesIn {
-		d.registry.MustRegister(admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg)))
-		d.targets = append(d.targets, target{[]string{"revision", "limits"}, d.followLimits})
+		keys := admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg))
+		d.registry.MustRegister(keys)
+		d.targets = append(d.targets, target{[]string{"revision", "limits"}, func(ctx context.Context, cfg *config.Config) error {
+			if err := d.followLimits(ctx, cfg); err != nil {
+				return err
+			}
+			metrics.SetLimits(limitNames(cfg))
+			keys.SetLimits(limitNames(cfg))
+			return nil
+		}})
 	}
 	return d, nil
 }
@@ -88,21 +100,6 @@ func limitNames(cfg *config.Config) []string {
 		list[i] = limit.Name
 	}
 	return list
-}
-
-// followBuckets has what enqueues or dispatches follow the settings of buckets.
-func (d *daemon) followBuckets(reconfigure func([]shaper.Bucket) error) {
-	d.targets = append(d.targets, target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
-		buckets := shaperBuckets(cfg)
-		err := reconfigure(buckets)
-		if errors.Is(err, shaper.ErrTagChanged) {
-			// If the bucket is not empty, the error of CheckPools says more.
-			if held := d.client.CheckPools(ctx, buckets); errors.Is(held, shaper.ErrTagChanged) {
-				return held
-			}
-		}
-		return err
-	}})
 }
 
 // followLimits does not need Redis: if the change cannot be written now, the next
@@ -116,26 +113,13 @@ func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// followKeys has an API follow the keys.
+// followKeys has an API follow the keys, and the pools that it shows.
 func (d *daemon) followKeys(api *httpapi.Handler) {
 	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
 		api.SetKeys(cfg.Keys)
+		api.SetPools(cfg.Pools)
 		return nil
 	}})
-}
-
-// bucketPaths are the keys of a bucket that can change while it is used. That
-// of its worker (retry.statuses too) cannot, nor can its pool, and buckets that come or go cannot either.
-var bucketPaths = []string{
-	"revision", "limits", "pools", "buckets.weight",
-	"buckets.rate", "buckets.burst", "buckets.capacity", "buckets.scheduled_capacity", "buckets.max_in_flight",
-	"buckets.dead_capacity", "buckets.dead_bytes", "buckets.dead_retention", "buckets.when_dead_full",
-	"buckets.limits", "buckets.dedupe_window", "buckets.dedupe_max", "buckets.permit_ttl", "buckets.max_payload",
-	"buckets.shed", "buckets.quotas", "buckets.priority_aging", "buckets.flow", "buckets.group",
-	"buckets.callbacks", "buckets.result_retention", "buckets.results_max", "buckets.results_bytes", "buckets.max_result",
-	"buckets.retry.max_attempts", "buckets.retry.min_backoff", "buckets.retry.max_backoff", "buckets.retry.schedule",
-	"buckets.retry.max_age", "buckets.retry.keep_attempts", "buckets.breaker",
-	"buckets.adapt.scope", "buckets.adapt.max_hold", "buckets.adapt.floor",
 }
 
 // reloadStage follows the configuration as long as the daemon runs.
@@ -172,14 +156,18 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 	if err != nil {
 		return nil, "", err
 	}
-	handler := httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Limits: d.limiter, BucketLimits: d.client,
+	api := httpapi.ProducerConfig{
+		Jobs: d.client, CheckJob: d.checkJob, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
-	})
+	}
+	if d.config.Producer.OperatorAPI {
+		api.Operator, api.Pools = d.operator, d.config.Pools
+	}
+	handler := httpapi.NewProducer(api)
 	d.followKeys(handler)
 	serve = func(ctx context.Context) error {
 		return httpapi.Serve(ctx, listener, handler, d.config.Producer.ShutdownTimeout, d.log)
@@ -189,7 +177,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // checkJob has the bucket's worker check a job before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
-	worker, ok := workerOf(d.config, bucket)
+	worker, ok := workerOf(d.inForce.Load(), bucket)
 	if !ok {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
@@ -202,9 +190,9 @@ func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	if err != nil || settings.Callbacks.Bucket == "" {
 		return err
 	}
-	worker, ok := workerOf(d.config, settings.Callbacks.Bucket)
+	worker, ok := workerOf(d.inForce.Load(), settings.Callbacks.Bucket)
 	if !ok {
-		return nil // a reload has named a bucket that this process does not have yet
+		return nil // a reload is under way
 	}
 	var errs []error
 	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
@@ -230,6 +218,17 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 		}
 		return worker.CheckFlow(own)
 	}
+}
+
+// proxy says how the shaping proxy serves a bucket.
+func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
+	buckets := d.inForce.Load().Buckets
+	i := slices.IndexFunc(buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || buckets[i].HTTP == nil || !buckets[i].HTTP.ServeProxy {
+		return httpapi.ProxySettings{}, false
+	}
+	http := buckets[i].HTTP
+	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 
 // checker is what the settings of any worker check before something is sent.
@@ -261,20 +260,6 @@ func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
 	worker.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
-}
-
-// closer is a worker that keeps connections.
-type closer interface {
-	shaper.Worker
-	Close()
-}
-
-// newWorker makes the worker of a bucket.
-func newWorker(cfg *config.Config, b config.Bucket) (closer, error) {
-	if b.HTTP != nil {
-		return httpworker.New(httpConfig(cfg, b))
-	}
-	return webhook.New(webhookConfig(cfg, b))
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

@@ -3,7 +3,7 @@ package cli
 import "github.com/spf13/cobra"
 
 func (a *app) deadCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return a.serverFlags(group(&cobra.Command{
 		Use:   "dead",
 		Short: "Look at dead letters, redrive or drop them",
 		Long: `Look at dead letters: jobs that will not be tried again, kept with their reason
@@ -12,7 +12,7 @@ until they are redriven or dropped.`,
   dispatcher dead redrive webhooks --all
   dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
   dispatcher dead drop webhooks order-17`,
-	}, a.deadListCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand(), a.deadExportCommand())
+	}, a.deadListCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand(), a.deadExportCommand()))
 }
 
 // idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only.

@@ -1,16 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -42,14 +39,11 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 				}
 				return wrongUsage(cmd, "%s: confirm with --yes, as there is no terminal to ask", what)
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				if filtered {
-					return a.deadDropFound(ctx, s, args[0], filter.DeadFilter, dryRun, yes)
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				if filtered || all { // the zero filter means all
+					return a.deadDropFound(ctx, c, args[0], filter.DeadFilter, dryRun, yes)
 				}
-				if all {
-					return a.deadDropAll(ctx, s, args[0], yes)
-				}
-				return a.deadDrop(ctx, s, args[0], args[1:])
+				return a.deadDrop(ctx, c, args[0], args[1:])
 			})
 		},
 	}
@@ -62,21 +56,21 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 }
 
 // deadDropFound drops what a filter means, after it was counted and confirmed.
-func (a *app) deadDropFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
-	drop := s.operator.As(author()).Bucket(bucket).Dead().DropFound
+func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
+	drop := c.dropFound(bucket)
 	if !yes {
-		change, err := a.deadChange(ctx, filter, true, drop)
+		change, err := a.deadChange(ctx, filter, true, false, drop)
 		if err != nil {
 			return err
 		}
 		if dryRun {
 			return a.printMatched(change.Matched)
 		}
-		if err := a.confirmDrop(bucket, change.Matched); err != nil {
+		if err := a.confirm(fmt.Sprintf("This drops %s of bucket %q for good.", count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is dropped"); err != nil {
 			return err
 		}
 	}
-	change, err := a.deadChange(ctx, filter, dryRun, drop)
+	change, err := a.deadChange(ctx, filter, dryRun, false, drop)
 	switch {
 	case err != nil && change.Dropped > 0:
 		a.note("%s dropped before it failed", count(change.Dropped, "dead letter"))
@@ -89,63 +83,24 @@ func (a *app) deadDropFound(ctx context.Context, s *station, bucket string, filt
 	return a.printDropped(change.Dropped)
 }
 
-// confirmDrop asks whether so many dead letters are to be dropped.
-func (a *app) confirmDrop(bucket string, n int) error {
-	fmt.Fprintf(a.err, "This drops %s of bucket %q for good. Type the bucket's name to go on: ", count(n, "dead letter"), bucket)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the confirmation: %w", err)
-	}
-	if strings.TrimSpace(answer) != bucket {
-		return fail(exitFailed, "nothing is dropped: that was not %q", bucket)
-	}
-	return nil
-}
-
 // deadDrop drops the ids it can, and then says which it could not.
-func (a *app) deadDrop(ctx context.Context, s *station, bucket string, ids []string) error {
-	dropped, code := 0, exitDone
-	var left []string
-	for _, id := range ids {
-		state, err := s.operator.As(author()).Bucket(bucket).Dead().Drop(ctx, id)
-		switch {
-		case errors.Is(err, shaper.ErrNotFound):
-			left, code = append(left, fmt.Sprintf("%q is unknown", id)), max(code, exitNotFound)
-		case err != nil:
-			return err
-		case state == shaper.StateDropped:
-			dropped++
-		default:
-			left, code = append(left, fmt.Sprintf("%q is no dead letter: it is %s", id, state)), max(code, exitFailed)
+func (a *app) deadDrop(ctx context.Context, c *api, bucket string, ids []string) error {
+	dropped, others, err := c.dropIDs(ctx, bucket, ids)
+	if err != nil {
+		return err
+	}
+	code, left := exitDone, make([]string, len(others))
+	for i, job := range others {
+		if job.State == "" {
+			left[i], code = fmt.Sprintf("%q is unknown", job.ID), exitNotFound
+		} else {
+			left[i], code = fmt.Sprintf("%q is no dead letter: it is %s", job.ID, job.State), max(code, exitFailed)
 		}
 	}
 	if err := a.printDropped(dropped); err != nil || code == exitDone {
 		return err
 	}
 	return fail(code, "not dropped: %s", strings.Join(left, ", "))
-}
-
-func (a *app) deadDropAll(ctx context.Context, s *station, bucket string, yes bool) error {
-	if _, err := s.operator.Bucket(bucket).Settings(); err != nil {
-		return err
-	}
-	if !yes {
-		views, err := s.bucketViews(ctx, bucket)
-		if err != nil {
-			return err
-		}
-		if err := a.confirmDrop(bucket, int(views[0].Dead)); err != nil {
-			return err
-		}
-	}
-	dropped, err := s.operator.As(author()).Bucket(bucket).Dead().DropAll(ctx)
-	if err != nil && dropped > 0 {
-		a.note("%s dropped before it failed", count(dropped, "dead letter"))
-	}
-	if err != nil {
-		return err
-	}
-	return a.printDropped(dropped)
 }
 
 func (a *app) printDropped(n int) error {

@@ -15,14 +15,11 @@ import (
 func TestDropAllAsks(t *testing.T) {
 	t.Parallel()
 	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
-		path := filepath.Join(t.TempDir(), "config.toml")
-		text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		var out, asked strings.Builder
-		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
-		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error { return a.deadDropAll(ctx, s, "webhooks", false) })
+		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
+			return a.deadDropFound(ctx, c, "webhooks", operator.DeadFilter{}, false, false)
+		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
 		}
@@ -39,15 +36,10 @@ func TestDropAllAsks(t *testing.T) {
 func TestPurgeAsks(t *testing.T) {
 	t.Parallel()
 	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
-		path := filepath.Join(t.TempDir(), "config.toml")
-		text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		var out, asked strings.Builder
-		a := &app{configPath: path, in: strings.NewReader(answer), out: &out, err: &asked}
-		err := a.withStation(t.Context(), func(ctx context.Context, s *station) error {
-			return a.bucketPurge(ctx, s, "webhooks", operator.PurgeOptions{}, false)
+		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
+			return a.purgeBy(ctx, c, purgeFlags{}, "bucket", "webhooks", "webhooks", apiPath("buckets", "webhooks", "purge"), nil)
 		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
@@ -59,4 +51,36 @@ func TestPurgeAsks(t *testing.T) {
 			t.Errorf("answer %q: stdout says %q", answer, out.String())
 		}
 	}
+}
+
+// A redrive by filter asks too: what is redriven is sent again.
+func TestRedriveAsks(t *testing.T) {
+	t.Parallel()
+	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
+		var out, asked strings.Builder
+		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
+			return a.deadRedriveFound(ctx, c, "webhooks", operator.DeadFilter{Status: 500}, false, true, true)
+		})
+		if codeOf(err) != code {
+			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)
+		}
+		if want := `redrives 0 dead letters of bucket "webhooks"`; !strings.Contains(asked.String(), want) {
+			t.Errorf("asked %q, want %q", asked.String(), want)
+		}
+		if redriven := strings.Contains(out.String(), "redriven:"); redriven != (code == exitDone) {
+			t.Errorf("answer %q: stdout says %q", answer, out.String())
+		}
+	}
+}
+
+// emptyBucket is a configuration file with an empty bucket "webhooks".
+func emptyBucket(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -3,15 +3,17 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/progress"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -79,14 +81,16 @@ func instantOf(text string, now time.Time) (time.Time, error) {
 }
 
 // deadFind lists the dead letters that a filter means, the newest first.
-func (a *app) deadFind(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
-	letters := []shaper.JobInfo{}
+func (a *app) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
+	letters, query := []*opsview.Job{}, filterQuery(&filter)
 	for next := cursor; ; {
-		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, next, limit-len(letters))
+		query.Set("cursor", next)
+		query.Set("limit", fmt.Sprint(min(limit-len(letters), pageOfJobs)))
+		page, err := c.dead(ctx, bucket, query)
 		if err != nil {
-			return lookFault(err)
+			return err
 		}
-		letters, next = append(letters, page.Letters...), page.Next
+		letters, next = append(letters, page.Dead...), page.Next
 		if cursor = next; next == "" || len(letters) >= limit {
 			break
 		}
@@ -104,32 +108,65 @@ func (a *app) deadFind(ctx context.Context, s *station, bucket string, filter op
 	return nil
 }
 
-// lookFault gives the fault of a filter or a cursor its exit code.
-func lookFault(err error) error {
-	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
-		return fail(exitUsage, "%w", bad)
-	}
-	return err
-}
-
 // deadChanges are what a filter can be asked for.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// deadChange makes a change of all dead letters that a filter means, and says on a terminal how far it is.
-func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun bool, change deadChanges) (sum operator.DeadChange, err error) {
-	told := time.Now()
+// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long;
+// and at least as long as it looked at letters since then.
+const (
+	placesLeast = 100 * time.Millisecond
+	placesMost  = 10 * time.Second
+)
+
+// deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
+// could be moved.
+func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
+	var line atomic.Value
+	line.Store(deadLine(sum, false))
+	watched, hide := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		progress.Show(watched, a.err, time.Minute, func() string { text, _ := line.Load().(string); return text })
+	})
+	defer func() { hide(); showing.Wait() }()
+	pause, disabled, since := placesLeast, 0, time.Now()
 	for cursor := ""; ; {
 		part, err := change(ctx, filter, cursor, dryRun)
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
 		sum.Add(part.Redriven)
-		if cursor = part.Next; err != nil || cursor == "" {
+		line.Store(deadLine(sum, part.Waiting))
+		if cursor = part.Next; err != nil || cursor == "" || part.Waiting && !wait {
+			sum.Disabled = max(sum.Disabled, disabled)
 			return sum, err
 		}
-		if isTerminal(a.in) && time.Since(told) > time.Second {
-			told = time.Now()
-			a.note("%s looked at, %d meant, %d redriven, %d dropped so far", count(sum.Looked, "dead letter"), sum.Matched, sum.Moved, sum.Dropped)
+		if !part.Waiting {
+			continue
+		}
+		if part.Full == 0 { // the next round has those again that this one has left dead
+			disabled, sum.Disabled = max(sum.Disabled, disabled), 0
+		}
+		sum.Full, sum.FlowFull, sum.GroupFull = 0, 0, 0
+		if part.Moved > 0 {
+			pause = max(pause/2, placesLeast)
+		} else {
+			pause = min(2*pause, placesMost)
+		}
+		select {
+		case <-time.After(max(pause, time.Since(since))):
+			since = time.Now()
+		case <-ctx.Done():
+			return sum, ctx.Err()
 		}
 	}
+}
+
+// deadLine is how far a change of dead letters is.
+func deadLine(sum operator.DeadChange, waiting bool) string {
+	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
+	if waiting {
+		text += "; waiting for places"
+	}
+	return text
 }
 
 func (a *app) deadExportCommand() *cobra.Command {
@@ -146,8 +183,8 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 			if _, err := filter.read(cmd); err != nil {
 				return err
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return a.deadExport(ctx, s, args[0], filter.DeadFilter)
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				return a.deadExport(ctx, c, args[0], filter.DeadFilter)
 			})
 		},
 	}
@@ -155,38 +192,36 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 	return cmd
 }
 
-func (a *app) deadExport(ctx context.Context, s *station, bucket string, filter operator.DeadFilter) error {
-	const atOnce = 200
+func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter operator.DeadFilter) error {
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
-	for cursor := ""; ; {
-		page, err := s.operator.Bucket(bucket).Dead().Find(ctx, filter, cursor, atOnce)
+	query := filterQuery(&filter)
+	query.Set("limit", fmt.Sprint(pageOfJobs))
+	for {
+		page, err := c.dead(ctx, bucket, query)
 		if err != nil {
 			return err
 		}
-		for _, letter := range page.Letters {
-			if err := lines.Encode(viewJob(letter)); err != nil {
+		for _, letter := range page.Dead {
+			if err := lines.Encode(letter); err != nil {
 				return fmt.Errorf("write a dead letter: %w", err)
 			}
 		}
-		if cursor = page.Next; cursor == "" {
+		if query.Set("cursor", page.Next); page.Next == "" {
 			return nil
 		}
 	}
 }
 
 // printDead prints a table of dead letters.
-func (a *app) printDead(letters []shaper.JobInfo) error {
-	views := make([]jobView, len(letters))
-	for i, letter := range letters {
-		views[i] = viewJob(letter)
-	}
+func (a *app) printDead(letters []*opsview.Job) error {
 	now := time.Now()
-	return a.print(views, func(w io.Writer) {
+	return a.print(letters, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
 		for _, letter := range letters {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, relative(letter.Died, now), letter.Attempts,
-				dash(letter.Last.Cause), dash(letter.Last.Reason), dash(line(letter.Last.Detail, 60)))
+			last := deref(letter.LastResponse)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, since(letter.DiedAt, now), deref(letter.Attempts),
+				dash(last.Cause), dash(last.Reason), dash(line(last.Detail, 60)))
 		}
 	})
 }

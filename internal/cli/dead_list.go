@@ -2,8 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (a *app) deadListCommand() *cobra.Command {
@@ -31,11 +36,11 @@ means: all of what is given has to hold.`,
 			if filtered = filtered || after != ""; filtered && offset > 0 {
 				return wrongUsage(cmd, "--offset counts all dead letters: go on behind a filter with --after")
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
 				if filtered {
-					return a.deadFind(ctx, s, args[0], filter.DeadFilter, after, limit)
+					return a.deadFind(ctx, c, args[0], filter.DeadFilter, after, limit)
 				}
-				return a.deadList(ctx, s, args[0], offset, limit)
+				return a.deadList(ctx, c, args[0], offset, limit)
 			})
 		},
 	}
@@ -47,22 +52,35 @@ means: all of what is given has to hold.`,
 	return cmd
 }
 
-func (a *app) deadList(ctx context.Context, s *station, bucket string, offset, limit int) error {
-	letters, err := s.operator.Bucket(bucket).Dead().List(ctx, offset, limit)
-	if err != nil {
-		return err
+func (a *app) deadList(ctx context.Context, c *api, bucket string, offset, limit int) error {
+	letters := []*opsview.Job{}
+	for len(letters) < limit {
+		n := min(limit-len(letters), pageOfJobs)
+		page, err := c.dead(ctx, bucket, url.Values{"offset": {fmt.Sprint(offset + len(letters))}, "limit": {fmt.Sprint(n)}})
+		if err != nil {
+			return err
+		}
+		if letters = append(letters, page.Dead...); len(page.Dead) < n {
+			break
+		}
 	}
-	buckets, err := s.bucketViews(ctx, bucket)
+	view, err := c.bucket(ctx, bucket)
 	if err != nil {
 		return err
 	}
 	if len(letters) == 0 && !a.json {
-		a.note("bucket %q has %s", bucket, count(buckets[0].Dead, "dead letter"))
+		a.note("bucket %q has %s", bucket, count(view.Dead, "dead letter"))
 		return nil
 	}
 	err = a.printDead(letters)
-	if more := buckets[0].Dead - int64(offset+len(letters)); more > 0 && !a.json {
+	if more := view.Dead - int64(offset+len(letters)); more > 0 && !a.json {
 		a.note("%d more: --offset %d", more, offset+len(letters))
 	}
 	return err
+}
+
+// dead lists dead letters.
+func (c *api) dead(ctx context.Context, bucket string, query url.Values) (page opsview.DeadPage, err error) {
+	err = c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "dead"), query, nil, &page)
+	return page, named(err, "bucket", bucket)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) deadRedriveCommand() *cobra.Command {
-	var all, dryRun bool
+	var all, yes, dryRun, noWait bool
 	var limit int
 	var filter deadFilter
 	cmd := &cobra.Command{
@@ -20,11 +20,21 @@ func (a *app) deadRedriveCommand() *cobra.Command {
 		Short: "Put dead letters back in the queue",
 		Long: `Put dead letters back at the end of the queue with a fresh budget of attempts.
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
-group or the flow: the rest stays dead, and the exit code is 3. With --all, and with a
-filter, the oldest go first.`,
+group or the flow.
+
+With --all, and with a filter, the oldest go first. Where there is no place, the command
+waits until jobs have left, and goes on until all are moved. It leaves places to producers:
+it fills the bucket to nine tenths of what jobs of priority low may, and leaves letters
+alone that die after it began. Stop it at any time, and run it again for the rest. With
+--no-wait, with --limit, and with ids, what finds no place stays dead, and the exit code
+is 3. So it is with the letters of disabled flows.
+
+On a terminal, what a filter means is counted first, and the bucket's name has to be typed
+to confirm, unless --yes is given.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100
-  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run`,
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
+  dispatcher dead redrive webhooks --reason http_500 --since 2h --no-wait`,
 		Args: positional("BUCKET", "[ID...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered, err := filter.read(cmd)
@@ -37,26 +47,42 @@ filter, the oldest go first.`,
 			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
 				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				if filtered {
-					return a.deadRedriveFound(ctx, s, args[0], filter.DeadFilter, dryRun)
+			if noWait && len(args) > 1 {
+				return wrongUsage(cmd, "--no-wait goes with --all or a filter: ids never wait")
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				if filtered || all && !cmd.Flags().Changed("limit") {
+					ask := filtered && !yes && !dryRun && isTerminal(a.in)
+					return a.deadRedriveFound(ctx, c, args[0], filter.DeadFilter, dryRun, ask, !noWait)
 				}
-				return a.deadRedrive(ctx, s, args[0], args[1:], limit)
+				return a.deadRedrive(ctx, c, args[0], args[1:], limit)
 			})
 		},
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
-	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`")
+	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`, as far as there are places")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for places: what finds none stays dead")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
 	filter.flags(cmd)
 	return cmd
 }
 
-// deadRedriveFound redrives what a filter means.
-func (a *app) deadRedriveFound(ctx context.Context, s *station, bucket string, filter operator.DeadFilter, dryRun bool) error {
-	change, err := a.deadChange(ctx, filter, dryRun, s.operator.As(author()).Bucket(bucket).Dead().RedriveFound)
+// deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
+func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
+	redrive := c.redriveFound(bucket)
+	if ask {
+		change, err := a.deadChange(ctx, filter, true, false, redrive)
+		if err != nil {
+			return err
+		}
+		if err := a.confirm(fmt.Sprintf("This redrives %s of bucket %q.", count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is redriven"); err != nil {
+			return err
+		}
+	}
+	change, err := a.deadChange(ctx, filter, dryRun, wait, redrive)
 	if dryRun && err == nil {
 		return a.printMatched(change.Matched)
 	}
@@ -74,8 +100,14 @@ func (a *app) printMatched(n int) error {
 }
 
 // deadRedrive moves the ids, or up to limit of all if there are none.
-func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []string, limit int) error {
-	redriven, err := s.redrive(ctx, bucket, ids, limit)
+func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
+	var redriven operator.Redriven
+	var err error
+	if len(ids) > 0 {
+		redriven, err = c.redriveIDs(ctx, bucket, ids)
+	} else {
+		redriven, err = c.redriveSome(ctx, bucket, limit)
+	}
 	return a.printRedriven(bucket, redriven, err, len(ids) > 0)
 }
 
@@ -83,7 +115,7 @@ func (a *app) deadRedrive(ctx context.Context, s *station, bucket string, ids []
 func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {
-			a.note("%s moved before it failed", count(redriven.Moved, "dead letter"))
+			a.note("%s moved before it ended: run it again for the rest", count(redriven.Moved, "dead letter"))
 		}
 		return err
 	}
@@ -117,11 +149,4 @@ func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}
 	return nil
-}
-
-func (s *station) redrive(ctx context.Context, bucket string, ids []string, limit int) (operator.Redriven, error) {
-	if len(ids) == 0 {
-		return s.operator.As(author()).Bucket(bucket).Dead().RedriveAll(ctx, limit)
-	}
-	return s.operator.As(author()).Bucket(bucket).Dead().Redrive(ctx, ids...)
 }

@@ -15,15 +15,15 @@ func (a *app) deadShowCommand() *cobra.Command {
 		Long:    "Show one dead letter in full: why it died, how its last attempts ended, its last response and its payload.",
 		Example: `  dispatcher dead show webhooks order-17`,
 		Args:    positional("BUCKET", "ID"),
-		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
-			info, err := s.operator.Bucket(bucket).Job(id).Info(ctx)
+		RunE: a.onJob(func(ctx context.Context, c *api, bucket, id string) error {
+			view, err := c.job(ctx, bucket, id)
 			if err != nil {
 				return err
 			}
-			if info.State != shaper.StateDead {
-				return fail(exitNotFound, "job %q in bucket %q is no dead letter: it is %s", id, bucket, info.State)
+			if view.State != shaper.StateDead {
+				return fail(exitNotFound, "job %q in bucket %q is no dead letter: it is %s", id, bucket, view.State)
 			}
-			return a.printJob(viewJob(info))
+			return a.printJob(view)
 		}),
 	}
 	a.jsonFlag(cmd)

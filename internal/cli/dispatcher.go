@@ -12,18 +12,23 @@ import (
 // it. A daemon stops when ctx ends.
 func RunDispatcher(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{program: "dispatcher", env: environ, in: stdin, out: stdout, err: stderr}
-	root := group(&cobra.Command{
+	return a.run(ctx, a.dispatcherCommand(), args)
+}
+
+func (a *app) dispatcherCommand() *cobra.Command {
+	return group(&cobra.Command{
 		Use:   "dispatcher",
 		Short: "Let jobs out, evenly",
 		Long: `Bursts in, an even stream out: the dispatcher lets jobs out of their buckets at
-the configured rate. Its other commands show and change buckets and jobs.
+the configured rate. Its other commands show and change buckets and jobs: in Redis, or
+with --server by the API of a dispatcher.
 
 ` + exitCodes,
 		Example: `  dispatcher demo                      # see it work; needs nothing
   dispatcher run                       # the daemon
   dispatcher bucket list               # what is waiting, in flight, dead
+  dispatcher bucket list --server http://127.0.0.1:8081
   dispatcher dead redrive webhooks --all
   dispatcher doctor                    # is this Redis fit to keep jobs?`,
 	}, a.dispatchCommand(), a.demoCommand(), a.bucketCommand(), a.poolCommand(), a.groupCommand(), a.flowCommand(), a.jobCommand(), a.deadCommand(), a.configCommand(), a.doctorCommand(), a.webhookCommand())
-	return a.run(ctx, root, args)
 }

@@ -94,14 +94,14 @@ func examineScripts(ctx context.Context, client redis.UniversalClient) check {
 // in flight or dead. There may be more places than jobs, as a cancelled one
 // keeps its place in the list, but not fewer.
 func (s *station) examineBuckets(ctx context.Context) []check {
-	views, err := s.bucketViews(ctx)
+	views, err := s.api().buckets(ctx)
 	if err != nil {
-		return []check{bad("buckets", "see `dispatcher bucket list`", "cannot be looked at: %s", line(err.Error(), 120))}
+		return []check{bad("buckets", "see `dispatcher bucket list`", "cannot be looked at: %s", line(s.explain(err).Error(), 120))}
 	}
 	var checks []check
 	for _, v := range views {
 		name := "bucket " + v.Name
-		jobs, places := v.info.Unfinished+v.info.Scheduled, v.info.Waiting+v.info.Later+v.info.InFlight
+		jobs, places := v.Unfinished+v.Scheduled, v.Waiting+v.Later+v.InFlight
 		switch {
 		case jobs > places:
 			checks = append(checks, warn(name, "see to it that a `dispatcher run` has this bucket: its sweeper puts them back within minutes",
@@ -109,9 +109,9 @@ func (s *station) examineBuckets(ctx context.Context) []check {
 		case v.Orphaned && jobs+v.Dead > 0:
 			checks = append(checks, warn(name, "put it back into the configuration until it is empty",
 				"orphaned: it left the configuration with %s and %s", count(jobs, "job"), count(v.Dead, "dead letter")))
-		case v.Forgotten > 0:
+		case v.ForgottenIDs > 0:
 			checks = append(checks, warn(name, "raise dedupe_max or shorten dedupe_window",
-				"%s forgotten before the dedupe window ended", count(v.Forgotten, "id")))
+				"%s forgotten before the dedupe window ended", count(v.ForgottenIDs, "id")))
 		default:
 			text := fmt.Sprintf("%s, %s", count(jobs, "job"), count(v.Dead, "dead letter"))
 			checks = append(checks, ok(name, "every job is in its place: %s", strings.Join(append([]string{text}, v.Notes...), "; ")))

@@ -47,11 +47,14 @@ func silent(code int) error { return &exitError{code: code} }
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults
+	var answered *problem
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &exit):
 		return exit.code
+	case errors.As(err, &answered):
+		return answered.exitCode()
 	case errors.As(err, &faults):
 		return exitUsage
 	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket), errors.Is(err, operator.ErrUnknownPool):

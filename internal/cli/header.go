@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,27 +99,4 @@ func (s *secrets) list(cmd *cobra.Command, flags []string) ([]string, error) {
 		values = append(values, value)
 	}
 	return values, nil
-}
-
-// credentialMarks are parts of the names of headers that hold credentials.
-var credentialMarks = []string{"auth", "cookie", "token", "secret", "passw", "key", "credential", "session", "signature", "jwt"}
-
-// isCredential reports whether a header holds a credential, as far as its name tells.
-func isCredential(name string) bool {
-	name = strings.ToLower(name)
-	return name != "idempotency-key" && slices.ContainsFunc(credentialMarks, func(mark string) bool { return strings.Contains(name, mark) })
-}
-
-// redacted are headers as they are shown: credentials as "***". None is nil.
-func redacted(headers map[string][]string) map[string][]string {
-	if len(headers) == 0 {
-		return nil
-	}
-	shown := maps.Clone(headers)
-	for name := range shown {
-		if isCredential(name) {
-			shown[name] = []string{"***"}
-		}
-	}
-	return shown
 }

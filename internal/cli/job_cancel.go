@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -31,16 +34,18 @@ type stateView struct {
 	State  shaper.State `json:"state"`
 }
 
-func (a *app) jobCancel(ctx context.Context, s *station, bucket, id string) error {
-	state, err := s.operator.As(author()).Bucket(bucket).Job(id).Cancel(ctx)
-	if err != nil {
+func (a *app) jobCancel(ctx context.Context, c *api, bucket, id string) error {
+	var view opsview.Job
+	err := c.call(ctx, http.MethodDelete, apiPath("buckets", bucket, "jobs", id), nil, nil, &view)
+	if err == nil {
+		return a.print(stateView{id, bucket, view.State}, func(w io.Writer) { fmt.Fprintf(w, "cancelled %s\n", id) })
+	}
+	answered, ok := errors.AsType[*problem](err)
+	if !ok || answered.Code != "conflicting-state" {
 		return err
 	}
-	if state == shaper.StateCancelled {
-		return a.print(stateView{id, bucket, state}, func(w io.Writer) { fmt.Fprintf(w, "cancelled %s\n", id) })
-	}
 	if a.json {
-		if err := a.print(stateView{id, bucket, state}, nil); err != nil {
+		if err := a.print(stateView{id, bucket, answered.State}, nil); err != nil {
 			return err
 		}
 	}
@@ -49,5 +54,5 @@ func (a *app) jobCancel(ctx context.Context, s *station, bucket, id string) erro
 		shaper.StateDead:     "it is dead; drop it with `dispatcher dead drop`",
 		shaper.StateDone:     "it is done",
 		shaper.StateDropped:  "it is dropped already",
-	}[state])
+	}[answered.State])
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -29,22 +32,25 @@ their own: "dispatcher dead list".`,
 			if limit < 1 || limit > 10_000 {
 				return wrongUsage(cmd, "want a --limit of 1 to 10000")
 			}
-			filter := operator.JobFilter{State: shaper.State(state)}
-			if cmd.Flags().Changed("flow") {
-				filter.Flow = &flow
-			}
-			if cmd.Flags().Changed("group") {
-				filter.Group = &group
-			}
-			var err error
-			if filter.Since, err = instantOf(since, time.Now()); err != nil {
+			at, err := instantOf(since, time.Now())
+			if err != nil {
 				return wrongUsage(cmd, "--since %q: %v", since, err)
 			}
+			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
 			}
-			return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return a.jobList(ctx, s, args[0], filter, after, limit)
+			query := url.Values{}
+			for _, name := range []string{"state", "flow", "group"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed {
+					query.Set(name, flag.Value.String())
+				}
+			}
+			if !at.IsZero() {
+				query.Set("since", at.Format(time.RFC3339Nano))
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				return a.jobList(ctx, c, args[0], query, after, limit)
 			})
 		},
 	}
@@ -59,12 +65,14 @@ their own: "dispatcher dead list".`,
 	return cmd
 }
 
-func (a *app) jobList(ctx context.Context, s *station, bucket string, filter operator.JobFilter, cursor string, limit int) error {
-	jobs := []shaper.JobInfo{}
+func (a *app) jobList(ctx context.Context, c *api, bucket string, query url.Values, cursor string, limit int) error {
+	jobs := []*opsview.Job{}
 	for {
-		page, err := s.operator.Bucket(bucket).Find(ctx, filter, cursor, limit-len(jobs))
-		if err != nil {
-			return lookFault(err)
+		var page opsview.JobPage
+		query.Set("cursor", cursor)
+		query.Set("limit", fmt.Sprint(min(limit-len(jobs), pageOfJobs)))
+		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "jobs"), query, nil, &page); err != nil {
+			return named(err, "bucket", bucket)
 		}
 		jobs, cursor = append(jobs, page.Jobs...), page.Next
 		if cursor == "" || len(jobs) >= limit {
@@ -75,23 +83,12 @@ func (a *app) jobList(ctx context.Context, s *station, bucket string, filter ope
 		a.note("bucket %q has no such job", bucket)
 		return nil
 	}
-	views := make([]jobView, len(jobs))
-	for i := range jobs {
-		views[i] = viewJob(jobs[i])
-		// `job show` tells what holds one back, and where it is.
-		views[i].Why, views[i].BlockedBy, views[i].Position, views[i].ETA = "", nil, nil, nil
-	}
 	now := time.Now()
-	err := a.print(views, func(w io.Writer) {
+	err := a.print(jobs, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tNEXT\tREASON")
-		for i := range jobs {
-			j := &jobs[i]
-			next := "-"
-			if !j.Due.IsZero() {
-				next = relative(j.Due, now)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(j.Flow, 40)),
-				relative(j.Enqueued, now), j.Attempts, next, dash(j.Last.Reason))
+		for _, j := range jobs {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
+				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
 		}
 	})
 	if cursor != "" && err == nil && !a.json {

@@ -17,12 +17,12 @@ ends.`,
 		Example: `  dispatcher job show webhooks order-17
   dispatcher job show webhooks order-17 --json | jq .payload`,
 		Args: positional("BUCKET", "ID"),
-		RunE: a.onJob(func(ctx context.Context, s *station, bucket, id string) error {
-			info, err := s.operator.Bucket(bucket).Job(id).Info(ctx)
+		RunE: a.onJob(func(ctx context.Context, c *api, bucket, id string) error {
+			view, err := c.job(ctx, bucket, id)
 			if err != nil {
 				return err
 			}
-			return a.printJob(viewJob(info))
+			return a.printJob(view)
 		}),
 	}
 	a.jsonFlag(cmd)

@@ -125,12 +125,12 @@ func TestBuckets(t *testing.T) {
 	s.run(t, "dispatcher bucket show nosuch").want(t, 4, `unknown bucket "nosuch": the configuration has webhooks`)
 
 	var views []struct {
-		Name     string
-		Depth    int
-		Orphaned bool
+		Name       string
+		Unfinished int
+		Orphaned   bool
 	}
 	asJSON := s.run(t, "dispatcher bucket list --json")
-	if err := json.Unmarshal([]byte(asJSON.out), &views); err != nil || len(views) != 2 || views[0].Depth != 5 || !views[1].Orphaned {
+	if err := json.Unmarshal([]byte(asJSON.out), &views); err != nil || len(views) != 2 || views[0].Unfinished != 5 || !views[1].Orphaned {
 		t.Errorf("--json = %v, %+v\n%s", err, views, asJSON.out)
 	}
 }
@@ -175,7 +175,9 @@ func TestDeadLetters(t *testing.T) {
 	s.run(t, "dispatcher dead show webhooks a").want(t, 4, "is no dead letter: it is queued")
 	s.run(t, "dispatcher dead redrive webhooks --all --limit 1 --json").want(t, 0, `"moved": 1`)
 	s.enqueue(t, "webhooks", "e", "f", "g")
-	s.run(t, "dispatcher dead redrive webhooks --all").want(t, 3, "redriven: 0 jobs", `bucket "webhooks" is full`)
+	s.run(t, "dispatcher dead redrive webhooks --all --no-wait").want(t, 3, "redriven: 0 jobs", `bucket "webhooks" is full`)
+	s.run(t, "dispatcher dead redrive webhooks --all --limit 1").want(t, 3, "redriven: 0 jobs", `bucket "webhooks" is full`)
+	s.run(t, "dispatcher dead redrive webhooks b --no-wait").want(t, 2, "ids never wait")
 
 	s.run(t, "dispatcher dead drop webhooks a").want(t, 1, "dropped: 0 dead letters", `"a" is no dead letter: it is queued`)
 	s.run(t, "dispatcher dead drop webhooks nosuch").want(t, 4, `"nosuch" is unknown`)

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"golang.org/x/term"
+
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 // print writes data to stdout: v as JSON if --json is given, else what table
@@ -45,45 +46,12 @@ func count[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// human is a duration in at most two units: "340ms", "12.3s", "3m12s", "5h3m",
-// "2d4h".
-func human(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
-		return "-" + human(-d)
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d.Round(100*time.Millisecond) < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d.Round(time.Second) < time.Hour:
-		return twoUnits(d.Round(time.Second), time.Minute, "m", time.Second, "s")
-	case d.Round(time.Minute) < day:
-		return twoUnits(d.Round(time.Minute), time.Hour, "h", time.Minute, "m")
-	}
-	return twoUnits(d.Round(time.Hour), day, "d", time.Hour, "h")
-}
-
-func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
-	text := fmt.Sprint(int64(d/large), largeName)
-	if rest := d % large / small; rest > 0 {
-		text += fmt.Sprint(int64(rest), smallName)
-	}
-	return text
-}
-
-// relative is an instant as seen from now: "in 3s", "2m ago", "now".
-func relative(t, now time.Time) string {
-	switch d := t.Sub(now).Round(time.Millisecond); {
-	case d > 0:
-		return "in " + human(d)
-	case d < 0:
-		return human(-d) + " ago"
-	}
-	return "now"
-}
+// Texts that the API has too.
+var (
+	human    = opsview.Human
+	relative = opsview.Relative
+	line     = opsview.Line
+)
 
 // stamp is an instant for people and for JSON alike.
 func stamp(t time.Time) string {
@@ -93,19 +61,12 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// line makes text from elsewhere safe to show in one line: no control
-// characters reach the terminal, and it has at most limit characters.
-func line(s string, limit int) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s))
-	if len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
+// deref is what p points to, zero if it points to nothing.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return string(runes)
+	return v
 }
 
 // dash returns "-" for an empty text.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // parts are the commands on the flows of a bucket, or on its groups.
@@ -25,7 +26,7 @@ type parts struct {
 
 func (a *app) flowCommand() *cobra.Command {
 	p := parts{app: a, Kind: opsview.Flows()}
-	return group(&cobra.Command{
+	return a.serverFlags(group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
 		Long: `Look at the flows of a bucket. A flow is the jobs of one key, such as a tenant or a
@@ -40,12 +41,12 @@ any text. In a bucket with groups, --group names the flow's group.`,
   dispatcher flow release webhooks acme
   dispatcher flow enable webhooks acme --redrive
   dispatcher flow show webhooks hooks.acme.example --group acme`,
-	}, p.commands()...)
+	}, p.commands()...))
 }
 
 func (a *app) groupCommand() *cobra.Command {
 	p := parts{app: a, Kind: opsview.Groups()}
-	return group(&cobra.Command{
+	return a.serverFlags(group(&cobra.Command{
 		Use:   "group",
 		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
 		Long: `Look at the groups of a bucket. A group is the flows of one key, such as a tenant over
@@ -57,7 +58,7 @@ text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
   dispatcher group pause webhooks acme --reason "they have not paid"
   dispatcher group set webhooks acme --rate 100/m --weight 2
   dispatcher group reset webhooks acme`,
-	}, p.commands()...)
+	}, p.commands()...))
 }
 
 func (p *parts) commands() []*cobra.Command {
@@ -85,28 +86,28 @@ func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", 
 // arg is the argument that names one.
 func (p *parts) arg() string { return strings.ToUpper(p.Name) }
 
-// inGroup is the group of the flow, nil if the command line names none.
-func (p *parts) inGroup(cmd *cobra.Command) *string {
+// query names the flow or group, and the group of a flow if the command line names one.
+func (p *parts) query(cmd *cobra.Command, name string) url.Values {
+	query := url.Values{p.Name: {name}}
 	if cmd.Flags().Changed("group") {
-		return &p.group
+		query.Set("group", p.group)
 	}
-	return nil
+	return query
 }
 
-// fault gives an error of a flow or a group its exit code.
-func (p *parts) fault(err error) error {
-	bad, isBad := errors.AsType[*operator.InvalidChangeError](err)
+// fault says what to do about an error of a flow or a group.
+func (p *parts) fault(err error, bucket, name string) error {
+	answered, ok := errors.AsType[*problem](err)
 	switch {
-	case isBad:
-		return fail(exitUsage, "%w", bad)
-	case errors.Is(err, operator.ErrNoFlows):
-		return fail(exitUsage, "%w: it is configured without [buckets.flow]", err)
-	case errors.Is(err, operator.ErrNoGroups):
-		return fail(exitUsage, "%w: it is configured without [buckets.group]", err)
-	case errors.Is(err, operator.ErrGroupNeeded):
-		return fail(exitUsage, "its flows are in groups: say with --group in which the flow is (%w)", err)
+	case !ok:
+		return err
+	case answered.Code == "unknown-flow", answered.Code == "unknown-group":
+		return fail(exitNotFound, "bucket %q has no %s %q now: see `%s %s list %s`, or give --create if its first job is still to come",
+			bucket, p.Name, line(name, 200), p.program, p.Name, bucket)
+	case len(answered.Errors) == 1 && answered.Errors[0].Field == "group" && p.Name == "flow" && p.group == "":
+		return fail(exitUsage, "bucket %q: its flows are in groups: say with --group in which the flow is", bucket)
 	}
-	return err
+	return named(err, "bucket", bucket)
 }
 
 // settingRows are the settings as names and values.
@@ -161,8 +162,12 @@ func (p *parts) listCommand() *cobra.Command {
 			if limit < 1 {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
-			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				return p.list(ctx, s, args[0], p.inGroup(cmd), limit)
+			return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				query := url.Values{}
+				if cmd.Flags().Changed("group") {
+					query.Set("group", p.group)
+				}
+				return p.list(ctx, c, args[0], query, limit)
 			})
 		},
 	}
@@ -170,14 +175,19 @@ func (p *parts) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts) list(ctx context.Context, s *station, bucket string, inGroup *string, limit int) error {
+func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Values, limit int) error {
 	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
-		some, next, err := p.List(ctx, s.operator.Bucket(bucket), inGroup, cursor, limit-len(views))
-		if err != nil {
-			return p.fault(err)
+		var page struct {
+			Flows, Groups []opsview.View
+			Next          string
 		}
-		views, cursor = append(views, some...), next
+		query.Set("cursor", cursor)
+		query.Set("limit", fmt.Sprint(min(limit-len(views), 1000)))
+		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name+"s"), query, nil, &page); err != nil {
+			return p.fault(err, bucket, "")
+		}
+		views, cursor = slices.Concat(views, page.Flows, page.Groups), page.Next
 	}
 	if len(views) >= limit && (cursor != "" || len(views) > limit) {
 		views = views[:limit]
@@ -218,7 +228,7 @@ func table(w io.Writer, views []opsview.View, now time.Time) {
 func partNotes(v *opsview.View, now time.Time) []string {
 	var notes []string
 	if v.Pause != nil {
-		notes = append(notes, pauseText(v.Pause, now))
+		notes = append(notes, v.Pause.Text(now))
 	}
 	if d := v.Disabled; d != nil {
 		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
@@ -246,7 +256,7 @@ func (p *parts) showCommand() *cobra.Command {
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(context.Context, opsview.Part, string, string) (string, error) { return "", nil })
+	cmd.RunE = p.on(http.MethodGet, "", p.just, nil)
 	return cmd
 }
 

@@ -1,12 +1,14 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,27 +18,44 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// on makes the RunE of a command on the flow or group named behind BUCKET. The command prints the
-// text that do returns. Without a text, or with --json, it prints the flow or group after the change.
-func (p *parts) on(do func(ctx context.Context, part opsview.Part, bucket, name string) (said string, err error)) func(*cobra.Command, []string) error {
+// on makes the RunE of a command on the flow or group named behind BUCKET: a request to its address, below it. The command prints
+// what say makes of the answer. Without a say, or with --json, it prints the flow or group after the change.
+func (p *parts) on(method, below string, ask partRequest, say partSays) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			bucket, name := args[0], args[1]
-			part := p.One(s.operator.As(author()).Bucket(bucket), p.inGroup(cmd), name)
-			said, err := do(ctx, part, bucket, name)
-			if err != nil {
-				return p.fault(err)
+		bucket, name := args[0], args[1]
+		query, body, err := ask(cmd, args)
+		if err != nil {
+			return err
+		}
+		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			var view opsview.EnabledFlow
+			if err := c.call(ctx, method, apiPath("buckets", bucket, p.Name)+below, query, body, &view); err != nil {
+				return p.fault(err, bucket, name)
 			}
-			if said != "" && !p.json {
-				return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+			if say == nil {
+				return p.printOne(view.View)
 			}
-			view, err := part.Show(ctx)
-			if err != nil {
-				return p.fault(err)
+			said, err := say(&view, args)
+			switch {
+			case err != nil:
+				return err
+			case p.json:
+				return p.printOne(view.View)
 			}
-			return p.printOne(view)
+			return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 		})
 	}
+}
+
+// partSays is what a command says of a change.
+type partSays func(v *opsview.EnabledFlow, args []string) (string, error)
+
+// partRequest makes the query and the body of a request of a command line.
+type partRequest func(cmd *cobra.Command, args []string) (url.Values, any, error)
+
+// just asks for the flow or group, and says nothing else.
+func (p *parts) just(cmd *cobra.Command, args []string) (url.Values, any, error) {
+	return p.query(cmd, args[1]), nil, nil
 }
 
 // createFlag gives a command that changes one its --create.
@@ -44,14 +63,12 @@ func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-// mustBeKnown fails if the bucket has no flow or group of this name now: most often the name is mistyped.
-func (p *parts) mustBeKnown(ctx context.Context, part opsview.Part, bucket, name string) error {
-	view, err := part.Show(ctx)
-	if err != nil || view.Known {
-		return err
+// orCreate lets a request change a flow or group that the bucket does not have now.
+func (p *parts) orCreate(query url.Values, create bool) url.Values {
+	if create {
+		query.Set("create", "true")
 	}
-	return fail(exitNotFound, "bucket %q has no %s %q now: see `%s %s list %s`, or give --create if its first job is still to come",
-		bucket, p.Name, line(name, 200), p.program, p.Name, bucket)
+	return query
 }
 
 func (p *parts) pauseCommand() *cobra.Command {
@@ -68,14 +85,9 @@ because its name may be mistyped.`),
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
-		if !create {
-			if err := p.mustBeKnown(ctx, part, bucket, name); err != nil {
-				return "", err
-			}
-		}
-		return "paused: " + quoted(name), part.Pause(ctx, reason)
-	})
+	cmd.RunE = p.on(http.MethodPost, "/pause", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
+		return p.orCreate(p.query(cmd, args[1]), create), because(reason), nil
+	}, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "paused: " + quoted(args[1]), nil })
 	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason: a `text` of at most 500 bytes")
 	return cmd
@@ -89,12 +101,8 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
-		was, err := part.Resume(ctx)
-		if !was {
-			return "was not paused: " + quoted(name), err
-		}
-		return "resumed: " + quoted(name), err
+	cmd.RunE = p.on(http.MethodPost, "/resume", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
+		return resumedText(v.Outcome, quoted(args[1])), nil
 	})
 	return cmd
 }
@@ -109,9 +117,8 @@ To release a $ that is not held is harmless.`),
 		Example: p.text(`  dispatcher $ release webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, _, name string) (string, error) {
-		was, err := p.Release(ctx, part)
-		return releasedText(was, quoted(name)), err
+	cmd.RunE = p.on(http.MethodPost, "/release", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
+		return releasedText(v.Outcome, quoted(args[1])), nil
 	})
 	return cmd
 }
@@ -129,20 +136,24 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
   dispatcher $ enable webhooks acme --redrive`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
-		was, redriven, err := p.Enable(ctx, part, redrive)
-		said := "was not disabled: " + quoted(name)
-		if was {
-			said = "enabled: " + quoted(name)
+	cmd.RunE = p.on(http.MethodPost, "/enable", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
+		query := p.query(cmd, args[1])
+		query.Set("redrive", strconv.FormatBool(redrive))
+		return query, nil, nil
+	}, func(v *opsview.EnabledFlow, args []string) (string, error) {
+		said := "was not disabled: " + quoted(args[1])
+		if deref(v.Changed) {
+			said = "enabled: " + quoted(args[1])
 		}
-		if redrive {
-			said += fmt.Sprintf("\nredriven: %s", count(redriven.Moved, "job"))
+		if v.Redriven == nil {
+			return said, nil
 		}
-		if left := redriven.Full + redriven.FlowFull + redriven.GroupFull; err == nil && left > 0 {
-			err = fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
-				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, bucket)
+		said += fmt.Sprintf("\nredriven: %s", count(v.Redriven.Moved, "job"))
+		if v.Redriven.Full > 0 {
+			return "", fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
+				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
 		}
-		return said, err
+		return said, nil
 	})
 	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")
 	return cmd
@@ -198,164 +209,129 @@ settings needs --create, because its name may be mistyped.`),
 		cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` sent with its deliveries; may be repeated; replaces all headers it had")
 		cmd.Flags().StringArrayVar(&signing, "secret", nil, "`source` of a secret that signs its deliveries: env:VARIABLE, file:/path or - for standard input; may be repeated; replaces all secrets it had")
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = p.on(http.MethodPatch, "", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
 		patch, err := p.patchOf(cmd, headers, signing)
-		if err != nil {
-			return err
-		}
-		return p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
-			if !create {
-				if err := p.mustBeKnown(ctx, part, bucket, name); err != nil {
-					return "", err
-				}
-			}
-			_, err := part.Set(ctx, patch)
-			return "", err
-		})(cmd, args)
-	}
+		return p.orCreate(p.query(cmd, args[1]), create), patch, err
+	}, nil)
 	p.createFlag(cmd, &create)
 	return cmd
 }
 
-// patchOf makes a patch of the flags that are given.
-func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (patch operator.FlowPatch, err error) {
+// patchOf makes the body of a patch of the flags that are given.
+func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (body map[string]any, err error) {
+	var patch operator.FlowPatch // to check them
+	body = map[string]any{}
 	for _, f := range partFlags {
 		name := flagOf(shaper.Setting(f.setting))
 		flag := cmd.Flags().Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue
 		}
-		if err := patch.Put(f.setting, flag.Value.String()); err != nil {
-			return patch, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+		text := flag.Value.String()
+		if err := patch.Put(f.setting, text); err != nil {
+			return nil, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+		}
+		if body[string(f.setting)] = text; f.setting != shaper.FlowRate && f.setting != shaper.FlowURL {
+			body[string(f.setting)] = json.Number(text)
 		}
 	}
 	values := secrets{app: p.app}
-	named, err := values.single(cmd, headers)
+	given, err := values.single(cmd, headers)
 	if err != nil {
-		return patch, err
+		return nil, err
 	}
-	if named != nil {
-		if err := patch.PutHeaders(named); err != nil {
-			return patch, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
+	if given != nil {
+		if err := patch.PutHeaders(given); err != nil {
+			return nil, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
 		}
+		body[string(shaper.FlowHeaders)] = given
 	}
 	if len(signing) > 0 {
 		list, err := values.list(cmd, signing)
 		if err != nil {
-			return patch, err
+			return nil, err
 		}
 		if err := patch.PutSecrets(list); err != nil {
-			return patch, wrongUsage(cmd, "--secret: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowSecrets)+": "))
+			return nil, wrongUsage(cmd, "--secret: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowSecrets)+": "))
 		}
+		body[string(shaper.FlowSecrets)] = list
 	}
 	if patch.IsZero() {
-		return patch, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
 	}
-	return patch, nil
+	return body, nil
 }
 
 func (p *parts) resetCommand() *cobra.Command {
-	names := make([]string, len(p.Settings))
-	for i, setting := range p.Settings {
-		names[i] = string(setting)
-	}
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
 		Short: p.text("Return a $ to the settings of its bucket"),
 		Long: p.text(`Remove settings that one $ has of its own: the named ones, or all. They are
-` + strings.Join(names, ", ") + `. A pause
+` + p.settingNames() + `. A pause
 stays. To reset a setting that was not set is harmless.`),
 		Example: p.text(`  dispatcher $ reset webhooks acme rate
   dispatcher $ reset webhooks acme`),
 		Args: positional("BUCKET", p.arg(), "[SETTING...]"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var patch operator.FlowPatch
-		for _, name := range args[2:] {
-			setting := shaper.FlowSetting(name)
-			if !slices.Contains(p.Settings, setting) {
-				return wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, strings.Join(names, ", "))
-			}
-			_ = patch.Clear(setting) // one of the list
+		if len(args) > 2 {
+			return p.on(http.MethodPatch, "", p.clear, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
 		}
-		return p.on(func(ctx context.Context, part opsview.Part, bucket, name string) (string, error) {
-			if !patch.IsZero() {
-				_, err := part.Set(ctx, patch)
-				return "reset: " + quoted(name), err
+		return p.on(http.MethodDelete, "-settings", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
+			if !deref(v.Changed) {
+				return "had no settings of its own: " + quoted(args[1]), nil
 			}
-			had, err := part.Reset(ctx)
-			if !had {
-				return "had no settings of its own: " + quoted(name), err
-			}
-			return "reset: " + quoted(name), err
+			return "reset: " + quoted(args[1]), nil
 		})(cmd, args)
 	}
 	return cmd
 }
 
+// clear makes a patch that removes the settings that are named behind BUCKET and FLOW.
+func (p *parts) clear(cmd *cobra.Command, args []string) (url.Values, any, error) {
+	body := map[string]any{}
+	for _, name := range args[2:] {
+		if !slices.Contains(p.Settings, shaper.FlowSetting(name)) {
+			return nil, nil, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, p.settingNames())
+		}
+		body[name] = nil
+	}
+	return p.orCreate(p.query(cmd, args[1]), true), body, nil
+}
+
+func (p *parts) settingNames() string {
+	names := make([]string, len(p.Settings))
+	for i, setting := range p.Settings {
+		names[i] = string(setting)
+	}
+	return strings.Join(names, ", ")
+}
+
 func (p *parts) purgeCommand() *cobra.Command {
-	var yes bool
-	var options operator.PurgeOptions
+	var flags purgeFlags
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come
 meanwhile are not touched. The flow's name has to be typed to confirm; where there is
-no terminal, --yes says so instead.`
+no terminal, --yes says so instead. With --dry-run the jobs are only counted.`
 	if p.Name == "group" {
 		long = `Drop all jobs of one group that wait, for good. There is no way back. It goes flow by
 flow, and none of a flow departs from its moment on; what is in flight is left, and jobs
 that come meanwhile are not touched. The group's name has to be typed to confirm; where
-there is no terminal, --yes says so instead.`
+there is no terminal, --yes says so instead. With --dry-run the jobs are only counted.`
 	}
 	cmd := &cobra.Command{
 		Use:   "purge BUCKET " + p.arg(),
 		Short: p.text("Drop all waiting jobs of one $"),
 		Long:  long,
 		Example: p.text(`  dispatcher $ purge webhooks acme
+  dispatcher $ purge webhooks acme --dry-run
   dispatcher $ purge webhooks acme --keep-later --yes`),
 		Args: positional("BUCKET", p.arg()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes && !isTerminal(p.in) {
-				return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", p.Name)
-			}
-			return p.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-				part := p.One(s.operator.As(author()).Bucket(args[0]), p.inGroup(cmd), args[1])
-				return p.purge(ctx, part, args[0], args[1], options, yes)
-			})
+			err := p.purge(cmd, flags, p.Name, args[0], args[1], apiPath("buckets", args[0], p.Name, "purge"), p.query(cmd, args[1]))
+			return p.fault(err, args[0], args[1])
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&options.KeepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+	flags.add(cmd)
 	return cmd
-}
-
-func (p *parts) purge(ctx context.Context, part opsview.Part, bucket, name string, options operator.PurgeOptions, yes bool) error {
-	view, err := part.Show(ctx)
-	if err != nil {
-		return p.fault(err)
-	}
-	if !yes {
-		fmt.Fprintf(p.err, "This drops %s of %s %s of bucket %q for good. Type the %s's name to go on: ",
-			count(view.Waiting, "waiting job"), p.Name, quoted(name), bucket, p.Name)
-		answer, err := bufio.NewReader(p.in).ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read the confirmation: %w", err)
-		}
-		if strings.TrimSpace(answer) != strings.TrimSpace(name) {
-			return fail(exitFailed, "nothing is purged: that was not %q", name)
-		}
-	}
-	purged, err := part.Purge(ctx, options)
-	if err != nil {
-		if purged.Jobs > 0 || purged.Left > 0 {
-			p.note("%s purged before it failed; none of the others of its flow departs, and the sweeper of a dispatcher removes them", count(purged.Jobs, "job"))
-		}
-		return p.fault(err)
-	}
-	done := struct {
-		Bucket string  `json:"bucket"`
-		Group  *string `json:"group,omitempty"`
-		Flow   *string `json:"flow,omitempty"`
-		Purged int64   `json:"purged"`
-	}{bucket, view.Group, view.Flow, purged.Jobs}
-	return p.print(done, func(w io.Writer) { fmt.Fprintf(w, "purged: %s\n", count(purged.Jobs, "job")) })
 }

@@ -57,6 +57,7 @@ func TestFlowCommands(t *testing.T) {
 	s.run(t, "dispatcher flow resume tenants acme").want(t, 0, "was not paused: acme")
 	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "turn       ")
 	s.run(t, "dispatcher flow purge tenants acme").want(t, 2, "--yes")
+	s.run(t, "dispatcher flow purge tenants acme --dry-run").want(t, 0, "a purge would drop 2 waiting jobs; nothing is changed")
 	s.run(t, "dispatcher flow purge tenants acme --yes --keep-later").want(t, 0, "purged: 2 jobs")
 	s.run(t, "dispatcher flow purge tenants b --yes --json").want(t, 0, `"flow": "b"`, `"purged": 1`)
 	s.run(t, "dispatcher flow list tenants").want(t, 0, "has no flows that have jobs")

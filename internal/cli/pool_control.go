@@ -2,37 +2,32 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onPool makes the RunE of a command that changes the pool NAME. The command prints the text that do returns, or as JSON the pool
-// after the change.
-func (a *app) onPool(do func(ctx context.Context, p operator.PoolControl, pool string) (said string, err error)) func(*cobra.Command, []string) error {
+// onPool makes the RunE of a command that changes the pool NAME by a request to an address below it. The command prints what say
+// makes of the answer, or as JSON the pool after the change.
+func (a *app) onPool(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.PoolView) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		return a.withStation(cmd.Context(), func(ctx context.Context, s *station) error {
-			said, err := do(ctx, s.operator.As(author()).Pool(args[0]), args[0])
-			if _, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
-				return fail(exitUsage, "%w", err)
+		query, body, err := ask(cmd, args)
+		if err != nil {
+			return err
+		}
+		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			var view opsview.PoolView
+			if err := c.call(ctx, method, apiPath("pools", args[0])+below, query, body, &view); err != nil {
+				return named(err, "pool", args[0])
 			}
-			if err != nil {
-				return err
-			}
-			if !a.json {
-				return a.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
-			}
-			views, err := s.poolViews(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(views[0], nil)
+			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
 		})
 	}
 }
@@ -56,16 +51,7 @@ overrides all configurations until it is reset. A new rate holds from the next s
   dispatcher pool reset vendor`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		patch, err := settingsOf(cmd, poolFlags)
-		if err != nil {
-			return err
-		}
-		return a.onPool(func(ctx context.Context, p operator.PoolControl, _ string) (string, error) {
-			changes, err := p.Set(ctx, patch)
-			return changesText(changes), err
-		})(cmd, args)
-	}
+	cmd.RunE = a.onPool(http.MethodPatch, "", settingsOf(poolFlags), func(v *opsview.PoolView) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, poolFlags)
 	return cmd
@@ -81,10 +67,7 @@ or hold the pool again. To release a pool that is not held is harmless.`,
 		Example: `  dispatcher pool release vendor`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onPool(func(ctx context.Context, p operator.PoolControl, pool string) (string, error) {
-		was, err := p.Release(ctx)
-		return releasedText(was, pool), err
-	})
+	cmd.RunE = a.onPool(http.MethodPost, "/release", nothing, func(v *opsview.PoolView) string { return releasedText(v.Outcome, v.Name) })
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -104,16 +87,7 @@ To reset a setting that was not changed is harmless.`,
   dispatcher pool reset vendor`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings := make([]shaper.Setting, 0, len(args)-1)
-		for _, name := range args[1:] {
-			settings = append(settings, shaper.Setting(name))
-		}
-		return a.onPool(func(ctx context.Context, p operator.PoolControl, _ string) (string, error) {
-			changes, err := p.Reset(ctx, settings...)
-			return changesText(changes), err
-		})(cmd, args)
-	}
+	cmd.RunE = a.onPool(http.MethodDelete, "/overrides", settingNames, func(v *opsview.PoolView) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }

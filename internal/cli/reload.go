@@ -116,16 +116,23 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 // apply has every part follow cfg. If one cannot, all go back to the configuration in force.
 func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 	for i, t := range r.targets {
-		err := t.apply(ctx, cfg)
+		err := t.apply(ctx, r.running(cfg))
 		if err == nil {
 			continue
 		}
 		for _, t := range r.targets[:i+1] {
-			err = errors.Join(err, t.apply(ctx, r.inForce))
+			err = errors.Join(err, t.apply(ctx, r.running(r.inForce)))
 		}
 		return err
 	}
 	return nil
+}
+
+// running is a configuration with the tables whose keys need a restart as they were when the process started.
+func (r *reloader) running(cfg *config.Config) *config.Config {
+	now := *cfg
+	now.Redis, now.Producer, now.Dispatcher, now.Log = r.started.Redis, r.started.Producer, r.started.Dispatcher, r.started.Log
+	return &now
 }
 
 func (r *reloader) refuse(ctx context.Context, err error) {

@@ -106,7 +106,7 @@ func TestReload(t *testing.T) {
 		"an empty file": {" \n", false, "", 0, 1, []string{"is empty"}},
 		"what needs a restart": {
 			faster + "[log]\nlevel = \"warn\"\n[[buckets]]\nname = \"second\"\nrate = \"1/s\"\n", false, "60/s 1/s", 1, 0,
-			[]string{`msg="changes of the configuration that need a restart"`, `keys="buckets \"second\", log.level"`},
+			[]string{`changed="buckets \"second\", buckets \"webhooks\".rate"`, `msg="changes of the configuration that need a restart"`, `keys=log.level`},
 		},
 		"a warning that is new": {strings.Replace(faster, "50/s", "5/s", 1) + "burst = 20000\n", false, "60/s", 1, 0, []string{"burst (20000) is above capacity"}},
 	} {
@@ -220,28 +220,23 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestBucketPaths holds the list to the keys that there are: those that are not
-// in it are meant to need a restart.
-func TestBucketPaths(t *testing.T) {
+// TestRestartKeys holds the keys that need a restart to those that config.toml names.
+func TestRestartKeys(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(reloadBefore), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reloader{targets: []target{{paths: bucketPaths}}}
-	var rest []string
+	r := &reloader{targets: []target{{paths: bucketPaths}, {paths: []string{"keys"}}}}
+	var tables []string
 	for _, s := range cfg.Effective() {
-		path, ok := strings.CutPrefix(s.Key, `buckets[0] "webhooks".`)
-		if ok && !r.follows(config.Change{Path: "buckets." + path}) {
-			rest = append(rest, path)
+		table, _, _ := strings.Cut(s.Key, ".")
+		table, _, _ = strings.Cut(table, "[")
+		if !r.follows(config.Change{Path: table}) && !slices.Contains(tables, table) {
+			tables = append(tables, table)
 		}
 	}
-	want := []string{
-		"name", "worker", "pool", "retry.statuses", "adapt.hold", "webhook.url", "webhook.job_url", "webhook.timeout", "webhook.allow_networks",
-		"webhook.secrets", "webhook.format", "webhook.egress_proxy", "webhook.cloudevents.source", "webhook.cloudevents.type",
-		"webhook.tls.ca", "webhook.tls.cert", "webhook.tls.key",
-	}
-	if !slices.Equal(rest, want) {
-		t.Errorf("a restart is needed for %q, want %q", rest, want)
+	if want := []string{"redis", "producer", "dispatcher", "log"}; !slices.Equal(tables, want) {
+		t.Errorf("a restart is needed for %q, want %q", tables, want)
 	}
 }

@@ -26,6 +26,8 @@ type app struct {
 
 	configPath string
 	json       bool
+	serverURL  string // --server of an operator's command; "" goes to Redis
+	key        string // --key
 }
 
 // run executes a command line and returns the exit code.

@@ -14,8 +14,6 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/internal/httpapi"
-	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
 
 func (a *app) dispatchCommand() *cobra.Command {
@@ -34,9 +32,10 @@ dispatcher.shutdown_timeout to end. A second signal ends the process at once; jo
 flight are delivered again when their lease ends. While Redis is unavailable the daemon
 goes on trying, and /readyz is 503.
 
-SIGHUP, or a change of the configuration file, applies all settings that can change
-while it runs. After a fault it applies nothing. The log names settings that need a
-restart.`,
+SIGHUP, or a change of the configuration file, applies buckets, workers, pools, limits,
+hooks and keys that came, went or changed. Deliveries under way end as they began. Of a
+bucket that left, nothing more is claimed. After a fault the daemon applies nothing.
+[redis], [producer], [dispatcher] and [log] need a restart.`,
 		Example: `  dispatcher run
   TUNDISH_REDIS_URL=redis://127.0.0.1:6379 dispatcher run
   curl -s 127.0.0.1:8081/readyz?verbose`,
@@ -84,12 +83,11 @@ func (a *app) warnOfMemory(ctx context.Context, log *slog.Logger, addr string) {
 // dispatch runs the stages of the flow until ctx ends: the API, where the store
 // is embedded, the dispatcher, and the operator's listener, in this order.
 func (d *daemon) dispatch(ctx context.Context) error {
-	dispatcher, closeWorkers, err := d.dispatcher()
+	dispatcher, err := d.fleet()
 	if err != nil {
 		return err
 	}
-	defer closeWorkers()
-	d.followBuckets(dispatcher.Reconfigure)
+	defer dispatcher.close()
 	if !d.config.Redis.URL.Embedded() {
 		if err := d.greet(ctx); err != nil {
 			return err
@@ -101,7 +99,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.operator, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Buckets: d.operator, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.
@@ -142,41 +140,6 @@ func wantsSink(cfg *config.Config) bool {
 
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.
 const opsShutdownTimeout = 2 * time.Second
-
-// dispatcher makes what drains the buckets, with a worker for each.
-func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(), err error) {
-	workers := map[string]shaper.Worker{}
-	var open []closer
-	closeWorkers = func() {
-		for _, worker := range open {
-			worker.Close()
-		}
-	}
-	for _, b := range d.config.Buckets {
-		worker, err := newWorker(d.config, b)
-		if err != nil {
-			closeWorkers()
-			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, err)
-		}
-		workers[b.Name], open = worker, append(open, worker)
-	}
-	hooks := make([]dispatcher.Hook, len(d.config.Hooks))
-	for i, h := range d.config.Hooks {
-		hooks[i] = dispatcher.Hook(h)
-	}
-	made, err = dispatcher.New(dispatcher.Config{
-		Hooks: hooks, Enqueue: d.client.Enqueue,
-		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: workers,
-		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
-		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
-		Timeout:         callTimeout(d.config), Logger: d.log, Registerer: d.registry,
-	})
-	if err != nil {
-		closeWorkers()
-		return nil, nil, err
-	}
-	return made, closeWorkers, nil
-}
 
 // rates says how fast each bucket leaks: "webhooks at 50/s".
 func rates(cfg *config.Config) []string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -283,11 +282,7 @@ func (a *app) printAnswer(answer *answer) error {
 // newSender makes what sends jobs to a bucket of a server.
 func newSender(server, bucket string, wait bool, note func(format string, args ...any)) *sender {
 	return &sender{
-		http: &http.Client{
-			Timeout:       sendTimeout,
-			Transport:     &http.Transport{ResponseHeaderTimeout: sendTimeout}, // no proxy: the API is on this machine
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		http:   newHTTPClient(sendTimeout),
 		server: server, bucket: bucket, wait: wait, note: note, pause: pause,
 		newID: func() (string, error) {
 			id, err := uuid.NewV7()

@@ -142,6 +142,14 @@ func later(a, b time.Time) time.Time {
 
 // refusal says why the job is not in, and when to try again.
 func (a *answer) refusal() string {
+	if a.Code == "" {
+		return a.reason()
+	}
+	return a.Code + ": " + a.reason()
+}
+
+// reason is a refusal without its code.
+func (a *answer) reason() string {
 	text := a.Detail
 	if text == "" {
 		text = a.Title
@@ -160,10 +168,7 @@ func (a *answer) refusal() string {
 	if a.Status == http.StatusUnauthorized {
 		text += "; the key is taken from --key, TUNDISH_KEY or TUNDISH_KEY_FILE"
 	}
-	if a.Code == "" {
-		return line(text, 500)
-	}
-	return a.Code + ": " + line(text, 500)
+	return line(text, 500)
 }
 
 // sender sends jobs to one bucket.
@@ -256,12 +261,7 @@ func (s *sender) explain(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
-		err = urlErr.Err // the address is in front already
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if err = withoutURL(err); isDial(err) {
 		return fail(exitUnreachable, "no server at %s (%w): start one with `dispatcher run` (embedded store) or `producer serve`, "+
 			"or name another with --server", s.server, err)
 	}
@@ -269,6 +269,29 @@ func (s *sender) explain(ctx context.Context, id string, err error) error {
 		return fail(exitUnreachable, "%s gave no answer (%w): whether these jobs are in is unknown; send them again, and they are the same jobs", s.server, err)
 	}
 	return fail(exitUnreachable, "%s gave no answer (%w): whether the job is in is unknown; send it again with --id %s", s.server, err, id)
+}
+
+// withoutURL is an error of a request without the address, which stands in front already.
+func withoutURL(err error) error {
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		return urlErr.Err
+	}
+	return err
+}
+
+// isDial reports whether an error says that there is no server.
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// newHTTPClient makes a client of the API.
+func newHTTPClient(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Timeout:       timeout,
+		Transport:     &http.Transport{ResponseHeaderTimeout: timeout}, // no proxy: the API is on this machine or network
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // pause waits, or returns early with the reason why ctx ended.

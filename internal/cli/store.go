@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -74,13 +73,12 @@ func shaperBuckets(cfg *config.Config) []shaper.Bucket {
 
 // explain turns the errors of Redis into what to do about them.
 func (s *station) explain(err error) error {
+	if answered, ok := errors.AsType[*problem](err); ok && answered.cause != nil {
+		err = answered.cause
+	}
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, shaper.ErrUnknownBucket):
-		return fail(exitNotFound, "%w: the configuration has %s", err, dash(strings.Join(s.operator.Buckets(), ", ")))
-	case errors.Is(err, operator.ErrUnknownPool):
-		return fail(exitNotFound, "%w: the buckets of the configuration are in %s", err, cmp.Or(strings.Join(s.operator.Pools(), ", "), "none"))
 	case errors.Is(err, shaper.ErrTagChanged):
 		return fail(exitUsage, "%w", err)
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):

@@ -59,6 +59,7 @@ type Producer struct {
 	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
 	BodyMemory       size          `mapstructure:"body_memory"`        // bytes of the bodies of all requests together
 	MaxConnections   int           `mapstructure:"max_connections"`    // at a time
+	OperatorAPI      bool          `mapstructure:"operator_api"`       // served too
 }
 
 // Networks are networks and, as networks of one, addresses.

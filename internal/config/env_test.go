@@ -33,6 +33,7 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_PRODUCER_RATE_LIMIT_HEADERS", "legacy", "producer.rate_limit_headers", `"legacy"`},
 		{"TUNDISH_PRODUCER_BODY_MEMORY", "128MiB", "producer.body_memory", `"128MiB"`},
 		{"TUNDISH_PRODUCER_MAX_CONNECTIONS", "100", "producer.max_connections", "100"},
+		{"TUNDISH_PRODUCER_OPERATOR_API", "true", "producer.operator_api", "true"},
 		{"TUNDISH_DISPATCHER_LISTEN", "127.0.0.2:9", "dispatcher.listen", `"127.0.0.2:9"`},
 		{"TUNDISH_DISPATCHER_CONCURRENCY", "1", "dispatcher.concurrency", "1"},
 		{"TUNDISH_DISPATCHER_LEASE", "90s", "dispatcher.lease", `"1m30s"`},

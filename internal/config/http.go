@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
@@ -21,6 +22,8 @@ type HTTPSettings struct {
 	Headers       map[string]Secret `mapstructure:"headers"` // of each request
 	Auth          HTTPAuth          `mapstructure:"auth"`
 	TLS           WebhookTLS        `mapstructure:"tls"`
+	ServeProxy    bool              `mapstructure:"serve_proxy"`
+	ProxyTimeout  time.Duration     `mapstructure:"proxy_timeout"` // how long a client of the proxy waits
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
@@ -73,7 +76,9 @@ func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	return c
 }
 
-func defaultHTTP() HTTPSettings { return HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout} }
+func defaultHTTP() HTTPSettings {
+	return HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute}
+}
 
 // byWorker gives a bucket the defaults of its kind of worker, where the file says nothing else.
 func (l *loader) byWorker(s *settings) {
@@ -105,6 +110,7 @@ func (l *loader) http(p place, b bucketSettings, d Dispatcher) {
 	if b.HTTP.Timeout > d.Lease && !l.failed["dispatcher.lease"] {
 		l.fail(timeout, literal(b.HTTP.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
 	}
+	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpapi.MaxWait)
 	worker := b.HTTP.Worker(1)
 	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
 	l.failAll(p, worker.Validate())

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"slices"
@@ -39,6 +40,7 @@ type rights struct {
 	roles      []Role // one of these, or RoleAdmin
 	allBuckets bool   // and be for all buckets
 	local      bool   // no key, but be a program of this machine
+	clientKey  bool   // the key stands where the client of an API puts its own
 }
 
 func roles(any ...Role) rights { return rights{roles: any} }
@@ -80,7 +82,11 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		case needs.roles != nil:
-			key, f := ring.authenticate(w, r)
+			authenticate := ring.authenticate
+			if needs.clientKey {
+				authenticate = ring.authenticateClient
+			}
+			key, f := authenticate(w, r)
 			if f == nil {
 				f = authorize(key, needs, r.PathValue("bucket"))
 			}
@@ -110,6 +116,47 @@ func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, 
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
+}
+
+// keyHeaders are where the client of an API puts its key.
+var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
+
+// authenticateClient finds the key of a client of the proxy: in Tundish-Key, or where an unchanged client of an API puts the key that it
+// was given, which is one of this server then.
+func (ring keyring) authenticateClient(w http.ResponseWriter, r *http.Request) (*Key, *fault) {
+	for _, name := range keyHeaders {
+		for _, value := range r.Header.Values(name) {
+			for _, secret := range secretsIn(name, value) {
+				if key := ring.find(secret); key != nil {
+					return key, nil
+				}
+			}
+		}
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return nil, newFault(codeUnauthorized, "the request has no API key that this server knows: "+
+		"send one as Tundish-Key, or give the client one instead of the API's (Authorization, x-api-key or api-key)")
+}
+
+// secretsIn are what may be a key in the value of a header.
+func secretsIn(name, value string) []string {
+	if name != "Authorization" {
+		return []string{strings.TrimSpace(value)}
+	}
+	scheme, rest, _ := strings.Cut(value, " ")
+	rest = strings.TrimSpace(rest)
+	switch strings.ToLower(scheme) {
+	case "bearer", "token":
+		return []string{rest}
+	case "basic":
+		decoded, err := base64.StdEncoding.DecodeString(rest)
+		if err != nil {
+			return nil
+		}
+		user, password, _ := strings.Cut(string(decoded), ":")
+		return []string{password, user}
+	}
+	return nil
 }
 
 // authorize returns the right that a key lacks. It refuses a bucket outside the key's buckets

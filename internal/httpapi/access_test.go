@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -70,12 +71,23 @@ func TestRoles(t *testing.T) {
 	})
 	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")})},
 		Keys: keys(), Sink: true})
+	both := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), CheckJob: checkJob, Keys: keys(), Limits: &fakeLimits{},
+		Operator: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), nil)}})
 	for _, test := range []struct {
 		server       http.Handler
 		method, path string
 		body         string
 		may          []string // keys
 	}{
+		{both, "POST", jobs, job(""), []string{"enqueue", "admin", "admin-some"}},
+		{both, "GET", jobs + "/a", "", []string{"enqueue", "read", "admin", "admin-some"}},
+		{both, "DELETE", jobs + "/a", "", []string{"enqueue", "admin", "admin-some"}},
+		{both, "GET", "/v1/buckets/roomy", "", []string{"read", "admin", "admin-some"}},
+		{both, "POST", "/v1/buckets/roomy/pause", "", []string{"admin", "admin-some"}},
+		{both, "POST", "/v1/buckets/roomy/purge", `{"dry_run":true}`, []string{"admin", "admin-some"}},
+		{both, "GET", "/v1/buckets/roomy/dead", "", []string{"read", "admin", "admin-some"}},
+		{both, "POST", "/v1/buckets/roomy/dead/redrive", `{"dry_run":true}`, []string{"admin", "admin-some"}},
+		{both, "DELETE", "/v1/buckets/roomy/dead", `{"all":true,"confirm":"roomy"}`, []string{"admin", "admin-some"}},
 		{producer, "POST", jobs, job(""), []string{"enqueue", "admin", "admin-some"}},
 		{producer, "POST", jobs + "/batch", "[" + job("") + "]", []string{"enqueue", "admin", "admin-some"}},
 		{producer, "GET", jobs + "/a", "", []string{"enqueue", "read", "admin", "admin-some"}},
@@ -148,7 +160,7 @@ func TestKeysOpenTheServer(t *testing.T) {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}
-	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{}, Keys: keys(), Sink: true})
+	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), nil)}, Keys: keys(), Sink: true})
 	for remote, status := range map[string]int{far: 403, "127.0.0.1:9": 200} {
 		if w := request(ops, remote, "POST", "http://localhost"+httpapi.SinkPath, "{}"); w.Code != status {
 			t.Errorf("sink from %s: %d: %s", remote, w.Code, w.Body)
@@ -251,6 +263,39 @@ func TestTrustedProxyNeedsNoKey(t *testing.T) {
 		w := request(producer, test.remote, "POST", "http://"+test.host+jobs, job(""), "X-Forwarded-For", "192.0.2.7")
 		if w.Code != test.status {
 			t.Errorf("%v: %d: %s", test, w.Code, w.Body)
+		}
+	}
+}
+
+// Without keys a producer lets only programs of its machine operate, as a dispatcher does; unless it is configured so, it lets nobody.
+func TestProducerOperatesOnlyIfAskedTo(t *testing.T) {
+	t.Parallel()
+	with := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Operator: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), nil)}})
+	without := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t)})
+	for remote, status := range map[string]int{far: 403, "127.0.0.1:9": 200} {
+		for _, path := range []string{"/v1/buckets/roomy/pause", "/v1/buckets/roomy/resume"} {
+			if w := request(with, remote, "POST", "http://localhost"+path, ""); w.Code != status {
+				t.Errorf("%s from %s: %d: %s", path, remote, w.Code, w.Body)
+			}
+		}
+	}
+	if w := request(without, "127.0.0.1:9", "POST", "http://localhost/v1/buckets/roomy/pause", ""); w.Code != 404 || !strings.Contains(w.Body.String(), "unknown-route") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+// A job's headers are for those who may look at everything, and credentials are for nobody.
+func TestHeadersOfAJob(t *testing.T) {
+	t.Parallel()
+	f := store(t)
+	f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", State: shaper.StateQueued, Enqueued: time.UnixMilli(1783228800000),
+		Headers: map[string][]string{"X-Tenant": {"7"}, "X-Api-Key": {"canary"}}}
+	producer := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, Keys: keys()})
+	for key, want := range map[string]string{"enqueue": "", "read": `"headers":{"X-Api-Key":["***"],"X-Tenant":["7"]}`, "admin": `"headers":{"X-Api-Key":["***"],"X-Tenant":["7"]}`} {
+		w := request(producer, far, "GET", jobs+"/a", "", "Authorization", "Bearer "+key)
+		text := w.Body.String()
+		if strings.Contains(text, "canary") || !strings.Contains(text, want) || want == "" && strings.Contains(text, "headers") {
+			t.Errorf("%s sees %s", key, text)
 		}
 	}
 }

@@ -6,19 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-const (
-	maxControlBytes = 64 << 10
-
-	// purgePatience is how long a request waits for a purge. The sweeper of a
-	// dispatcher finishes a longer purge.
-	purgePatience = 20 * time.Second
-)
+const maxControlBytes = 64 << 10
 
 func (o *ops) controlRoutes() []route {
 	admin := roles(RoleAdmin)
@@ -38,19 +32,26 @@ func (o *ops) as(r *http.Request) operator.Author {
 	if name := keyName(r); name != "" {
 		return o.buckets.As("key " + name)
 	}
-	return o.buckets.As("a program on the dispatcher's machine") // the guard admits no others
+	return o.buckets.As(o.author)
 }
+
+// bucketChange is a change of a bucket by an operator.
+type bucketChange func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error)
 
 // change makes the change of an operator, even if the client does not wait for it, and
 // answers the bucket after it.
-func (o *ops) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, b operator.BucketControl) error) {
+func (o *ops) change(w http.ResponseWriter, r *http.Request, do bucketChange) {
 	bucket := r.PathValue("bucket")
-	if err := do(context.WithoutCancel(r.Context()), o.as(r).Bucket(bucket)); err != nil {
+	outcome, err := do(context.WithoutCancel(r.Context()), o.as(r).Bucket(bucket))
+	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return
 	}
-	o.showBucket(w, r)
+	o.answerBucket(w, r, outcome)
 }
+
+// outcomeOf is the outcome of a change that reports whether there was something to change.
+func outcomeOf(was bool, err error) (opsview.Outcome, error) { return opsview.OutcomeOf(was), err }
 
 // controlFault makes a fault of the error of a change.
 func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
@@ -58,13 +59,13 @@ func (o *ops) controlFault(r *http.Request, bucket string, err error) *fault {
 		return invalid(patchFaults(bad.Err))
 	}
 	if errors.Is(err, shaper.ErrUnknownBucket) {
-		return newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", bucket)
+		return o.unknownBucket(r, bucket)
 	}
 	switch {
 	case errors.Is(err, operator.ErrNoFlows):
-		return newFault(codeNoFlows, "bucket %q is configured without flows", bucket)
+		return newFault(codeNoFlows, "bucket %q: the bucket has no flows: it is configured without [buckets.flow]", bucket)
 	case errors.Is(err, operator.ErrNoGroups):
-		return newFault(codeNoGroups, "bucket %q is configured without groups", bucket)
+		return newFault(codeNoGroups, "bucket %q: the bucket has no groups: it is configured without [buckets.group]", bucket)
 	case errors.Is(err, operator.ErrGroupNeeded):
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
@@ -82,8 +83,8 @@ func (o *ops) pauseBucket(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
-		return b.Pause(ctx, reason)
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+		return opsview.Outcome{}, b.Pause(ctx, reason)
 	})
 }
 
@@ -104,17 +105,15 @@ func readReason(w http.ResponseWriter, r *http.Request) (reason string, f *fault
 
 // resumeBucket lets a bucket run again: POST /v1/buckets/{bucket}/resume.
 func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
-	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
-		_, err := b.Resume(ctx)
-		return err
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+		return outcomeOf(b.Resume(ctx))
 	})
 }
 
 // releaseBucket ends a hold and an open circuit breaker of a bucket: POST /v1/buckets/{bucket}/release.
 func (o *ops) releaseBucket(w http.ResponseWriter, r *http.Request) {
-	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error {
-		_, err := b.Release(ctx)
-		return err
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+		return outcomeOf(b.Release(ctx))
 	})
 }
 
@@ -126,10 +125,10 @@ type settable interface {
 }
 
 // changer makes the change of an operator to the bucket or pool that a request names, and answers the bucket or pool after it.
-type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error)
+type changer func(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) (opsview.Outcome, error))
 
-func (o *ops) changeBucket(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) error) {
-	o.change(w, r, func(ctx context.Context, b operator.BucketControl) error { return do(ctx, b) })
+func (o *ops) changeBucket(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) (opsview.Outcome, error)) {
+	o.change(w, r, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) { return do(ctx, b) })
 }
 
 // setting changes settings of a bucket or a pool until they are reset: PATCH of it.
@@ -140,85 +139,28 @@ func setting(change changer) http.HandlerFunc {
 			f.write(w, r)
 			return
 		}
-		change(w, r, func(ctx context.Context, s settable) error {
-			_, err := s.Set(ctx, patch)
-			return err
+		change(w, r, func(ctx context.Context, s settable) (opsview.Outcome, error) {
+			changes, err := s.Set(ctx, patch)
+			return opsview.Outcome{Changes: changes}, err
 		})
 	}
 }
 
-// resetting lets settings be as configured again: DELETE of …/overrides and …/overrides/{setting}.
+// resetting lets settings be as configured again: DELETE of …/overrides, of …/overrides?setting= and …/overrides/{setting}.
 func resetting(change changer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var settings []shaper.Setting
+		names := r.URL.Query()["setting"]
 		if name := r.PathValue("setting"); name != "" {
-			settings = append(settings, shaper.Setting(name))
+			names = []string{name}
 		}
-		change(w, r, func(ctx context.Context, s settable) error {
-			_, err := s.Reset(ctx, settings...)
-			return err
+		settings := make([]shaper.Setting, len(names))
+		for i, name := range names {
+			settings[i] = shaper.Setting(name)
+		}
+		change(w, r, func(ctx context.Context, s settable) (opsview.Outcome, error) {
+			changes, err := s.Reset(ctx, settings...)
+			return opsview.Outcome{Changes: changes}, err
 		})
-	}
-}
-
-// purgeView is the result of a purge.
-type purgeView struct {
-	Bucket string  `json:"bucket"`
-	Flow   *string `json:"flow,omitempty"`  // only of a purge of one
-	Group  *string `json:"group,omitempty"` // only of a purge of one, or of a flow in it
-	Purged int64   `json:"purged"`
-	Left   int64   `json:"left"` // moved aside, and removed by the sweeper
-}
-
-// purgeBucket drops all jobs that wait: POST /v1/buckets/{bucket}/purge.
-func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
-	bucket := r.PathValue("bucket")
-	options, f := readPurge(w, r, bucket, "the bucket's name")
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	o.purge(w, r, purgeView{Bucket: bucket}, o.as(r).Bucket(bucket).Purge, options)
-}
-
-// readPurge reads the body of a purge, which has to confirm the name of its object.
-func readPurge(w http.ResponseWriter, r *http.Request, name, what string) (options operator.PurgeOptions, f *fault) {
-	confirm, given := "", false
-	f = readObject(w, r, func(d *jobDecoder, member string, value []byte) {
-		switch member {
-		case "confirm":
-			confirm, given = d.text(member, value)
-		case "keep_later":
-			if options.KeepLater = string(value) == "true"; !options.KeepLater && string(value) != "false" {
-				d.fail(member, "want true or false")
-			}
-		default:
-			d.fail(member, "is not taken here: want confirm or keep_later")
-		}
-	})
-	if f == nil && (!given || confirm != name) {
-		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, %s: a purge drops jobs for good", name, what)}})
-	}
-	return options, f
-}
-
-// purge runs a purge and answers its result.
-func (o *ops) purge(w http.ResponseWriter, r *http.Request, view purgeView, do func(context.Context, operator.PurgeOptions) (operator.Purged, error), options operator.PurgeOptions) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), purgePatience)
-	defer cancel()
-	purged, err := do(ctx, options)
-	view.Purged, view.Left = purged.Jobs, purged.Left
-	switch {
-	case err == nil:
-		writeJSON(w, http.StatusOK, view)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && purged.Left > 0:
-		writeJSON(w, http.StatusAccepted, view)
-	default:
-		f := o.controlFault(r, view.Bucket, err)
-		if purged.Left > 0 {
-			f.Detail += fmt.Sprintf("; %d jobs are dropped, none of the others departs, and the sweeper removes them", purged.Jobs)
-		}
-		f.write(w, r)
 	}
 }
 

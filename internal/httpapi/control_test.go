@@ -138,6 +138,12 @@ func TestPurgeByAPI(t *testing.T) {
 		wantField(t, ops.do("POST", path, body), field)
 	}
 	ops.do("POST", path, "").want(415, "unsupported-media-type")
+	for body, want := range map[string]float64{`{"dry_run":true}`: 2, `{"dry_run":true,"keep_later":true}`: 1} {
+		a := ops.do("POST", path, body).want(200, "")
+		a.has("matched", want)
+		a.has("purged", 0.0)
+	}
+	wantField(t, ops.do("POST", path, `{"dry_run":"yes"}`), "dry_run")
 	ops.do("POST", path, `{"confirm":"roomy","keep_later":true}`).want(200, "").has("purged", float64(1))
 	a := ops.do("POST", path, `{"confirm":"roomy"}`).want(200, "")
 	a.has("purged", float64(1))

@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -19,33 +22,42 @@ func (o *ops) jobRoutes() []route {
 	}
 }
 
-// deadView is a dead letter: the job, and how its last attempts ended.
-type deadView struct {
-	*jobView
-	LastAttempts []opsview.Attempt `json:"last_attempts,omitempty"`
-}
-
 // listDead answers dead letters, the newest first, and where to go on: GET /v1/buckets/{bucket}/dead.
 func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
 	var filter operator.DeadFilter
-	bucket := r.PathValue("bucket")
-	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) { d.deadFilter(&filter, name, text) })
+	offset, bucket := -1, r.PathValue("bucket")
+	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) {
+		if name != "offset" {
+			d.deadFilter(&filter, name, text)
+			return
+		}
+		n, err := strconv.Atoi(text)
+		if offset = n; err != nil || n < 0 {
+			d.fail(name, "want 0 or more")
+		}
+	})
+	if f == nil && offset >= 0 && (cursor != "" || filter != (operator.DeadFilter{})) {
+		f = invalid([]*shaper.FieldError{{Field: "offset", Reason: "counts all dead letters, so it goes with no filter and no cursor: go on with the cursor"}})
+	}
 	if f != nil {
 		f.write(w, r)
 		return
 	}
-	page, err := o.buckets.Bucket(bucket).Dead().Find(r.Context(), filter, cursor, limit)
+	var page operator.DeadPage
+	var err error
+	if dead := o.buckets.Bucket(bucket).Dead(); offset >= 0 {
+		page.Letters, err = dead.List(r.Context(), offset, limit)
+		page.Looked = len(page.Letters)
+	} else {
+		page, err = dead.Find(r.Context(), filter, cursor, limit)
+	}
 	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return
 	}
-	answer := struct {
-		Dead   []deadView `json:"dead"`
-		Looked int        `json:"looked_at"`
-		Next   string     `json:"next,omitempty"`
-	}{make([]deadView, len(page.Letters)), page.Looked, page.Next}
+	answer := opsview.DeadPage{Dead: make([]*opsview.Job, len(page.Letters)), Looked: page.Looked, Next: page.Next}
 	for i := range page.Letters {
-		answer.Dead[i] = deadView{viewOf(&page.Letters[i]), opsview.Attempts(page.Letters[i].LastAttempts)}
+		answer.Dead[i] = opsview.JobForOperators(&page.Letters[i])
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
@@ -77,18 +89,28 @@ func (d *jobDecoder) deadFilter(f *operator.DeadFilter, name, text string) {
 	}
 }
 
+// maxIDs is how many dead letters one request may name.
+const maxIDs = 200
+
 // deadChange is what is asked to be done with dead letters.
 type deadChange struct {
+	ids     []string
 	filter  operator.DeadFilter
+	all     bool
+	limit   int // of all; 0 is no limit
 	cursor  string
 	dryRun  bool
 	confirm string
 }
 
-func readDeadChange(w http.ResponseWriter, r *http.Request) (deadChange, *fault) {
-	var c deadChange
+func readDeadChange(w http.ResponseWriter, r *http.Request) (c deadChange, _ *fault) {
+	var d jobDecoder // for the faults of members that do not go together
 	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
 		switch name {
+		case "ids":
+			if json.Unmarshal(value, &c.ids) != nil || len(c.ids) == 0 || len(c.ids) > maxIDs {
+				d.fail(name, fmt.Sprintf("want a list of 1 to %d ids", maxIDs))
+			}
 		case "filter":
 			if !d.object(value, func(d *jobDecoder, name string, value []byte) {
 				text := string(value)
@@ -99,31 +121,40 @@ func readDeadChange(w http.ResponseWriter, r *http.Request) (deadChange, *fault)
 			}) {
 				d.fail(name, "want an object")
 			}
+		case "all":
+			c.all = d.truth(name, value)
+		case "limit":
+			n, err := strconv.Atoi(string(value))
+			if c.limit = n; err != nil || n < 1 || n > maxJobs {
+				d.fail(name, fmt.Sprintf("want 1 to %d", maxJobs))
+			}
 		case "cursor":
 			c.cursor, _ = d.text(name, value)
 		case "confirm":
 			c.confirm, _ = d.text(name, value)
 		case "dry_run":
-			if c.dryRun = string(value) == "true"; !c.dryRun && string(value) != "false" {
-				d.fail(name, "want true or false")
-			}
+			c.dryRun = d.truth(name, value)
 		default:
-			d.fail(name, "is not taken here: want filter, cursor, dry_run or confirm")
+			d.fail(name, "is not taken here: want ids, filter, all, limit, cursor, dry_run or confirm")
 		}
 	})
-	return c, f
-}
-
-// deadChangeView is what became of dead letters.
-type deadChangeView struct {
-	Matched  int    `json:"matched"`
-	Looked   int    `json:"looked_at"`
-	Moved    *int   `json:"moved,omitempty"`
-	Dropped  *int   `json:"dropped,omitempty"`
-	Full     int    `json:"full,omitempty"`      // left dead: the bucket is full
-	FlowFull int    `json:"flow_full,omitempty"` // or their flow or group is
-	Disabled int    `json:"flow_disabled,omitempty"`
-	Next     string `json:"next,omitempty"`
+	if f != nil {
+		return c, f
+	}
+	filtered := c.filter != (operator.DeadFilter{})
+	switch {
+	case c.ids != nil && (c.all || filtered || c.dryRun || c.cursor != ""):
+		d.fail("ids", "go with no filter, all, cursor or dry_run: choose one")
+	case c.all && filtered:
+		d.fail("all", "goes with no filter: choose one")
+	case c.limit > 0 && (!c.all || c.dryRun || c.cursor != ""):
+		d.fail("limit", "goes with all, and without a cursor and dry_run")
+	case c.ids == nil && !c.all && !filtered && !c.dryRun:
+		d.fail("filter", "is empty, and would mean every dead letter: say which, or say \"all\": true")
+	default:
+		return c, nil
+	}
+	return c, invalid(fieldErrors(errors.Join(d.errs...)))
 }
 
 // redriveDead redrives dead letters, the oldest first: POST /v1/buckets/{bucket}/dead/redrive.
@@ -133,41 +164,87 @@ func (o *ops) redriveDead(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	bucket := r.PathValue("bucket")
-	change, err := o.as(r).Bucket(bucket).Dead().RedriveFound(context.WithoutCancel(r.Context()), c.filter, c.cursor, c.dryRun)
-	if err != nil {
-		o.controlFault(r, bucket, err).write(w, r)
-		return
+	ctx, dead := context.WithoutCancel(r.Context()), o.as(r).Bucket(r.PathValue("bucket")).Dead()
+	var change operator.DeadChange
+	var err error
+	switch {
+	case c.ids != nil:
+		change.Redriven, err = dead.Redrive(ctx, c.ids...)
+	case c.limit > 0:
+		change.Redriven, err = dead.RedriveAll(ctx, c.limit)
+	default:
+		change, err = dead.RedriveFound(ctx, c.filter, c.cursor, c.dryRun)
 	}
-	view := deadChangeViewOf(&change)
+	view := deadChangeView(&change)
 	view.Moved = &change.Moved
-	writeJSON(w, http.StatusOK, view)
+	o.answerDead(w, r, view, err)
 }
 
 // dropDead drops dead letters for good, the oldest first: DELETE /v1/buckets/{bucket}/dead.
 func (o *ops) dropDead(w http.ResponseWriter, r *http.Request) {
 	bucket := r.PathValue("bucket")
 	c, f := readDeadChange(w, r)
-	if f == nil && !c.dryRun && c.confirm != bucket {
+	switch {
+	case f != nil:
+	case c.limit > 0:
+		f = invalid([]*shaper.FieldError{{Field: "limit", Reason: "is not taken here"}})
+	case c.ids == nil && !c.dryRun && c.confirm != bucket:
 		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: "want the bucket's name: dead letters are dropped for good"}})
 	}
 	if f != nil {
 		f.write(w, r)
 		return
 	}
-	change, err := o.as(r).Bucket(bucket).Dead().DropFound(context.WithoutCancel(r.Context()), c.filter, c.cursor, c.dryRun)
-	if err != nil {
-		o.controlFault(r, bucket, err).write(w, r)
+	ctx, dead := context.WithoutCancel(r.Context()), o.as(r).Bucket(bucket).Dead()
+	if c.ids != nil {
+		view, err := dropIDs(ctx, dead, c.ids)
+		o.answerDead(w, r, view, err)
 		return
 	}
-	view := deadChangeViewOf(&change)
+	change, err := dead.DropFound(ctx, c.filter, c.cursor, c.dryRun)
+	view := deadChangeView(&change)
 	view.Dropped = &change.Dropped
-	writeJSON(w, http.StatusOK, view)
+	o.answerDead(w, r, view, err)
 }
 
-func deadChangeViewOf(change *operator.DeadChange) *deadChangeView {
-	return &deadChangeView{
-		Matched: change.Matched, Looked: change.Looked, Full: change.Full, FlowFull: change.FlowFull + change.GroupFull, Disabled: change.Disabled,
-		Next: change.Next,
+// dropIDs drops the dead letters that it can, and tells which ids are of none.
+func dropIDs(ctx context.Context, dead operator.DeadControl, ids []string) (*opsview.DeadChange, error) {
+	view := &opsview.DeadChange{Dropped: new(int)}
+	for _, id := range ids {
+		state, err := dead.Drop(ctx, id)
+		switch {
+		case errors.Is(err, shaper.ErrNotFound):
+			view.NotDead = append(view.NotDead, opsview.NotDead{ID: id})
+		case err != nil:
+			return view, err
+		case state == shaper.StateDropped:
+			*view.Dropped++
+		default:
+			view.NotDead = append(view.NotDead, opsview.NotDead{ID: id, State: state})
+		}
+	}
+	return view, nil
+}
+
+// answerDead answers what became of dead letters, also of those before an error.
+func (o *ops) answerDead(w http.ResponseWriter, r *http.Request, view *opsview.DeadChange, err error) {
+	if err == nil {
+		writeJSON(w, http.StatusOK, view)
+		return
+	}
+	p := o.controlFault(r, r.PathValue("bucket"), err).problem(r)
+	if view.Moved != nil {
+		p.Moved = *view.Moved
+	}
+	if view.Dropped != nil {
+		p.Dropped = *view.Dropped
+	}
+	p.write(w)
+}
+
+func deadChangeView(change *operator.DeadChange) *opsview.DeadChange {
+	return &opsview.DeadChange{
+		Matched: change.Matched, Looked: change.Looked, Full: change.Full, FlowFull: change.FlowFull, GroupFull: change.GroupFull,
+		Disabled: change.Disabled, Unknown: change.Unknown, Next: change.Next, Waiting: change.Waiting,
 	}
 }

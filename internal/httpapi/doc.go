@@ -1,5 +1,6 @@
 // Package httpapi serves the HTTP APIs. The producer's API takes jobs in and answers
-// questions to limits. The operator's API shows and changes buckets, flows, groups and pools.
+// questions to limits. The operator's API shows and changes buckets, flows, groups, pools, jobs and dead letters:
+// on a port of its own, on that of a producer, or as a [Local] in the process of a command.
 //
 // A request passes, in order:
 //

@@ -1,31 +1,35 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // What the tests of the contract compare with openapi.yaml.
 
-// ProducerRoutes and OpsRoutes are "METHOD path" of all routes.
+// ProducerRoutes and OpsRoutes are "METHOD path: roles" of all routes.
 func ProducerRoutes() []string {
-	return names(append((&producer{}).routes(), (&probes{log: orDiscard(nil)}).routes()...))
+	p := &producer{jobs: struct{ Jobs }{}}
+	return names(slices.Concat(p.routes(), p.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes()))
 }
 
 func OpsRoutes() []string {
-	routes := append((&ops{}).routes(), (&probes{log: orDiscard(nil)}).routes()...)
-	return names(append(routes, (&sink{}).routes()...))
+	o := &ops{}
+	return names(slices.Concat(o.routes(), o.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes(), (&sink{}).routes()))
 }
 
 func names(routes []route) []string {
 	var list []string
 	for _, r := range routes {
 		path := strings.ReplaceAll(r.path, "...}", "}")
+		roles := fmt.Sprint(r.needs.roles)
 		if r.method == "" { // any: two stand for all
-			list = append(list, "GET "+path, "POST "+path)
+			list = append(list, "GET "+path+": "+roles, "POST "+path+": "+roles)
 			continue
 		}
-		list = append(list, r.method+" "+path)
+		list = append(list, r.method+" "+path+": "+roles)
 	}
 	return list
 }

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Handler serves one of the APIs. It is safe for concurrent use.
@@ -16,6 +18,14 @@ type Handler struct {
 	http.Handler
 	draining *draining
 	access   *access
+	ops      *ops // nil of a producer without the operator's API
+}
+
+// SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
+func (h *Handler) SetPools(pools []shaper.Pool) {
+	if h.ops != nil {
+		h.ops.pools.Store(&pools)
+	}
 }
 
 // draining says that the server stops.
@@ -55,7 +65,7 @@ func newHandler(routes []route, a *access, bodyMemory int64, draining *draining,
 	for _, r := range routes {
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
 	}
-	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutOriginal(orProblem(mux))))), draining: draining, access: a}
+	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux)))))), draining: draining, access: a}
 }
 
 // orProblem serves what mux has a route for, and makes problems of its 404

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -65,15 +66,11 @@ func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
 		o.controlFault(r, bucket, err).write(w, r)
 		return
 	}
-	answer := struct {
-		Jobs   []*jobView `json:"jobs"`
-		Looked int        `json:"looked_at"`
-		Next   string     `json:"next,omitempty"`
-	}{make([]*jobView, len(page.Jobs)), page.Looked, page.Next}
+	answer := opsview.JobPage{Jobs: make([]*opsview.Job, len(page.Jobs)), Looked: page.Looked, Next: page.Next}
 	for i := range page.Jobs {
-		view := viewOf(&page.Jobs[i])
+		view := opsview.JobOf(&page.Jobs[i])
 		// One job's own address tells what holds it back, and where it is.
-		view.Why, view.BlockedBy, view.Position, view.ETA = "", nil, nil, instant(page.Jobs[i].Due)
+		view.Why, view.BlockedBy, view.Position, view.ETA = "", nil, nil, view.Due
 		answer.Jobs[i] = view
 	}
 	writeJSON(w, http.StatusOK, answer)

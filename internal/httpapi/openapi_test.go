@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -45,12 +46,19 @@ func TestContractHasTheRoutes(t *testing.T) {
 			if method == "parameters" || method == "description" {
 				continue
 			}
-			var operation struct{ Tags []string }
+			var operation struct {
+				Tags     []string
+				Security []struct{ Key []string }
+			}
 			if err := node.Decode(&operation); err != nil {
 				t.Fatal(err)
 			}
+			roles := []string{}
+			for _, needs := range operation.Security {
+				roles = append(roles, needs.Key...)
+			}
 			for _, tag := range operation.Tags {
-				documented[tag] = append(documented[tag], strings.ToUpper(method)+" "+path)
+				documented[tag] = append(documented[tag], fmt.Sprintf("%s %s: %v", strings.ToUpper(method), path, roles))
 			}
 		}
 	}

@@ -1,16 +1,20 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"time"
+	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -34,6 +38,9 @@ type OpsConfig struct {
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
 	Logger  *slog.Logger        // nil logs nothing
 
+	// Pools are those of the configuration, also those that no bucket names.
+	Pools []shaper.Pool
+
 	// Sink adds POST /sink, a receiver to try things out with: it logs what
 	// arrives.
 	Sink bool
@@ -42,8 +49,19 @@ type OpsConfig struct {
 // ops serves the routes by which buckets are looked at and controlled.
 type ops struct {
 	buckets Buckets
+	pools   atomic.Pointer[[]shaper.Pool] // of the configuration
 	store   *storeFaults
-	access  *access
+	author  string // of changes that show no key
+	local   bool   // its only client is this process
+}
+
+// byPrograms is the author of changes that show no key: the guard admits no others.
+const byPrograms = "a program on the %s's machine"
+
+func newOps(buckets Buckets, pools []shaper.Pool, author string, log *slog.Logger) *ops {
+	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author}
+	o.pools.Store(&pools)
+	return o
 }
 
 // NewOps returns the operator's API: buckets and pools in numbers, what changes them
@@ -51,14 +69,16 @@ type ops struct {
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
-	o := &ops{buckets: cfg.Buckets, store: newStoreFaults(log), access: newAccess(cfg.Keys, httplimit.Proxies{})}
+	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
 	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := append(o.routes(), probes.routes()...)
+	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
-	return newHandler(routes, o.access, DefaultBodyMemory, draining, log)
+	h := newHandler(routes, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
+	h.ops = o
+	return h
 }
 
 func (o *ops) routes() []route {
@@ -68,93 +88,59 @@ func (o *ops) routes() []route {
 	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
-// bucketView is a bucket in numbers. The settings in force are absent until
-// something has used the bucket.
-type bucketView struct {
-	Name       string `json:"name"`
-	Orphaned   bool   `json:"orphaned"` // Redis knows it, the configuration does not
-	Revision   *int64 `json:"revision,omitempty"`
-	Rate       string `json:"rate,omitempty"`
-	Burst      int64  `json:"burst,omitempty"`
-	Capacity   int64  `json:"capacity,omitempty"`
-	Unfinished int64  `json:"unfinished"`
-
-	Waiting           int64      `json:"waiting"`
-	Later             int64      `json:"later"`
-	Scheduled         int64      `json:"scheduled"`
-	ScheduledCapacity *int64     `json:"scheduled_capacity,omitempty"`
-	InFlight          int64      `json:"in_flight"`
-	MaxInFlight       int64      `json:"max_in_flight,omitempty"`
-	Dead              int64      `json:"dead"`
-	DeadBytes         int64      `json:"dead_bytes"`
-	DeadCapacity      int64      `json:"dead_capacity,omitempty"`
-	DeadCapacityBytes int64      `json:"dead_capacity_bytes,omitempty"`
-	DeadDropped       int64      `json:"dead_dropped"` // as their retention had ended, or as there were too many, ever
-	RememberedIDs     int64      `json:"remembered_ids"`
-	ForgottenIDs      int64      `json:"forgotten_ids"`
-	OldestAge         float64    `json:"oldest_age_seconds"`
-	Callbacks         *callbacks `json:"callbacks,omitempty"` // that wait; none if none does
-	LastSlot          *time.Time `json:"last_slot,omitempty"`
-
-	Flows  *partCounts `json:"flows,omitempty"`  // only of one with flows
-	Groups *partCounts `json:"groups,omitempty"` // only of one with groups of them
-
-	Pool      *opsview.Pool `json:"pool,omitempty"`      // only of a bucket in a pool
-	Elsewhere bool          `json:"elsewhere,omitempty"` // it lives in another pool than configured here
-
-	Pause     *opsview.Pause     `json:"pause,omitempty"`   // only of one that is paused
-	Overrides []opsview.Override `json:"overrides"`         // settings that were changed at run time
-	Purged    int64              `json:"purged"`            // jobs that purges have dropped, ever
-	Purging   int64              `json:"purging,omitempty"` // moved aside by a purge and not removed yet
-
-	Downstream *opsview.Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+// bucketViews look at buckets; no names are no buckets.
+func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Bucket, error) {
+	if len(names) == 0 { // which would mean all
+		return []*opsview.Bucket{}, nil
+	}
+	infos, err := o.buckets.BucketInfos(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := o.poolsOf(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]*opsview.Bucket, len(infos))
+	for i, info := range infos {
+		var pool *operator.PoolDetails
+		if info.Pool != nil {
+			pool = pools[info.Pool.Name]
+		}
+		views[i] = opsview.BucketOf(info, o.configured(info.Name), pool)
+	}
+	return views, nil
 }
 
-// callbacks are those of a bucket that wait for the bucket that delivers them.
-type callbacks struct {
-	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
-	OldestAge float64 `json:"oldest_age_seconds"`
+// configured is a bucket of the configuration, nil if it has none of this name.
+func (o *ops) configured(name string) *shaper.Bucket {
+	b, err := o.buckets.Bucket(name).Settings()
+	if err != nil {
+		return nil
+	}
+	return &b
 }
 
-// partCounts are the flows or the groups of a bucket in numbers.
-type partCounts struct {
-	Known   int64  `json:"known"`             // that have jobs, or had some lately
-	Waiting *int64 `json:"waiting,omitempty"` // have something to send, now or later; not counted for flows in groups
-
-	Held     int64 `json:"held,omitempty"` // of flows: their downstream holds them; dispatchers count these about every 30 s
-	Open     int64 `json:"breaker_open,omitempty"`
-	HalfOpen int64 `json:"breaker_half_open,omitempty"`
-	Disabled int64 `json:"disabled,omitempty"`
-}
-
-func (o *ops) viewOf(info *operator.BucketInfo) *bucketView {
-	view := &bucketView{
-		Name: info.Name, Orphaned: !slices.Contains(o.buckets.Buckets(), info.Name),
-		Unfinished: info.Unfinished, Waiting: info.Waiting, Later: info.Later, Scheduled: info.Scheduled,
-		InFlight: info.InFlight, Dead: info.Dead, RememberedIDs: info.Remembered, ForgottenIDs: info.Forgotten,
-		OldestAge: info.OldestAge.Seconds(), LastSlot: instant(info.LastSlot),
-		Pool: opsview.PoolOf(info.Pool, info.Now), Downstream: opsview.DownstreamOf(info.Downstream, info.Now), Pause: opsview.PauseOf(info.Pause), Overrides: opsview.OverridesOf(info.Overrides), Purged: info.Purged, Purging: info.Purging,
+// poolsOf looks at the pools of buckets.
+func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[string]*operator.PoolDetails, error) {
+	var names []string
+	for _, info := range infos {
+		if info.Pool != nil && !slices.Contains(names, info.Pool.Name) {
+			names = append(names, info.Pool.Name)
+		}
 	}
-	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
-	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
-	view.Elsewhere = info.Elsewhere
-	switch {
-	case info.HasGroups:
-		view.Flows, view.Groups = &partCounts{Known: info.Flows}, &partCounts{Known: info.Groups, Waiting: &info.GroupsWait}
-	case info.HasFlows:
-		view.Flows = &partCounts{Known: info.Flows, Waiting: &info.FlowsWait}
+	if len(names) == 0 { // which would mean all
+		return nil, nil
 	}
-	if f := view.Flows; f != nil {
-		f.Held, f.Open, f.HalfOpen, f.Disabled = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled
+	all, err := o.buckets.PoolDetails(ctx, names...)
+	if err != nil {
+		return nil, err
 	}
-	if info.Callbacks > 0 {
-		view.Callbacks = &callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
+	pools := map[string]*operator.PoolDetails{}
+	for i := range all {
+		pools[all[i].Name] = &all[i]
 	}
-	if info.Configured {
-		view.Revision, view.Rate, view.Burst = &info.Revision, info.Rate.String(), info.Burst
-		view.Capacity, view.ScheduledCapacity, view.MaxInFlight = info.Capacity, &info.ScheduledCapacity, info.MaxInFlight
-	}
-	return view
+	return pools, nil
 }
 
 // listBuckets answers all buckets of the caller's key: first the configured ones in the order of
@@ -164,38 +150,49 @@ func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
 	if key := keyOf(r); key != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
 	}
-	var infos []operator.BucketInfo
-	if err == nil && len(names) > 0 { // none would mean all
-		infos, err = o.buckets.BucketInfos(r.Context(), names...)
+	var views []*opsview.Bucket
+	if err == nil {
+		views, err = o.bucketViews(r.Context(), names...)
 	}
 	if err != nil {
 		o.store.of(r, err).write(w, r)
 		return
-	}
-	views := make([]*bucketView, len(infos))
-	for i := range infos {
-		views[i] = o.viewOf(&infos[i])
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"buckets": views})
 }
 
 // showBucket answers one bucket: GET /v1/buckets/{bucket}.
 func (o *ops) showBucket(w http.ResponseWriter, r *http.Request) {
+	o.answerBucket(w, r, opsview.Outcome{})
+}
+
+// answerBucket answers the bucket of a request, and what a change of it came to.
+func (o *ops) answerBucket(w http.ResponseWriter, r *http.Request, outcome opsview.Outcome) {
 	name := r.PathValue("bucket")
 	names, err := o.names(r.Context())
 	if err == nil && !slices.Contains(names, name) {
-		newFault(codeUnknownBucket, "neither the configuration nor Redis knows a bucket %q", name).write(w, r)
+		o.unknownBucket(r, name).write(w, r)
 		return
 	}
-	var infos []operator.BucketInfo
+	var views []*opsview.Bucket
 	if err == nil {
-		infos, err = o.buckets.BucketInfos(r.Context(), name)
+		views, err = o.bucketViews(r.Context(), name)
 	}
 	if err != nil {
 		o.store.of(r, err).write(w, r)
 		return
 	}
-	writeJSON(w, http.StatusOK, o.viewOf(&infos[0]))
+	views[0].Outcome = outcome
+	writeJSON(w, http.StatusOK, views[0])
+}
+
+// unknownBucket says which buckets there are, of those of the caller's key.
+func (o *ops) unknownBucket(r *http.Request, name string) *fault {
+	names := slices.Clone(o.buckets.Buckets())
+	if key := keyOf(r); key != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
+	}
+	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "-"))
 }
 
 func (o *ops) names(ctx context.Context) ([]string, error) {

@@ -59,7 +59,9 @@ func TestOps(t *testing.T) {
 	a.has("waiting", float64(2))
 	a.has("capacity", float64(10_000))
 	a.has("rate", "1/h")
-	api.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("rate", "revision", "capacity", "last_slot")
+	api.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("last_slot")
+	api.do("GET", "/v1/buckets/limited", "").want(200, "").has("unused", true)
+	api.do("GET", "/v1/buckets/limited", "").want(200, "").has("rate", "1/h")
 	api.do("GET", "/v1/buckets/nobody", "").want(404, "unknown-bucket")
 	api.do("POST", jobs, job("")).want(405, "method-not-allowed") // it lists them only
 

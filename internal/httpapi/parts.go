@@ -106,37 +106,46 @@ func (p parts) on(w http.ResponseWriter, r *http.Request, do func(bucket, name s
 }
 
 // show answers one: GET /v1/buckets/{bucket}/flow.
-func (p parts) show(w http.ResponseWriter, r *http.Request) {
+func (p parts) show(w http.ResponseWriter, r *http.Request) { p.answer(w, r, opsview.Outcome{}) }
+
+// answer answers the flow or group that the request names, and what a change of it came to.
+func (p parts) answer(w http.ResponseWriter, r *http.Request, outcome opsview.Outcome) {
 	p.on(w, r, func(bucket, name string) error {
 		view, err := p.one(r, bucket, name).Show(r.Context())
 		if err == nil {
+			view.Outcome = outcome
 			writeJSON(w, http.StatusOK, view)
 		}
 		return err
 	})
 }
 
+// partChange is a change of a flow or a group by an operator.
+type partChange func(ctx context.Context, part opsview.Part) (opsview.Outcome, error)
+
 // change makes the change of an operator, even if the client does not wait for it, and answers the flow
 // or group after it.
-func (p parts) change(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
-	if p.on(w, r, func(bucket, name string) error {
-		return do(context.WithoutCancel(r.Context()), p.one(r, bucket, name))
+func (p parts) change(w http.ResponseWriter, r *http.Request, do partChange) {
+	var outcome opsview.Outcome
+	if p.on(w, r, func(bucket, name string) (err error) {
+		outcome, err = do(context.WithoutCancel(r.Context()), p.one(r, bucket, name))
+		return err
 	}) {
-		p.show(w, r)
+		p.answer(w, r, outcome)
 	}
 }
 
 // changeKnown is change for a flow or group that the bucket has now, or for any name with ?create=true.
 // Without it a mistyped name would pause or change an object that does not exist.
-func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, part opsview.Part) error) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
+func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do partChange) {
+	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
 		if r.URL.Query().Get("create") != "true" {
 			view, err := part.Show(ctx)
 			if err != nil {
-				return err
+				return opsview.Outcome{}, err
 			}
 			if !view.Known {
-				return errNotKnown
+				return opsview.Outcome{}, errNotKnown
 			}
 		}
 		return do(ctx, part)
@@ -162,24 +171,22 @@ func (p parts) pause(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.changeKnown(w, r, func(ctx context.Context, part opsview.Part) error {
-		return part.Pause(ctx, reason)
+	p.changeKnown(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+		return opsview.Outcome{}, part.Pause(ctx, reason)
 	})
 }
 
 // resume lets one run again: POST /v1/buckets/{bucket}/flow/resume.
 func (p parts) resume(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
-		_, err := part.Resume(ctx)
-		return err
+	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+		return outcomeOf(part.Resume(ctx))
 	})
 }
 
 // release ends a hold and an open circuit breaker of a flow: POST /v1/buckets/{bucket}/flow/release.
 func (p parts) release(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
-		_, err := p.Release(ctx, part)
-		return err
+	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+		return outcomeOf(p.Release(ctx, part))
 	})
 }
 
@@ -189,7 +196,7 @@ func (p parts) enable(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
 		part := p.one(r, bucket, name)
 		ctx := context.WithoutCancel(r.Context())
-		_, redriven, err := p.Enable(ctx, part, redrive)
+		was, redriven, err := p.Enable(ctx, part, redrive)
 		if err != nil {
 			return err
 		}
@@ -197,39 +204,31 @@ func (p parts) enable(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		answer := enabledView{View: view}
+		view.Outcome = opsview.OutcomeOf(was)
+		answer := opsview.EnabledFlow{View: view}
 		if redrive {
-			answer.Redriven = &redrivenView{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
+			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
 		writeJSON(w, http.StatusOK, answer)
 		return nil
 	})
 }
 
-// enabledView is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
-type enabledView struct {
-	opsview.View
-	Redriven *redrivenView `json:"redriven,omitempty"`
-}
-
-type redrivenView struct {
-	Moved int `json:"moved"`
-	Full  int `json:"full"` // left dead: there was no room
-}
-
 // purge drops all waiting jobs of a flow or group: POST /v1/buckets/{bucket}/flow/purge.
 func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
-		options, f := readPurge(w, r, name, "the "+p.Name+"'s name")
-		if f != nil {
-			f.write(w, r)
-			return nil
-		}
-		view := purgeView{Bucket: bucket, Flow: &name, Group: p.groupOf(r)}
+		part := p.one(r, bucket, name)
+		view := opsview.Purge{Bucket: bucket, Flow: &name, Group: p.groupOf(r)}
 		if p.Name == "group" {
 			view.Flow, view.Group = nil, &name
 		}
-		p.ops.purge(w, r, view, p.one(r, bucket, name).Purge, options)
+		p.ops.purge(w, r, purgeOf{
+			view: view, name: name, what: p.Name, purge: part.Purge,
+			waiting: func(ctx context.Context, _ bool) (int64, error) {
+				one, err := part.Show(ctx)
+				return one.Waiting, err
+			},
+		})
 		return nil
 	})
 }
@@ -252,9 +251,9 @@ func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
 	if replace { // a PUT creates a missing flow or group
 		change = p.change
 	}
-	change(w, r, func(ctx context.Context, part opsview.Part) error {
+	change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
 		_, err := part.Set(ctx, patch)
-		return err
+		return opsview.Outcome{}, err
 	})
 }
 
@@ -273,8 +272,7 @@ func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 // deleteSettings has one be as all of its bucket:
 // DELETE /v1/buckets/{bucket}/flow-settings.
 func (p parts) deleteSettings(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) error {
-		_, err := part.Reset(ctx)
-		return err
+	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+		return outcomeOf(part.Reset(ctx))
 	})
 }

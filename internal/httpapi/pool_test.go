@@ -54,7 +54,7 @@ func TestPools(t *testing.T) {
 		return view
 	}
 
-	if view := pool(); view["name"] != "vendor" || view["rate"] != nil || view["in_flight"] != 0.0 {
+	if view := pool(); view["name"] != "vendor" || view["rate"] != "9/m" || view["in_flight"] != 0.0 {
 		t.Errorf("before it is used: %v", view)
 	}
 	former := pooledClient(t, store, nil)
@@ -94,8 +94,9 @@ func TestPoolsByAPI(t *testing.T) {
 		&shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m"), MaxInFlight: 7, Quotas: []admission.Rate{rateOf(t, "100/d")}})}))
 	const path = "/v1/pools/vendor"
 	a := ops.do("GET", path, "").want(200, "")
-	a.lacks("rate", "revision")
-	if !strings.Contains(a.text, `"buckets":[{"name":"roomy","weight":3,"in_flight":0,"has_work":false}],"overrides":[]`) {
+	a.lacks("revision")
+	a.has("unused", true)
+	if !strings.Contains(a.text, `"buckets":[{"name":"roomy","weight":3,"in_flight":0,"has_work":false}],"overrides":[],"notes":["not used yet"],"differences":[]`) {
 		t.Errorf("before it is used: %s", a.text)
 	}
 	a = ops.do("PATCH", path, `{"rate":"20/s","max_in_flight":0}`).want(200, "")

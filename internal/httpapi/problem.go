@@ -25,6 +25,11 @@ const (
 	codeUnknownJob       code = "unknown-job"
 	codeNoResult         code = "no-result"
 	codeNotEnded         code = "not-ended"
+	codeNoProxy          code = "no-proxy"
+	codeAnswerNotKept    code = "answer-not-kept"
+	codeNoAnswer         code = "no-answer"
+	codeResultTooLarge   code = "result-too-large"
+	codeNotInTime        code = "not-in-time"
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
 	codeUnknownFlow      code = "unknown-flow"
@@ -69,6 +74,11 @@ var kinds = map[code]struct {
 	codeUnknownJob:       {http.StatusNotFound, "There is no such job"},
 	codeNoResult:         {http.StatusNotFound, "There is no result of the job"},
 	codeNotEnded:         {http.StatusNotFound, "The job has not ended yet"},
+	codeNoProxy:          {http.StatusNotFound, "The bucket is no proxy"},
+	codeAnswerNotKept:    {http.StatusConflict, "The answer to this request is not kept any more"},
+	codeNoAnswer:         {http.StatusBadGateway, "The API did not answer"},
+	codeResultTooLarge:   {http.StatusBadGateway, "The answer of the API is too large"},
+	codeNotInTime:        {http.StatusGatewayTimeout, "There was no answer in time"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
@@ -152,8 +162,11 @@ type problem struct {
 	*fault
 	Instance  string       `json:"instance"`
 	RequestID string       `json:"request_id,omitempty"`
-	State     shaper.State `json:"state,omitempty"` // of the job, in a conflict
-	IDs       []string     `json:"ids,omitempty"`   // of jobs whose outcome is unknown: send them again under these ids
+	State     shaper.State `json:"state,omitempty"`   // of the job, in a conflict
+	Purged    int64        `json:"purged,omitempty"`  // of a purge that failed half way: the jobs that it has dropped
+	Moved     int          `json:"moved,omitempty"`   // of a redrive that failed half way
+	Dropped   int          `json:"dropped,omitempty"` // of dead letters, when that failed half way
+	IDs       []string     `json:"ids,omitempty"`     // of jobs whose outcome is unknown: send them again under these ids
 	*tally                 // of a batch without an admitted job
 }
 

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,10 +34,17 @@ type ProducerConfig struct {
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
+	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
+	Proxy func(bucket string) (ProxySettings, bool)
+
 	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
 	// same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
 	BucketLimits BucketLimits
+
+	// Operator, if not nil, has the routes of the operator's API served too. Pools are those of the configuration, for these routes.
+	Operator Buckets
+	Pools    []shaper.Pool
 
 	// Keys are the API keys. Without any, only programs of this machine are
 	// served.
@@ -71,6 +80,7 @@ type producer struct {
 	overrides BucketLimits
 	headers   httplimit.RateLimitHeaders
 	draining  *draining
+	proxies   func(bucket string) (ProxySettings, bool)
 }
 
 // NewProducer returns the producer's API: jobs come in, are looked at and
@@ -80,7 +90,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),
@@ -88,17 +98,22 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	draining := newDraining()
 	p.draining = draining
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
-	return newHandler(append(p.routes(), probes.routes()...), p.access, cfg.BodyMemory, draining, log)
+	routes := slices.Concat(p.routes(), p.oneJob().routes(), probes.routes())
+	var o *ops
+	if cfg.Operator != nil {
+		o = newOps(cfg.Operator, cfg.Pools, fmt.Sprintf(byPrograms, "producer"), log)
+		routes = append(routes, o.routes()...)
+	}
+	h := newHandler(routes, p.access, cfg.BodyMemory, draining, log)
+	h.ops = o
+	return h
 }
 
 func (p *producer) routes() []route {
 	return []route{
 		{"POST", "/v1/buckets/{bucket}/jobs", p.enqueue, roles(RoleEnqueue)},
 		{"POST", "/v1/buckets/{bucket}/jobs/batch", p.enqueueBatch, roles(RoleEnqueue)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}", p.showJob, roles(RoleEnqueue, RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", p.jobAttempts, roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", p.jobResult, roles(RoleEnqueue, RoleRead)},
-		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", p.cancelJob, roles(RoleEnqueue)},
+		{"", proxyPath + "{bucket}", p.proxy, rights{roles: []Role{RoleEnqueue}, clientKey: true}},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(RoleCheck)},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(RoleCheck)},
 		{"GET", "/v1/limits", p.listLimits, roles(RoleRead)},

@@ -12,8 +12,8 @@ import (
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
 
-// maxPreferredWait bounds how long a request waits for a result. One that asks for more waits for so long.
-const maxPreferredWait = 5 * time.Minute
+// MaxWait bounds how long a request waits for a result, a client of the proxy too. One that prefers more waits for so long.
+const MaxWait = 5 * time.Minute
 
 // preferredWait reads the header Prefer: wait=30, in seconds (RFC 7240, 4.3). Other preferences are ignored. 0: none.
 func preferredWait(h http.Header) (time.Duration, *fault) {
@@ -28,7 +28,7 @@ func preferredWait(h http.Header) (time.Duration, *fault) {
 			if err != nil {
 				return 0, invalid([]*shaper.FieldError{{Field: "Prefer", Reason: "want wait=30: how many seconds to wait for the result"}})
 			}
-			return min(time.Duration(seconds)*time.Second, maxPreferredWait), nil
+			return min(time.Duration(seconds)*time.Second, MaxWait), nil
 		}
 	}
 	return 0, nil
@@ -48,7 +48,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	result, err := p.waitFor(w, r, awaited, wait)
 	if err == nil {
-		writeJSON(w, http.StatusOK, &result)
+		writeJSON(w, http.StatusOK, result.JSON())
 		return
 	}
 	answer := admitted(&receipt)
@@ -68,21 +68,21 @@ func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *clie
 	return awaited.Result(ctx)
 }
 
-// jobResult answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
-func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
-	p.withJob(w, r, func(bucket, id string) error {
-		result, err := p.jobs.Result(r.Context(), bucket, id)
+// result answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
+func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
+	j.with(w, r, func(bucket, id string) error {
+		result, err := j.ended(r.Context(), bucket, id)
 		switch key := keyOf(r); {
-		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !p.mayEnqueue(key, &result):
+		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.mayEnqueue(key, &result):
 			return shaper.ErrNotFound
 		case err == nil:
-			writeJSON(w, http.StatusOK, &result)
-		case errors.Is(err, client.ErrNotEnded):
+			writeJSON(w, http.StatusOK, result.JSON())
+		case errors.Is(err, shaper.ErrNotEnded):
 			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
 			problem.State = result.State
 			problem.write(w)
 			return nil
-		case errors.Is(err, client.ErrNoResult):
+		case errors.Is(err, shaper.ErrNoResult):
 			problem := newFault(codeNoResult, "job %q is %s, and nothing is kept of an answer: "+
 				"the bucket keeps results for result_retention, and no more than results_max and results_bytes", id, result.State).problem(r)
 			problem.State = result.State
@@ -94,7 +94,7 @@ func (p *producer) jobResult(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayEnqueue reports whether a key is for the flow and the group of a result.
-func (p *producer) mayEnqueue(key *Key, result *shaper.JobResult) bool {
-	bucket, err := p.jobs.Bucket(result.Bucket)
+func (j oneJob) mayEnqueue(key *Key, result *shaper.JobResult) bool {
+	bucket, err := j.bucket(result.Bucket)
 	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 const SinkPath = "/sink"
 
 // sink is a receiver to try things out with: it logs what arrives, with the
-// time since the arrival before, and answers 200. It is for programs of this
+// time since the arrival before, and answers 200 with the method and the path. It is for programs of this
 // machine: deliveries show no key.
 type sink struct {
 	log *slog.Logger
@@ -22,7 +23,7 @@ type sink struct {
 }
 
 func (s *sink) routes() []route {
-	return []route{{http.MethodPost, SinkPath, s.receive, rights{local: true}}}
+	return []route{{"", SinkPath, s.receive, rights{local: true}}, {"", SinkPath + "/{path...}", s.receive, rights{local: true}}}
 }
 
 func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
@@ -39,9 +40,10 @@ func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
 		newFault(codeInvalid, "the body could not be read").write(w, r)
 		return
 	}
-	s.log.InfoContext(r.Context(), "arrived", "job", r.Header.Get("webhook-id"), "attempt", r.Header.Get("tundish-attempt"),
+	s.log.InfoContext(r.Context(), "arrived", "job", cmp.Or(r.Header.Get("webhook-id"), r.Header.Get("Idempotency-Key")),
+		"attempt", r.Header.Get("tundish-attempt"), "method", r.Method, "path", r.URL.Path,
 		"after_the_last", since.Round(100*time.Microsecond), "payload", string(payload))
-	w.WriteHeader(http.StatusOK)
+	writeJSON(w, http.StatusOK, map[string]string{"method": r.Method, "path": r.URL.Path})
 }
 
 // maxSinkPayload is how much of a payload is logged.

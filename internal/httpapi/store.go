@@ -26,6 +26,9 @@ func newStoreFaults(log *slog.Logger) *storeFaults {
 // of returns a 503 if the same request may work later and a 500 if not. The
 // error's text stays here: it may name what clients need not know.
 func (s *storeFaults) of(r *http.Request, err error) *fault {
+	if kept, ok := r.Context().Value(causeKey{}).(*error); ok {
+		*kept = err
+	}
 	if r.Context().Err() == nil {
 		s.sometimes.Do(func() {
 			s.log.ErrorContext(r.Context(), "a call of Redis failed", "error", err, "request_id", requestID(r))

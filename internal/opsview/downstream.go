@@ -17,7 +17,7 @@ type Downstream struct {
 	Reason    string              `json:"reason,omitempty"`     // of the last answer that changed this
 	Heard     *time.Time          `json:"heard,omitempty"`      // when it came
 
-	Text string `json:"-"` // the same for people; "" if there are but failures in a row
+	Text string `json:"text,omitempty"` // the same for people; none if there are but failures in a row
 }
 
 // DownstreamOf shows what is in force at that time, by the clock of Redis: nil if nothing is.

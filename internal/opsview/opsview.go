@@ -1,5 +1,5 @@
-// Package opsview holds the views of flows, groups and pools for operators. The HTTP API and
-// the command line print the same views.
+// Package opsview holds what operators see of buckets, flows, groups, pools and jobs. The HTTP API answers these views, and
+// the command line prints them.
 package opsview
 
 import (
@@ -115,6 +115,8 @@ type View struct {
 	Downstream *Downstream `json:"downstream,omitempty"` // of a flow: what the answers to it have changed; none if nothing
 
 	Known bool `json:"-"` // Redis holds something of it
+
+	Outcome
 }
 
 // Settings are what a flow or a group has of its own. Of a URL the origin is told, of headers the

@@ -8,7 +8,7 @@ import (
 )
 
 // Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
-// the scripts obey is absent as long as nothing has used the bucket.
+// the scripts obey is absent of an orphaned bucket that nothing has used.
 type Pool struct {
 	Name        string     `json:"name"`
 	Rate        string     `json:"rate,omitempty"`

@@ -1,17 +1,18 @@
 package opsview
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// PoolView is a pool with its buckets as JSON shows it. What the scripts obey is absent as
-// long as nothing has used one of them.
+// PoolView is a pool with its buckets as JSON shows it.
 type PoolView struct {
 	Name        string       `json:"name"`
-	Orphaned    bool         `json:"orphaned"` // no bucket of the configuration is in it
+	Orphaned    bool         `json:"orphaned"`         // the configuration does not have it
+	Unused      bool         `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
 	Revision    *int64       `json:"revision,omitempty"`
 	Rate        string       `json:"rate,omitempty"`
 	Burst       int64        `json:"burst,omitempty"`
@@ -23,6 +24,11 @@ type PoolView struct {
 	Overrides   []Override   `json:"overrides"` // settings that were changed at run time
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
+
+	Notes       []string     `json:"notes"`       // what people should know
+	Differences []Difference `json:"differences"` // from the configuration here
+
+	Outcome
 }
 
 // PoolBucket is a bucket in a pool.
@@ -42,20 +48,41 @@ type Override struct {
 	At         *time.Time     `json:"at,omitempty"`
 }
 
-// PoolViewOf shows a pool.
-func PoolViewOf(p *operator.PoolDetails, orphaned bool) PoolView {
-	view := PoolView{Name: p.Name, Orphaned: orphaned, InFlight: p.InFlight, LastSlot: instant(p.LastSlot),
-		Buckets: make([]PoolBucket, len(p.Buckets)), Overrides: OverridesOf(p.Overrides),
-		Downstream: DownstreamOf(p.Downstream, p.Now)}
+// PoolViewOf shows a pool. configured is the pool as the configuration here has it, nil if it has none. named says
+// that a bucket of the configuration names it. revision is that of the configuration.
+func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, revision int64) PoolView {
+	view := PoolView{Name: p.Name, Orphaned: configured == nil, Unused: configured != nil && !p.Configured, Notes: []string{}, Differences: []Difference{}}
+	note := func(format string, args ...any) { view.Notes = append(view.Notes, fmt.Sprintf(format, args...)) }
+	switch {
+	case view.Orphaned:
+		note("orphaned: not in the configuration")
+	case view.Unused:
+		p.Rate, p.Burst, p.MaxInFlight, p.Quotas = configured.Rate, max(configured.Burst, 1), configured.MaxInFlight, configured.Quotas
+		note("not used yet")
+	case p.Revision > revision:
+		note("obeys revision %d, the configuration here has %d", p.Revision, revision)
+	}
+	if configured != nil && !named {
+		note("no bucket of the configuration names it")
+	}
+	if p.Configured {
+		view.Revision = &p.Revision
+		view.Differences = poolDifferences("", &p, configured, revision)
+	}
+	if len(view.Differences) > 0 {
+		note("differs from the configuration here, see pool show")
+	}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight = p.Rate.String(), p.Burst, p.MaxInFlight
 		for _, quota := range p.Quotas {
 			view.Quotas = append(view.Quotas, quota.String())
 		}
 	}
-	if p.Configured {
-		view.Revision = &p.Revision
+	view.InFlight, view.LastSlot, view.Overrides = p.InFlight, instant(p.LastSlot), OverridesOf(p.Overrides)
+	if view.Downstream = DownstreamOf(p.Downstream, p.Now); view.Downstream != nil && view.Downstream.Text != "" {
+		note("%s", view.Downstream.Text)
 	}
+	view.Buckets = make([]PoolBucket, len(p.Buckets))
 	for i, b := range p.Buckets {
 		view.Buckets[i] = PoolBucket(b)
 	}

@@ -8,6 +8,7 @@
 
 local dlq = {
   CHUNK = 500,
+  AUDIT = 200, -- dead letters that one audit sums up
   PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
   GUESS = 60000000, -- microseconds to wait if it is not known when there is room
   FULL = 14, TOO_LARGE = 15, -- codes of enqueue.lua
@@ -81,8 +82,8 @@ function dlq.audit(dead, body, meta, tried, count)
   local upto, sum = read_walk(count)
   sum = sum or 0
   local from = upto and string.format('(%.0f', upto) or '-inf'
-  local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.CHUNK)
-  local ended, n = #some < 2 * dlq.CHUNK, #some
+  local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.AUDIT)
+  local ended, n = #some < 2 * dlq.AUDIT, #some
   -- Dead letters of the same time are summed together: the sum is of all up to a time.
   if not ended and some[2] ~= some[n] then
     local last = some[n]

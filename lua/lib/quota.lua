@@ -3,17 +3,22 @@
 -- times of the last departures, newest first: one list for all windows of a bucket or of a
 -- flow. A permit that was given back counts.
 --
+-- The receiver counts arrivals. One call may need longer on its way than another one: to wake, to connect, over the network.
+-- A window of the receiver can hold all departures of a window that is longer by that difference. So a quota counts in a window
+-- that is longer by a margin: a 50th of it, and at most MARGIN, which is more than the longest permit_ttl (10 s).
+--
 -- A time in the future means that the clock stepped back. It is cut to the latest possible
 -- time, so that no departure waits for more than a window longer. The list is cut too, or the time would
 -- stay as far ahead of now for ever.
 
-local quota = { CHUNK = 500 }
+local quota = { CHUNK = 500, MARGIN = 11000000 }
 
--- The windows of a text "count microseconds;...", and the length of their list.
+-- The windows of a text "count microseconds;...", each with its margin, and the length of their list.
 function quota.windows(text)
   local windows = { longest = 0, most = 0 }
   for count, window in string.gmatch(text or '', '(%d+) (%d+);') do
     count, window = tonumber(count), tonumber(window)
+    window = window + math.min(math.ceil(window / 50), quota.MARGIN)
     windows[#windows + 1] = { count = count, window = window }
     windows.longest, windows.most = math.max(windows.longest, window), math.max(windows.most, count)
   end

@@ -14,22 +14,22 @@ import (
 
 // outcomeTold is the payload of a callback: as that of a hook, with the result as its data.
 type outcomeTold struct {
-	Type      string           `json:"type"` // job.done or job.dead
-	Timestamp time.Time        `json:"timestamp"`
-	Data      shaper.JobResult `json:"data"`
+	Type      string             `json:"type"` // job.done or job.dead
+	Timestamp time.Time          `json:"timestamp"`
+	Data      *shaper.ResultJSON `json:"data"`
 }
 
 // callbackPayload is the payload of a callback, of at most so many bytes: where it would be longer, the body of the answer is cut, then
 // its headers go. The same callback always has the same payload.
 func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
-	told := outcomeTold{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result}
+	told := outcomeTold{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result.JSON()}
 	whole, err := encode(&told)
 	if err != nil || int64(len(whole)) <= atMost {
 		return whole, err
 	}
 	if c.Result.Answer != nil {
-		answer := *c.Result.Answer
-		told.Data.Answer, answer.Cut = &answer, true
+		less, answer := c.Result, *c.Result.Answer
+		less.Answer, answer.Cut = &answer, true
 		body := answer.Body
 		isText := utf8.Valid(body)
 		fits := func(n int) []byte {
@@ -37,6 +37,7 @@ func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
 				n--
 			}
 			answer.Body = body[:n]
+			told.Data = less.JSON()
 			if text, err := encode(&told); err == nil && int64(len(text)) <= atMost {
 				return text
 			}

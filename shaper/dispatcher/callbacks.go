@@ -67,16 +67,15 @@ func (d *drain) tellCallbacks(ctx context.Context) {
 	}
 }
 
-// tellLast moves the callbacks on that were written while the process stopped, for about a second: without it they would wait for
+// tellLast moves the callbacks on that were written while the drain stopped, for about a second: without it they would wait for
 // another dispatcher.
-func tellLast(life context.Context, drains []*drain) {
-	ctx, cancel := context.WithTimeout(life, lastCallbacks)
-	defer cancel()
-	for _, d := range drains {
-		if len(d.told) > 0 && d.enqueue != nil && d.Settings.Load().Callbacks.Bucket != "" && ctx.Err() == nil {
-			d.moveCallbacks(ctx)
-		}
+func (d *drain) tellLast() {
+	if len(d.told) == 0 || d.enqueue == nil || d.Settings.Load().Callbacks.Bucket == "" {
+		return
 	}
+	ctx, cancel := context.WithTimeout(d.life, lastCallbacks)
+	defer cancel()
+	d.moveCallbacks(ctx)
 }
 
 // someToTell has the callbacks looked at soon.

@@ -74,7 +74,7 @@ func (w *telling) run() {
 }
 
 // drain is that of the bucket, for a test that makes each step itself.
-func (w *telling) drain() *drain { return newDrain(w.d, w.d.store.Buckets["b"], w.t.Context()) }
+func (w *telling) drain() *drain { return newDrain(w.d, w.d.store.Known("b"), w.t.Context()) }
 
 func (w *telling) enqueue(jobs ...shaper.Job) {
 	w.t.Helper()
@@ -324,10 +324,8 @@ func TestCallbacksAfterAReload(t *testing.T) {
 	w.enqueue(shaper.Job{ID: "before", Payload: []byte("hi")})
 	changed := slices.Clone(w.buckets)
 	changed[0].Callbacks = shaper.Callbacks{Bucket: "told", URL: "https://default.example/"}
-	for _, reconfigure := range []func([]shaper.Bucket) error{w.client.Reconfigure, w.d.Reconfigure} {
-		if err := reconfigure(changed); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.cfg.Workers, nil)); err != nil {
+		t.Fatal(err)
 	}
 	w.enqueue(shaper.Job{ID: "after", Payload: []byte("hi")})
 	if a, body := w.next(); a.URL != "https://default.example/" || !strings.Contains(fmt.Sprint(body), "id:after") {

@@ -94,7 +94,7 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 	}
 	var drains []*drain
 	for _, b := range buckets {
-		drains = append(drains, newDrain(d, d.store.Buckets[b.Name], t.Context()))
+		drains = append(drains, newDrain(d, d.store.Known(b.Name), t.Context()))
 	}
 	look := func() (failed int) {
 		for i, s := range d.look(t.Context(), drains) {

@@ -207,7 +207,7 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 		}
 	}()
 	job.Permit(job.slot, job.permitTTL, job.depart)
-	outcome = d.worker.Deliver(ctx, &job.Attempt)
+	outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHeld {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
@@ -230,8 +230,9 @@ func (d *drain) interrupt() int {
 
 // settle hands over the outcome of a job; it travels with others of the moment.
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	var hold time.Duration // that a job leaves behind which is done
 	if job.once {
-		d.endOnce(job, &outcome)
+		hold = d.endOnce(job, &outcome)
 	}
 	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
@@ -258,7 +259,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 			s.reason = codec.ReasonWord(outcome.Reason)
 		}
 	case shaper.ResultDone:
-		last = shaper.LastResponse{} // Redis keeps nothing of a delivered job but its id
+		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,13 +61,18 @@ type Config struct {
 // looks after its buckets every 2 s. While Redis is down only what was claimed
 // is sent; no permit outlives permit_ttl.
 type Dispatcher struct {
-	cfg   Config
+	cfg   Config // its Buckets, Workers and Hooks are those that it began with
 	store *store.Store
-	id    string
 
 	outage outage      // of Redis, as its drains see it
 	guard  poisonGuard // one for all buckets: it is the process that a job may kill
-	drains atomic.Pointer[[]*drain]
+	hooks  atomic.Pointer[[]Hook]
+	drains atomic.Pointer[[]*drain] // of all buckets, while it runs
+
+	mu      sync.Mutex // of changes of hooks, drains, and the following
+	workers map[string]shaper.Worker
+	crew    *crew    // nil while it does not run
+	gone    []*drain // have ended since the patrol last looked
 }
 
 // New checks the configuration. It does not talk to Redis yet.
@@ -89,35 +92,27 @@ func New(cfg Config) (*Dispatcher, error) {
 	if cfg.Lease < time.Second || cfg.Lease > time.Hour {
 		return nil, fmt.Errorf("dispatcher: lease %s: want 1s to 1h", cfg.Lease)
 	}
-	if len(cfg.Hooks) > 0 && cfg.Enqueue == nil {
-		return nil, errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
-	}
-	if i := slices.IndexFunc(cfg.Buckets, func(b shaper.Bucket) bool { return b.Callbacks.Bucket != "" }); i >= 0 && cfg.Enqueue == nil {
-		return nil, fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", cfg.Buckets[i].Name)
-	}
 	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range s.Order {
-		if cfg.Workers[name] == nil {
-			return nil, fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
-		}
-	}
-	return &Dispatcher{cfg: cfg, store: s, id: store.ShortID(rand.Uint64())}, nil //nolint:gosec // a name, not a secret
+	d := &Dispatcher{cfg: cfg, store: s, workers: cfg.Workers}
+	d.outage.log = s.Log
+	d.hooks.Store(&cfg.Hooks)
+	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
 }
 
-// Reconfigure replaces the settings of buckets that the dispatcher drains; those
-// that it does not are left out. What the scripts obey is written at once, for
-// all processes, unless a higher revision is in force there. It changes nothing
-// and returns an error if a bucket is not valid. The worker of a bucket stays.
-func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket) error {
-	if err := d.store.Reconfigure(buckets); err != nil {
-		return err
+// check reports what buckets and hooks lack.
+func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
+	if len(hooks) > 0 && d.cfg.Enqueue == nil {
+		return errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
 	}
-	if drains := d.drains.Load(); drains != nil {
-		for _, drain := range *drains {
-			drain.nudge() // its next claim writes them
+	for i := range buckets {
+		if buckets[i].Callbacks.Bucket != "" && d.cfg.Enqueue == nil {
+			return fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", buckets[i].Name)
+		}
+		if name := buckets[i].Name; workers[name] == nil {
+			return fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
 		}
 	}
 	return nil
@@ -128,33 +123,28 @@ func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket) error {
 // settles, and returns nil. A fault of Redis is not the end: Run goes on when
 // Redis is back.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	// Deliveries and settling go on when ctx ends, until stop says so.
+	// Deliveries and settling go on when ctx ends, until each drain has ended.
 	life, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 
-	drains := make([]*drain, 0, len(d.store.Order))
-	for _, name := range d.store.Order {
-		drains = append(drains, newDrain(d, d.store.Buckets[name], life))
-	}
-	d.drains.Store(&drains)
-	var loops, helpers sync.WaitGroup
-	for _, drain := range drains {
-		loops.Go(func() { drain.loop(ctx) })
-		helpers.Go(func() { drain.heartbeat(life) })
-		if d.cfg.Enqueue != nil {
-			helpers.Go(func() { drain.tellCallbacks(ctx) })
-		}
-	}
-	helpers.Go(func() { d.listen(life, drains) })
-	helpers.Go(func() { d.patrol(ctx, drains) })
+	c := &crew{ctx: ctx, life: life}
+	d.mu.Lock()
+	d.crew = c
+	d.drains.Store(&[]*drain{})
+	d.staff()
+	d.mu.Unlock()
+	var helpers sync.WaitGroup
+	helpers.Go(func() { d.listen(life) })
+	helpers.Go(func() { d.patrol(ctx) })
 
 	<-ctx.Done()
-	loops.Wait()
-	err := d.finish(drains, kill)
-	tellLast(life, drains)
+	d.mu.Lock()
+	d.crew = nil // a reload starts no drain any more
+	d.mu.Unlock()
+	c.running.Wait()
 	kill(errStopped)
 	helpers.Wait()
-	return err
+	return errors.Join(c.faults...)
 }
 
 var (
@@ -169,57 +159,45 @@ const (
 
 // finish waits for deliveries, cancels those that take too long, and sees
 // their outcomes into Redis.
-func (d *Dispatcher) finish(drains []*drain, kill context.CancelCauseFunc) error {
+func (d *drain) finish() error {
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
-		for _, drain := range drains {
-			drain.deliveries.Wait()
-			drain.settler.Wait()
-		}
+		d.deliveries.Wait()
+		d.settler.Wait()
 	}()
-	timer := time.NewTimer(d.cfg.ShutdownTimeout)
+	timer := time.NewTimer(d.shutdown)
 	defer timer.Stop()
 	select {
 	case <-idle:
 		return nil
 	case <-timer.C:
 	}
-	cut := 0
-	for _, drain := range drains {
-		cut += drain.interrupt()
-	}
-	d.store.Log.Warn("deliveries did not end in time and were cut off", "count", cut, "shutdown_timeout", d.cfg.ShutdownTimeout)
+	d.log.Warn("deliveries did not end in time and were cut off", "count", d.interrupt(), "shutdown_timeout", d.shutdown)
 	timer.Reset(settleGrace)
 	select {
 	case <-idle:
 		return nil
 	case <-timer.C:
 	}
-	kill(errStopped)
+	d.kill(errStopped)
 	timer.Reset(killGrace)
 	select {
 	case <-idle:
-		return fmt.Errorf("dispatcher: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", settleGrace)
+		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", d.Name, settleGrace)
 	case <-timer.C:
-		return errors.New("dispatcher: deliveries go on though they were told to end: a worker ignores its context")
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", d.Name)
 	}
 }
 
 // listen turns wake-ups of Redis into those of drains, until ctx ends. What it
 // misses while the connection is down, patrol finds.
-func (d *Dispatcher) listen(ctx context.Context, drains []*drain) {
-	byName := make(map[string][]*drain, len(drains)) // also all of a pool, by its name
-	for _, drain := range drains {
-		one := store.WakeOne(drain.Name, d.id)
-		byName[drain.Name], byName[one] = append(byName[drain.Name], drain), append(byName[one], drain)
-		if p := drain.Settings.Load().Pool; p != nil {
-			byName[store.WakePool+p.Name] = append(byName[store.WakePool+p.Name], drain)
-		}
-	}
+func (d *Dispatcher) listen(ctx context.Context) {
 	sub := d.store.Redis.Subscribe(ctx, store.WakeChannel)
 	defer sub.Close()
 	messages := sub.ChannelWithSubscriptions()
+	var known *[]*drain
+	var byName map[string][]*drain
 	for {
 		select {
 		case <-ctx.Done():
@@ -228,15 +206,33 @@ func (d *Dispatcher) listen(ctx context.Context, drains []*drain) {
 			if !ok {
 				return
 			}
+			if drains := d.drains.Load(); drains != known {
+				known, byName = drains, wokenBy(*drains)
+			}
 			if m, isMessage := message.(*redis.Message); isMessage {
 				for _, drain := range byName[m.Payload] {
 					drain.nudge()
 				}
 				continue
 			}
-			for _, drain := range drains { // (re)subscribed: something may have been missed
+			for _, drain := range *known { // (re)subscribed: something may have been missed
 				drain.nudge()
 			}
 		}
 	}
+}
+
+// wokenBy are the drains that each wake-up is for: one of a bucket, one of a single drain, one of a pool.
+func wokenBy(drains []*drain) map[string][]*drain {
+	byName := make(map[string][]*drain, len(drains))
+	for _, drain := range drains {
+		names := []string{drain.Name, store.WakeOne(drain.Name, drain.dispatcher)}
+		if drain.Keys.Pool != "" {
+			names = append(names, store.WakePool+drain.Keys.Pool)
+		}
+		for _, name := range names {
+			byName[name] = append(byName[name], drain)
+		}
+	}
+	return byName
 }

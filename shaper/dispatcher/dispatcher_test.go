@@ -54,7 +54,7 @@ func TestStoppedLoopClaimsNothing(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		r := newDrain(d, d.store.Buckets["b"], t.Context())
+		r := newDrain(d, d.store.Known("b"), t.Context())
 		r.nudge()
 		r.loop(stopped)
 	}
@@ -266,8 +266,8 @@ func TestCostOfAPatrol(t *testing.T) {
 		t.Fatal(err)
 	}
 	var drains []*drain
-	for _, name := range d.store.Order {
-		drains = append(drains, newDrain(d, d.store.Buckets[name], t.Context()))
+	for _, name := range d.store.Names() {
+		drains = append(drains, newDrain(d, d.store.Known(name), t.Context()))
 		drains[len(drains)-1].setSleeping(true)
 	}
 	commands := func() (n int) {

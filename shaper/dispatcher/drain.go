@@ -50,11 +50,15 @@ type drain struct {
 	*store.Bucket
 	store       *store.Store
 	log         *slog.Logger
-	worker      shaper.Worker
-	dispatcher  string
+	worker      atomic.Pointer[shaper.Worker] // replaced by a reload
+	dispatcher  string                        // names the drain in Redis
 	lease       time.Duration
+	shutdown    time.Duration // how long a stop waits for deliveries
 	concurrency int
-	life        context.Context //nolint:containedctx // ends when deliveries and settling must
+	life        context.Context         //nolint:containedctx // ends when deliveries and settling must
+	kill        context.CancelCauseFunc // ends life
+	stop        context.CancelFunc      // has the drain stop; nil of one that is not run
+	sweeps      sweepWatch              // the patrol's own
 
 	clock     *clock
 	wake      chan struct{} // a token: look for work now
@@ -87,19 +91,22 @@ type drain struct {
 	failures   failureLog
 	guard      *poisonGuard // shared by all drains: the process is one
 
-	hooks   []Hook // that events are told to; callbacks use enqueue too
+	hooks   *atomic.Pointer[[]Hook] // that events are told to
 	enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 }
 
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
+	worker := d.workers[b.Name]
 	r := &drain{
-		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name), worker: d.cfg.Workers[b.Name],
-		dispatcher: d.id, lease: d.cfg.Lease, concurrency: d.cfg.Concurrency, life: life,
-		outage: &d.outage, guard: &d.guard, hooks: d.cfg.Hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name),
+		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
+		outage: &d.outage, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
 	}
-	r.outage.log = d.store.Log
-	if _, ok := d.store.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
+	r.worker.Store(&worker)
+	r.life, r.kill = context.WithCancelCause(life)
+	r.sweeps.nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
+	if _, ok := d.store.Redis.(*redis.ClusterClient); ok {     // one node may fail and others not
 		r.outage = &outage{log: r.log}
 	}
 	r.settler = batch.Queue[*settlement]{
@@ -109,6 +116,22 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 		},
 	}
 	return r
+}
+
+// run drains until ctx ends, and then until the last outcome is settled.
+func (d *drain) run(ctx context.Context) error {
+	defer d.kill(nil)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { d.heartbeat(d.life) })
+	if d.enqueue != nil {
+		helpers.Go(func() { d.tellCallbacks(ctx) })
+	}
+	d.loop(ctx)
+	err := d.finish()
+	d.tellLast()
+	d.kill(errStopped)
+	helpers.Wait()
+	return err
 }
 
 // nudge makes the loop look for work now.

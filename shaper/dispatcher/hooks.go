@@ -81,7 +81,7 @@ func (d *drain) moveEvents(ctx context.Context) {
 func (d *drain) tell(ctx context.Context, e event) error {
 	kind, path, ofFlow := strings.Cut(e.name, " ")
 	var jobs []shaper.Job
-	for _, hook := range d.hooks {
+	for _, hook := range *d.hooks.Load() {
 		if slices.Contains(hook.Events, shaper.Event(kind)) {
 			jobs = append(jobs, d.jobOf(hook, e, kind, path, ofFlow))
 		}

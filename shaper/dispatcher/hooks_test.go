@@ -22,10 +22,10 @@ func hooked(t *testing.T, b shaper.Bucket) (*stepped, *drain) {
 	b.Events = shaper.Events()
 	s := newSteppedBucket(t, rig.NewWaiting(), b)
 	d := s.drain()
-	d.hooks = []Hook{
+	d.hooks.Store(&[]Hook{
 		{Events: []shaper.Event{shaper.EventJobDead}, Bucket: "b", URL: "https://a.example", Flow: b.Name},
 		{Events: []shaper.Event{shaper.EventJobDead, shaper.EventBucketFull}, Bucket: "b", URL: "https://b.example", Flow: b.Name},
-	}
+	})
 	d.enqueue = s.Client.Enqueue
 	return s, d
 }
@@ -120,7 +120,8 @@ func TestAHookWaitsForRoom(t *testing.T) {
 func TestHooksNameFlows(t *testing.T) {
 	t.Parallel()
 	s, d := hooked(t, rig.Grouped("b", 100))
-	d.hooks[0].Group, d.hooks[1].Group = "hooks", "hooks"
+	hooks := *d.hooks.Load()
+	hooks[0].Group, hooks[1].Group = "hooks", "hooks"
 	s.happen(d, "job.dead 1:gthe flow", "0 0 1 1783228800000001\n{}")
 	d.moveEvents(t.Context())
 	bodies := s.bodies(d)

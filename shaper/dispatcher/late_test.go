@@ -112,13 +112,15 @@ func TestLateWakeGivesBack(t *testing.T) {
 		t.Run(fmt.Sprint(c.late, " ", c.connects), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := &drain{life: t.Context(), held: map[string]*leased{}, worker: shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+				var worker shaper.Worker = shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 					<-time.After(c.connects)
 					if a.Depart() != nil {
 						return shaper.Returned("late")
 					}
 					return shaper.Done(200)
-				})}
+				})
+				d := &drain{life: t.Context(), held: map[string]*leased{}}
+				d.worker.Store(&worker)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
 				job.depart = func(time.Duration) { job.departed = time.Now() }

@@ -164,7 +164,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Buckets["b"], t.Context())
+	r := newDrain(d, d.store.Known("b"), t.Context())
 	if got := r.obeyed().Rate.String(); got != "100/s" {
 		t.Errorf("before the first claim: %s", got)
 	}
@@ -227,7 +227,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Buckets["b"], t.Context())
+	r := newDrain(d, d.store.Known("b"), t.Context())
 	if err := r.sweep(t.Context(), &sweepWatch{}, 0, true); err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +302,8 @@ func TestDispatcherReconfigures(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("idle", 10))
 	ctx, stop := context.WithCancel(t.Context())
-	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket},
-		Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
+	workers := rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))
+	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: workers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestDispatcherReconfigures(t *testing.T) {
 	until("10000")
 	b := w.Bucket
 	b.Capacity = 77
-	if err := d.Reconfigure([]shaper.Bucket{b, rig.Bucket("unknown", 1)}); err != nil {
+	if err := d.Reconfigure([]shaper.Bucket{b}, workers, nil); err != nil {
 		t.Fatal(err)
 	}
 	until("77")

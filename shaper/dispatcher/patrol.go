@@ -31,21 +31,23 @@ const (
 // patrol looks after all buckets until ctx ends. It wakes drains that missed a wake-up, returns jobs whose leases ended,
 // and runs the sweeper. Every 2 s it sends three commands for an idle bucket and one for a busy bucket. One more command every
 // 10 s finds changed settings, and the sweeper runs every 30 s.
-func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
-	watches := make([]sweepWatch, len(drains))
-	for i := range watches {
-		watches[i].nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
-	}
-	inForce := watchesOf(d.store.Log, drains)
+func (d *Dispatcher) patrol(ctx context.Context) {
+	var inForce []*settingsWatch
+	var known *[]*drain
 	more := false                                                                               // leases to take back: their buckets take turns of one chunk each, without a pause
 	for round := 0; more || sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		if ctx.Err() != nil {
 			return
 		}
+		d.forgetGone()
+		drains := d.drains.Load()
+		if drains != known {
+			known, inForce = drains, watchesOf(d.store.Log, *drains, inForce...)
+		}
 		more = false
 		began := time.Now()
-		sights := d.look(ctx, drains)
-		for i, drain := range drains {
+		sights := d.look(ctx, *drains)
+		for i, drain := range *drains {
 			if err := sights[i].err; err != nil {
 				drain.outage.failed(ctx, err)
 				continue
@@ -54,12 +56,12 @@ func (d *Dispatcher) patrol(ctx context.Context, drains []*drain) {
 			if sights[i].waiting {
 				drain.nudge()
 			}
-			more = drain.tend(ctx, &watches[i], sights[i]) || more
-			if len(drain.hooks) > 0 && len(drain.Settings.Load().Events) > 0 {
+			more = drain.tend(ctx, &drain.sweeps, sights[i]) || more
+			if len(*d.hooks.Load()) > 0 && len(drain.Settings.Load().Events) > 0 {
 				drain.moveEvents(ctx)
 			}
 			if drain.died.Swap(false) || round%watchEvery == 0 {
-				drain.trimDead(ctx, &watches[i])
+				drain.trimDead(ctx, &drain.sweeps)
 				drain.emptyDisabled(ctx)
 			}
 			if round%watchEvery == 0 {

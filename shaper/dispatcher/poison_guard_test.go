@@ -107,7 +107,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Buckets["b"], t.Context())
+	r := newDrain(d, d.store.Known("b"), t.Context())
 	claim := func(id string) {
 		t.Helper()
 		if _, err := r.claim(t.Context(), id, 1); err != nil {
@@ -117,7 +117,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		r.settler.Wait()
 	}
 	// This claim's answer is on its way while another bucket's comes.
-	if _, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), d.id, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
+	if _, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), r.dispatcher, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
 		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 1); err != nil {
 		t.Fatal(err)
 	}

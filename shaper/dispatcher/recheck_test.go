@@ -50,7 +50,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 	reload := func(change func(b *shaper.Bucket)) func(*testing.T, *Dispatcher, operator.Author, shaper.Bucket) {
 		return func(t *testing.T, d *Dispatcher, _ operator.Author, b shaper.Bucket) {
 			change(&b)
-			if err := d.Reconfigure([]shaper.Bucket{b}); err != nil {
+			if err := d.Reconfigure([]shaper.Bucket{b}, d.workers, nil); err != nil {
 				t.Error(err)
 			}
 		}

@@ -27,17 +27,18 @@ func (d *drain) answerBytes(isTold bool) int64 {
 }
 
 // endOnce ends a job that is sent once: what its first attempt came to is its result, and whoever waits for that decides what to do.
-// A hold is waited for if the job does not expire before.
-func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) {
+// A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
+func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
 	case shaper.ResultRetry, shaper.ResultDead:
 		outcome.Result = shaper.ResultDone
 	case shaper.ResultHeld:
-		hold := holdFor(d.Settings.Load(), outcome.RetryAfter)
+		hold = holdFor(d.Settings.Load(), outcome.RetryAfter)
 		if job.expires > 0 && !job.Enqueued.Add(job.expires).After(d.clock.redis(time.Now()).Add(hold)) {
 			outcome.Result = shaper.ResultDone
 		}
 	}
+	return hold
 }
 
 // resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody is to hear of it.

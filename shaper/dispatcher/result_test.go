@@ -193,13 +193,13 @@ func TestResultsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer awaited.Stop()
-	if _, err := a.here.Result(t.Context(), "b", receipt.ID); !errors.Is(err, producer.ErrNotEnded) {
+	if _, err := a.here.Result(t.Context(), "b", receipt.ID); !errors.Is(err, shaper.ErrNotEnded) {
 		t.Errorf("of a job that waits: %v", err)
 	}
 	if _, err := a.there.Cancel(t.Context(), "b", receipt.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := awaited.Result(t.Context()); !errors.Is(err, producer.ErrNoResult) {
+	if _, err := awaited.Result(t.Context()); !errors.Is(err, shaper.ErrNoResult) {
 		t.Errorf("of a cancelled job: %v", err)
 	}
 	if _, err := a.here.Result(t.Context(), "b", "unknown"); !errors.Is(err, shaper.ErrNotFound) {
@@ -257,7 +257,7 @@ func TestKeptResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		for result, err := a.there.Result(t.Context(), "b", ids[n]); err != nil; result, err = a.there.Result(t.Context(), "b", ids[n]) {
-			if !errors.Is(err, producer.ErrNotEnded) {
+			if !errors.Is(err, shaper.ErrNotEnded) {
 				t.Fatalf("%+v, %v", result, err)
 			}
 		}
@@ -265,7 +265,7 @@ func TestKeptResults(t *testing.T) {
 	var got []string
 	for _, id := range ids {
 		result, err := a.there.Result(t.Context(), "b", id)
-		if errors.Is(err, producer.ErrNoResult) {
+		if errors.Is(err, shaper.ErrNoResult) {
 			got = append(got, "none")
 		} else {
 			got = append(got, describe(result))

@@ -40,10 +40,10 @@ func steppedOn(t *testing.T, s *rig.Bench, worker shaper.Worker) *stepped {
 	return &stepped{s, d}
 }
 
-// drain returns what a process that has the dispatcher's id drains with.
+// drain returns what drains the bucket.
 func (s *stepped) drain() *drain {
 	life, kill := context.WithCancel(context.WithoutCancel(s.T.Context()))
-	r := newDrain(s.d, s.d.store.Buckets["b"], life)
+	r := newDrain(s.d, s.d.store.Known("b"), life)
 	s.T.Cleanup(func() {
 		r.interrupt()
 		r.deliveries.Wait()
@@ -174,6 +174,7 @@ func TestReplayAfterAStepBackwards(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStepped(t, rig.NewWaiting())
 				lost, r := s.drain(), s.drain()
+				lost.dispatcher = r.dispatcher
 				s.claim(r, "before")
 				s.Enqueue("a", "b")
 				s.claim(lost, "lost")

@@ -28,15 +28,24 @@ type settingsWatch struct {
 	last     map[string]string // nil until it was seen
 }
 
-// watchesOf are those of the buckets of drains, and of their pools.
-func watchesOf(log *slog.Logger, drains []*drain) []*settingsWatch {
+// watchesOf are those of the buckets of drains, and of their pools. Those that are among the known ones stay.
+func watchesOf(log *slog.Logger, drains []*drain, known ...*settingsWatch) []*settingsWatch {
 	var watches []*settingsWatch
-	var pools []string
+	add := func(kind, name, key string, settings []shaper.Setting) {
+		same := func(w *settingsWatch) bool { return w.key == key }
+		if slices.ContainsFunc(watches, same) { // the pool of several buckets
+			return
+		}
+		if at := slices.IndexFunc(known, same); at >= 0 {
+			watches = append(watches, known[at])
+			return
+		}
+		watches = append(watches, &settingsWatch{log: log.With(kind, name), key: key, settings: settings})
+	}
 	for _, d := range drains {
-		watches = append(watches, &settingsWatch{log: log.With("bucket", d.Name), key: d.Keys.Conf(), settings: shaper.Settings()})
-		if pool := d.Keys.Pool; pool != "" && !slices.Contains(pools, pool) {
-			pools = append(pools, pool)
-			watches = append(watches, &settingsWatch{log: log.With("pool", pool), key: store.PoolConf(pool), settings: shaper.PoolSettings()})
+		add("bucket", d.Name, d.Keys.Conf(), shaper.Settings())
+		if pool := d.Keys.Pool; pool != "" {
+			add("pool", pool, store.PoolConf(pool), shaper.PoolSettings())
 		}
 	}
 	return watches

@@ -27,8 +27,8 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var drains []*drain
-	for _, name := range d.store.Order {
-		drains = append(drains, newDrain(d, d.store.Buckets[name], t.Context()))
+	for _, name := range d.store.Names() {
+		drains = append(drains, newDrain(d, d.store.Known(name), t.Context()))
 	}
 	watches := watchesOf(d.store.Log, drains)
 	if len(watches) != 3 {

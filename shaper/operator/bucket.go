@@ -282,7 +282,7 @@ func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error
 
 // note logs and counts what was done.
 func (c control) note(ctx context.Context, bucket, action string, args ...any) {
-	if c.store.Buckets[bucket] != nil { // the names of others would be labels without a bound
+	if c.store.Known(bucket) != nil { // the names of others would be labels without a bound
 		c.store.Metrics.CountAction(bucket, action)
 	}
 	c.store.Log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)

@@ -145,6 +145,34 @@ type Redriven struct {
 	Disabled int // left where they are: their flow is disabled
 }
 
+// What redrive.lua answers for a letter; anything else: it is none.
+const (
+	redriveMoved = iota + 1
+	redriveFull
+	redriveThere
+	redriveFlowFull
+	redriveGroupFull
+	redriveDisabled
+)
+
+// count counts one letter by what redrive.lua answers.
+func (r *Redriven) count(code int64) {
+	switch code {
+	case redriveMoved, redriveThere:
+		r.Moved++
+	case redriveFull:
+		r.Full++
+	case redriveFlowFull:
+		r.FlowFull++
+	case redriveGroupFull:
+		r.GroupFull++
+	case redriveDisabled:
+		r.Disabled++
+	default:
+		r.Unknown++
+	}
+}
+
 // Add counts more dead letters.
 func (r *Redriven) Add(more Redriven) {
 	r.Moved += more.Moved
@@ -174,48 +202,48 @@ func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven) {
 
 func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Redriven, error) {
 	var sum Redriven
-	b, err := o.store.Bucket(bucket)
-	if err != nil {
-		return sum, err
-	}
 	for len(ids) > 0 {
 		n := min(len(ids), maxRedrive)
-		names, err := o.store.FlowsOf(ctx, b, ids[:n]...)
+		codes, err := o.redriveSome(ctx, bucket, ids[:n], 0)
+		for _, code := range codes {
+			sum.count(code)
+		}
 		if err != nil {
 			return sum, err
-		}
-		var flows store.FlowSet
-		jobs := make([]any, 0, 2*n)
-		for i, id := range ids[:n] {
-			jobs = append(jobs, id, flows.Number(names[i]))
-		}
-		args := slices.Concat([]any{store.WakeChannel, bucket, b.Levels(), len(flows.Names)}, flows.Args(), jobs)
-		r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.Of(lua.Redrive, flows.Names...), args...)
-		if err != nil {
-			return sum, fmt.Errorf("bucket %q: %w", bucket, err)
-		}
-		for range n {
-			switch r.Int() {
-			case 1, 3:
-				sum.Moved++
-			case 2:
-				sum.Full++
-			case 4:
-				sum.FlowFull++
-			case 5:
-				sum.GroupFull++
-			case 6:
-				sum.Disabled++
-			default:
-				sum.Unknown++
-			}
-		}
-		if r.Err() != nil {
-			return sum, fmt.Errorf("bucket %q: script redrive: %w", bucket, r.Err())
 		}
 		ids = ids[n:]
 	}
 	return sum, nil
+}
+
+// redriveSome redrives maxRedrive letters at most and returns the code of each. Of spare places of a bound, one is left free.
+func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string, spare int) ([]int64, error) {
+	b, err := o.store.Bucket(bucket)
+	if err != nil {
+		return nil, err
+	}
+	names, err := o.store.FlowsOf(ctx, b, ids...)
+	if err != nil {
+		return nil, err
+	}
+	var flows store.FlowSet
+	jobs := make([]any, 0, 2*len(ids))
+	for i, id := range ids {
+		jobs = append(jobs, id, flows.Number(names[i]))
+	}
+	args := slices.Concat([]any{store.WakeChannel, bucket, b.Levels(), len(flows.Names), spare}, flows.Args(), jobs)
+	r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.Of(lua.Redrive, flows.Names...), args...)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	codes := make([]int64, len(ids))
+	for i := range codes {
+		codes[i] = r.Int()
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("bucket %q: script redrive: %w", bucket, r.Err())
+	}
+	return codes, nil
 }
 
 // RedriveAll redrives up to limit dead letters, the oldest first, until all

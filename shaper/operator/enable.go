@@ -28,7 +28,7 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 }
 
 // RedriveDisabled redrives the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]), the oldest first,
-// until all are moved or the bucket is full: see [DeadControl.RedriveFound].
+// until all are moved or no more can be moved for now: see [DeadControl.RedriveFound].
 func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	var sum Redriven
 	if _, err := f.target(ctx); err != nil {
@@ -38,7 +38,7 @@ func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	for cursor := ""; ; {
 		change, err := dead.RedriveFound(ctx, DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: &f.name, Group: f.group}, cursor, false)
 		sum.Add(change.Redriven)
-		if cursor = change.Next; err != nil || cursor == "" {
+		if cursor = change.Next; err != nil || cursor == "" || change.Waiting {
 			return sum, err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/metrics"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -75,9 +74,12 @@ type DeadPage struct {
 // of the others none is left out and none comes twice. Four round trips for each 200 letters that it looks at.
 func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string, limit int) (DeadPage, error) {
 	var page DeadPage
-	walk, err := d.walk(ctx, filter, cursor, false)
+	walk, err := d.walk(ctx, filter, false)
 	if err != nil {
 		return page, err
+	}
+	if cursor != "" && !walk.goOn(cursor) {
+		return page, badCursor(d.bucket)
 	}
 	limit = min(max(limit, 1), maxDeadFound)
 	for page.Looked < maxDeadLooked {
@@ -103,88 +105,6 @@ func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string,
 	return page, nil
 }
 
-// DeadChange says what became of dead letters that a filter means.
-type DeadChange struct {
-	Redriven
-	Dropped int    // for good
-	Matched int    // that the filter means, of those that were looked at
-	Looked  int    // dead letters that were looked at
-	Next    string // the cursor to go on from; "" if all were looked at, or the bucket is full
-}
-
-// RedriveFound redrives the dead letters that the filter means, the oldest first, from a cursor on, "" at first. It looks at 2000 at most, and
-// ends where the bucket is full; those whose flow or group takes none stay dead. With dryRun it only counts what it would try. Six round
-// trips for each 200 letters that it looks at.
-func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
-	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) error {
-		part, err := d.op.redrive(ctx, d.bucket, ids)
-		change.Add(part)
-		return err
-	})
-	d.noteRedriven(ctx, change.Redriven)
-	return change, err
-}
-
-// DropFound drops the dead letters that the filter means, as RedriveFound redrives them. One round trip more for each that it drops.
-func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
-	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) error {
-		for _, id := range ids {
-			state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
-			switch {
-			case errors.Is(err, shaper.ErrNotFound): // somebody else dropped it, and it is forgotten already
-			case err != nil:
-				return err
-			case state == shaper.StateDropped:
-				change.Dropped++
-			}
-		}
-		return nil
-	})
-	if change.Dropped > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionDrop, "jobs", change.Dropped)
-	}
-	return change, err
-}
-
-func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool,
-	do func(ctx context.Context, change *DeadChange, ids []string) error,
-) (DeadChange, error) {
-	var change DeadChange
-	walk, err := d.walk(ctx, filter, cursor, true)
-	if err != nil {
-		return change, err
-	}
-	for change.Looked < maxDeadLooked && !walk.ended {
-		some, err := walk.next(ctx, deadChunk)
-		if err != nil {
-			return change, err
-		}
-		var ids []string
-		for i := range some {
-			if filter.matches(&some[i]) {
-				ids = append(ids, some[i].ID)
-			}
-		}
-		change.Looked, change.Matched = change.Looked+len(some), change.Matched+len(ids)
-		if len(ids) > 0 && !dryRun {
-			if err := do(ctx, &change, ids); err != nil {
-				return change, err
-			}
-		}
-		if change.Full > 0 {
-			change.Next = ""
-			return change, nil
-		}
-		if len(some) > 0 {
-			change.Next = walk.positionOf(&some[len(some)-1])
-		}
-	}
-	if walk.ended {
-		change.Next = ""
-	}
-	return change, nil
-}
-
 // deadWalk goes through dead letters in the order of their deaths, of one instant in that of their ids. It remembers a position, not a
 // number of letters, so that it misses none while others go.
 type deadWalk struct {
@@ -193,11 +113,11 @@ type deadWalk struct {
 	forwards bool // the oldest first
 	from     int64
 	id       string // the letter behind which to go on; "" at the beginning
-	end      string // the score at which to stop
+	end      int64  // the score at which to stop
 	ended    bool
 }
 
-func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, cursor string, forwards bool) (*deadWalk, error) {
+func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, forwards bool) (*deadWalk, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, &InvalidChangeError{d.bucket, err}
 	}
@@ -205,7 +125,6 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, cursor string,
 	if err != nil {
 		return nil, err
 	}
-	w := &deadWalk{op: d.op, b: b, forwards: forwards, end: "-inf"}
 	first, last := int64(0), int64(1)<<53
 	if !filter.Since.IsZero() {
 		first = filter.Since.UnixMicro()
@@ -213,18 +132,18 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, cursor string,
 	if !filter.Until.IsZero() {
 		last = filter.Until.UnixMicro()
 	}
-	if w.from, w.end = last, strconv.FormatInt(first, 10); forwards {
-		w.from, w.end = first, strconv.FormatInt(last, 10)
+	if forwards {
+		return &deadWalk{op: d.op, b: b, forwards: true, from: first, end: last}, nil
 	}
-	if cursor == "" {
-		return w, nil
-	}
-	at, id, ok := strings.Cut(cursor, ".")
-	if w.from, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || !shaper.ValidID(id) {
-		return nil, badCursor(d.bucket)
-	}
-	w.id = id
-	return w, nil
+	return &deadWalk{op: d.op, b: b, from: last, end: first}, nil
+}
+
+// goOn has the walk stand behind the letter of a position, and reports whether it is one.
+func (w *deadWalk) goOn(position string) bool {
+	at, id, ok := strings.Cut(position, ".")
+	from, err := strconv.ParseInt(at, 10, 64)
+	w.from, w.id = from, id
+	return ok && err == nil && shaper.ValidID(id)
 }
 
 func (w *deadWalk) positionOf(info *shaper.JobInfo) string {
@@ -256,7 +175,7 @@ func (w *deadWalk) page(ctx context.Context, offset, n int) ([]redis.Z, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.op.store.Timeout)
 	defer cancel()
 	return w.op.store.Redis.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: w.b.Keys.Dead(), Start: strconv.FormatInt(w.from, 10), Stop: w.end, ByScore: true, Rev: !w.forwards, Offset: int64(offset), Count: int64(n),
+		Key: w.b.Keys.Dead(), Start: strconv.FormatInt(w.from, 10), Stop: strconv.FormatInt(w.end, 10), ByScore: true, Rev: !w.forwards, Offset: int64(offset), Count: int64(n),
 	}).Result()
 }
 

@@ -98,28 +98,6 @@ func TestFindDead(t *testing.T) {
 	}
 }
 
-// What a filter means is redriven, the oldest first, as far as there is room, and nothing else.
-func TestRedriveFound(t *testing.T) {
-	t.Parallel()
-	op, client, keys := graveyard(t, 100)
-	dead := op.As("anna").Bucket("b").Dead()
-	filter := operator.DeadFilter{Flow: named("a")}
-	dry, err := dead.RedriveFound(t.Context(), filter, "", true)
-	if err != nil || dry.Matched != 150 || dry.Looked != 450 || dry.Moved != 0 || dry.Next != "" || client.ZCard(t.Context(), keys.Dead()).Val() != 450 {
-		t.Fatalf("a dry run: %+v, %v", dry, err)
-	}
-	change, err := dead.RedriveFound(t.Context(), filter, "", false)
-	if err != nil || change.Moved != 100 || change.Full == 0 || change.Next != "" {
-		t.Errorf("into 100 places: %+v, %v", change, err)
-	}
-	if first := client.LIndex(t.Context(), keys.Queue("a"), 0).Val(); first != "j001" || client.LLen(t.Context(), keys.Queue("a")).Val() != 100 {
-		t.Errorf("the first is %s of %d", first, client.LLen(t.Context(), keys.Queue("a")).Val())
-	}
-	if n := client.ZCard(t.Context(), keys.Dead()).Val(); n != 350 {
-		t.Errorf("%d are left", n)
-	}
-}
-
 func TestDropFound(t *testing.T) {
 	t.Parallel()
 	op, client, keys := graveyard(t, 100)

@@ -147,11 +147,11 @@ func (f *finder) page(ctx context.Context) ([]redis.Z, error) {
 	}
 	from, to := f.walk.Index, f.walk.Index+jobChunk-1
 	places, client := f.b.Keys.Places(f.walk.Flow), f.op.store.Redis
+	if !f.mayBeHere(len(places)) {
+		return nil, nil
+	}
 	switch later := len(places); f.walk.Stage {
 	case 0:
-		if f.filter.State != "" && f.filter.State != shaper.StateInFlight {
-			return nil, nil
-		}
 		return client.ZRangeWithScores(ctx, f.b.Keys.Leases(), from, to).Result()
 	case later:
 		return client.ZRangeWithScores(ctx, places[later-1], from, to).Result()
@@ -162,6 +162,20 @@ func (f *finder) page(ctx context.Context) ([]redis.Z, error) {
 			some[i].Member = id
 		}
 		return some, err
+	}
+}
+
+// mayBeHere reports whether jobs of the wanted state can be in the place: later is the number of the last one.
+func (f *finder) mayBeHere(later int) bool {
+	switch f.filter.State {
+	case "":
+		return true
+	case shaper.StateInFlight:
+		return f.walk.Stage == 0
+	case shaper.StateQueued:
+		return f.walk.Stage > 0 && f.walk.Stage < later
+	default:
+		return f.walk.Stage == later
 	}
 }
 

@@ -84,7 +84,7 @@ type BucketInfo struct {
 // names the buckets that could not be looked at, it returns those that could.
 func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
 	if len(names) == 0 {
-		names = o.store.Order
+		names = o.store.Names()
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
@@ -105,8 +105,8 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 			errs = append(errs, fmt.Errorf("look at bucket %q: %w", names[i], err))
 			continue
 		}
-		b, ok := o.store.Buckets[names[i]]
-		info.Elsewhere = ok && b.Keys.Prefix != live[names[i]].Prefix
+		b := o.store.Known(names[i])
+		info.Elsewhere = b != nil && b.Keys.Prefix != live[names[i]].Prefix
 		infos = append(infos, info)
 	}
 	return infos, errors.Join(errs...)

@@ -48,8 +48,8 @@ type PoolBucket struct {
 // these.
 func (o *Operator) Pools() []string {
 	var names []string
-	for _, name := range o.store.Order {
-		if pool := o.store.Buckets[name].Keys.Pool; pool != "" && !slices.Contains(names, pool) {
+	for _, b := range o.store.All() {
+		if pool := b.Keys.Pool; pool != "" && !slices.Contains(names, pool) {
 			names = append(names, pool)
 		}
 	}
@@ -105,34 +105,27 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 	for i := range all {
 		p := &all[i]
 		// The pool itself knows of no bucket that has sent nothing yet.
-		p.add(members[p.Name], func(string) int64 { return 0 })
-		p.add(o.bucketsIn(p.Name), func(bucket string) int64 { return max(o.store.Buckets[bucket].Settings.Load().Weight, 1) })
+		for _, bucket := range members[p.Name] {
+			p.add(bucket, 0)
+		}
+		for _, b := range o.store.All() {
+			if b.Keys.Pool == p.Name {
+				p.add(b.Name, max(b.Settings.Load().Weight, 1))
+			}
+		}
 		slices.SortFunc(p.Buckets, func(a, b PoolBucket) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return all, err
 }
 
-// bucketsIn are the buckets of the configuration that are in a pool.
-func (o *Operator) bucketsIn(pool string) []string {
-	var names []string
-	for _, name := range o.store.Order {
-		if o.store.Buckets[name].Keys.Pool == pool {
-			names = append(names, name)
-		}
+// add adds a bucket that is not there, and a weight that nobody knew.
+func (p *PoolDetails) add(bucket string, weight int64) {
+	at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == bucket })
+	if at < 0 {
+		at = len(p.Buckets)
+		p.Buckets = append(p.Buckets, PoolBucket{Name: bucket})
 	}
-	return names
-}
-
-// add adds buckets that are not there, and weights that nobody knew.
-func (p *PoolDetails) add(buckets []string, weight func(bucket string) int64) {
-	for _, name := range buckets {
-		at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == name })
-		if at < 0 {
-			at = len(p.Buckets)
-			p.Buckets = append(p.Buckets, PoolBucket{Name: name})
-		}
-		p.Buckets[at].Weight = cmp.Or(p.Buckets[at].Weight, weight(name))
-	}
+	p.Buckets[at].Weight = cmp.Or(p.Buckets[at].Weight, weight)
 }
 
 // poolDetails are pools in numbers, as they know themselves.

@@ -23,6 +23,12 @@ func (j Job) Info(ctx context.Context) (shaper.JobInfo, error) {
 	return j.op.store.Job(ctx, j.bucket, j.id)
 }
 
+// Result returns how the job ended, and what was answered, if that is kept. Before the end it is [shaper.ErrNotEnded], later
+// [shaper.ErrNoResult], and [shaper.ErrNotFound] if the bucket remembers no such job. One round trip.
+func (j Job) Result(ctx context.Context) (shaper.JobResult, error) {
+	return j.op.store.Result(ctx, j.bucket, j.id)
+}
+
 // JobControl is a job to look at and to cancel.
 type JobControl struct {
 	Job

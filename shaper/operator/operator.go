@@ -50,9 +50,9 @@ func New(cfg Config) (*Operator, error) {
 }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.
-func (o *Operator) Buckets() []string { return o.store.Order }
+func (o *Operator) Buckets() []string { return o.store.Names() }
 
-// Reconfigure replaces the settings of configured buckets, as a producer's Client does.
+// Reconfigure replaces the configured buckets, as a producer's Client does.
 func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
 
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.

@@ -136,8 +136,8 @@ func (c control) findPool(ctx context.Context, pool string) error {
 	if !admission.ValidName(pool) {
 		return fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
-	for _, name := range c.store.Order {
-		if b := c.store.Buckets[name]; b.Keys.Pool == pool {
+	for _, b := range c.store.All() {
+		if b.Keys.Pool == pool {
 			err := c.store.Configure(ctx, b)
 			if errors.Is(err, shaper.ErrTagChanged) { // the bucket has not joined yet
 				err = c.store.ConfigurePool(ctx, b.Settings.Load())

@@ -12,22 +12,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // Result is how a job ended, and what was answered to it.
 type Result = shaper.JobResult
-
-// ErrNoResult says that a job has ended and that there is no result of it: the bucket keeps none, or not any more, or no dispatcher
-// delivered it.
-var ErrNoResult = errors.New("producer: the job has no result")
-
-// ErrNotEnded says that a job has not ended yet.
-var ErrNotEnded = errors.New("producer: the job has not ended")
 
 // RefusedError says that a job was refused.
 type RefusedError struct{ Receipt shaper.Receipt }
@@ -71,10 +62,10 @@ func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Aw
 }
 
 // Result returns how a job ended. It is there if the bucket keeps results ([shaper.ResultSettings]), for as long as it does, and for half
-// a minute where somebody waited for it. Before the end it is [ErrNotEnded], later [ErrNoResult], and [shaper.ErrNotFound] if the
+// a minute where somebody waited for it. Before the end it is [shaper.ErrNotEnded], later [shaper.ErrNoResult], and [shaper.ErrNotFound] if the
 // bucket remembers no such job. One round trip.
 func (c *Client) Result(ctx context.Context, bucket, id string) (Result, error) {
-	return c.answers.look(ctx, bucket, id)
+	return c.store.Result(ctx, bucket, id)
 }
 
 // Awaited is a job whose result somebody waits for.
@@ -89,22 +80,23 @@ type Awaited struct {
 // of which there is none (it was cancelled, say), or another process waits for the same job too.
 const pollEvery = time.Second
 
-// Result waits for the job to end. Its errors are [ErrNoResult] and, when ctx ends first, that of ctx. While Redis is away it waits on.
+// Result waits for the job to end. Its errors are [shaper.ErrNoResult], where the result has the state in which the job is, and, when ctx ends
+// first, that of ctx. While Redis is away it waits on.
 func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	poll := time.NewTimer(pollEvery/2 + rand.N(pollEvery/2)) //nolint:gosec // spread
 	defer poll.Stop()
 	for look := a.mayBeThere; ; look = true {
 		if look {
-			result, err := a.answers.look(ctx, a.bucket, a.id)
+			result, err := a.answers.store.Result(ctx, a.bucket, a.id)
 			switch {
 			case err == nil:
 				return result, nil
 			case ctx.Err() != nil: // see below
-			case errors.Is(err, ErrNotEnded), redisconn.Unavailable(err):
+			case errors.Is(err, shaper.ErrNotEnded), redisconn.Unavailable(err):
 			case errors.Is(err, shaper.ErrNotFound): // it ended, and its id is forgotten
-				return Result{ID: a.id, Bucket: a.bucket}, ErrNoResult
+				return result, shaper.ErrNoResult
 			default:
-				return Result{ID: a.id, Bucket: a.bucket}, err
+				return result, err
 			}
 		}
 		select {
@@ -227,47 +219,6 @@ func (l *answers) close() {
 	}
 	l.heard.Wait()
 	l.wakeAll() // to find that the client is closed
-}
-
-// What inspect_result.lua says of a job.
-const (
-	resultNotEnded = iota
-	resultNotKept
-	resultKept
-)
-
-// look asks for a result.
-func (l *answers) look(ctx context.Context, bucket, id string) (Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.store.Timeout)
-	defer cancel()
-	none := Result{ID: id, Bucket: bucket}
-	b, err := l.store.Readable(ctx, bucket)
-	if err != nil {
-		return none, err
-	}
-	reply, err := l.store.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult, id), id)
-	if err != nil {
-		return none, fmt.Errorf("bucket %q: %w", bucket, err)
-	}
-	r := lua.NewReader(reply)
-	if r.Left() == 0 && r.Err() == nil {
-		return none, fmt.Errorf("%w: %q in bucket %q", shaper.ErrNotFound, id, bucket)
-	}
-	none.State = codec.StateOf(r.Int())
-	kept := r.Int()
-	switch {
-	case r.Err() != nil:
-		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
-	case kept == resultNotEnded:
-		return none, fmt.Errorf("%w: %q in bucket %q is %s", ErrNotEnded, id, bucket, none.State)
-	case kept == resultNotKept:
-		return none, fmt.Errorf("%w: %q in bucket %q is %s", ErrNoResult, id, bucket, none.State)
-	}
-	text := r.Text()
-	if r.Err() != nil {
-		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
-	}
-	return codec.OpenResult(bucket, id, text)
 }
 
 // Waiting lists what is waited for now, as "bucket id", in no order.

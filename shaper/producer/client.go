@@ -57,15 +57,19 @@ type Config struct {
 // Client enqueues jobs, and looks at and cancels those there are. It is safe
 // for concurrent use.
 type Client struct {
-	store    *store.Store
-	doors    map[string]*door              // by bucket
-	breakers map[string]*redisconn.Breaker // by bucket; one for all, unless Redis is a cluster
-	queues   map[string]*batch.Queue[*ticket]
-	calls    sync.Pool // of one job each, answered
-	open     *batch.Calls
-	answers  *answers
-	shadows  shadowLog
-	fullLog  sometimes.Sometimes // of limits with as many keys as they may have
+	store   *store.Store
+	breaker *redisconn.Breaker
+	apart   bool // Redis is a cluster: each bucket has a breaker of its own
+
+	changing sync.Mutex                       // of a change of the doors
+	doors    atomic.Pointer[map[string]*door] // by bucket; replaced by a reload
+
+	calls   sync.Pool // of one job each, answered
+	open    *batch.Calls
+	queued  sync.WaitGroup // calls with jobs in a queue, also those whose callers gave up
+	answers *answers
+	shadows shadowLog
+	fullLog sometimes.Sometimes // of limits with as many keys as they may have
 }
 
 // Close waits until the calls of [Client.Enqueue] under way are answered, also those
@@ -74,9 +78,7 @@ type Client struct {
 // other calls. The Redis client stays open: it belongs to the caller.
 func (c *Client) Close() {
 	c.open.Close()
-	for _, queue := range c.queues {
-		queue.Wait()
-	}
+	c.queued.Wait()
 	c.answers.close()
 	c.store.Close()
 }
@@ -88,26 +90,35 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{store: s, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second}, breakers: make(map[string]*redisconn.Breaker, len(s.Buckets)), queues: make(map[string]*batch.Queue[*ticket], len(s.Buckets))}
-	c.doors = make(map[string]*door, len(s.Buckets))
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
-	for name, state := range s.Buckets {
-		b := &door{Bucket: state, enqueueKeys: state.Keys.Fixed(nil, lua.Enqueue), refusals: newRefusals()}
-		c.doors[name] = b
-		c.breakers[name] = cfg.Breaker
-		if isCluster {
-			c.breakers[name] = cfg.Breaker.Apart("bucket", name)
-		}
-		c.queues[name] = &batch.Queue[*ticket]{
-			Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
-			Weigh:    func(t *ticket) int { return len(t.sealed) },
-			Owner:    func(t *ticket) any { return t.call },
-			Kind:     func(t *ticket) [2]string { return flowKind(b.Levels(), &t.job) },
-			MaxKinds: flowsOfScript(b.Levels()),
-			Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
+	c := &Client{
+		store: s, breaker: cfg.Breaker, apart: isCluster, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
+	}
+	c.doors.Store(&map[string]*door{})
+	c.setDoors()
+	return c, nil
+}
+
+// setDoors has one door for each bucket of the store. A bucket that stays keeps its door.
+func (c *Client) setDoors() {
+	before, after := *c.doors.Load(), map[string]*door{}
+	for _, b := range c.store.All() {
+		if after[b.Name] = before[b.Name]; after[b.Name] == nil || after[b.Name].Bucket != b {
+			after[b.Name] = c.newDoor(b)
 		}
 	}
-	return c, nil
+	c.doors.Store(&after)
+}
+
+// door returns that of a bucket, or an error that says why there is none.
+func (c *Client) door(bucket string) (*door, error) {
+	if err := c.store.IfClosed(); err != nil {
+		return nil, err
+	}
+	if b := (*c.doors.Load())[bucket]; b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 }
 
 // flowsOfScript is how many flows one enqueue script has at most: half as many where each may
@@ -139,14 +150,23 @@ func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 	return *b.Settings.Load(), nil
 }
 
-// Reconfigure replaces the settings of buckets that the client knows; those
-// that it does not know are left out. What the scripts obey is written at the
-// next use of a bucket, for all processes, unless a higher revision is in force
-// there. It changes nothing and returns an error if a bucket is not valid.
-func (c *Client) Reconfigure(buckets []shaper.Bucket) error { return c.store.Reconfigure(buckets) }
+// Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown
+// from then on; its jobs stay in Redis. Settings that have changed are written at the next use of a bucket, for all
+// processes, unless a higher revision is in force there. What the buckets point to is not to be changed afterwards. A bucket that is in another pool than before joins it as
+// [Client.JoinPools] says. It changes nothing and returns an error if a bucket is not valid, or if one that stays gets or
+// loses flows or groups. It makes no round trip, and may be called beside all other methods.
+func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	if err := c.store.Reconfigure(buckets); err != nil {
+		return err
+	}
+	c.setDoors()
+	return nil
+}
 
 // Buckets returns the names of all buckets in the order of the configuration.
-func (c *Client) Buckets() []string { return c.store.Order }
+func (c *Client) Buckets() []string { return c.store.Names() }
 
 // door is a bucket as its producers see it.
 type door struct {
@@ -154,6 +174,24 @@ type door struct {
 	enqueueKeys []string                 // the first ones of that script, made once
 	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
 	refusals    *refusals
+	breaker     *redisconn.Breaker // one for all doors, unless Redis is a cluster
+	queue       batch.Queue[*ticket]
+}
+
+func (c *Client) newDoor(state *store.Bucket) *door {
+	b := &door{Bucket: state, enqueueKeys: state.Keys.Fixed(nil, lua.Enqueue), refusals: newRefusals(), breaker: c.breaker}
+	if c.apart {
+		b.breaker = c.breaker.Apart("bucket", b.Name)
+	}
+	b.queue = batch.Queue[*ticket]{
+		Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
+		Weigh:    func(t *ticket) int { return len(t.sealed) },
+		Owner:    func(t *ticket) any { return t.call },
+		Kind:     func(t *ticket) [2]string { return flowKind(b.Levels(), &t.job) },
+		MaxKinds: flowsOfScript(b.Levels()),
+		Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
+	}
+	return b
 }
 
 // JobError is a fault of one job of a call; nothing of the call was sent.
@@ -168,6 +206,7 @@ func (e *JobError) Unwrap() error { return e.Err }
 // ticket is one job on its way through the queue.
 type ticket struct {
 	job       shaper.Job
+	door      *door // of its bucket
 	generated bool
 	sealed    codec.Sealed
 	call      *call
@@ -188,17 +227,18 @@ type call struct {
 
 	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
 
-	ctx  context.Context //nolint:containedctx // for its values: the batch outlives the call
-	left atomic.Int64
-	err  atomic.Pointer[error]
-	done chan struct{}
+	client *Client
+	ctx    context.Context //nolint:containedctx // for its values: the batch outlives the call
+	left   atomic.Int64
+	err    atomic.Pointer[error]
+	done   chan struct{}
 }
 
 // newCall takes a call that was answered, or makes one.
 func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	shared, ok := c.calls.Get().(*call)
 	if !ok {
-		shared = &call{done: make(chan struct{}, 1)}
+		shared = &call{client: c, done: make(chan struct{}, 1)}
 	}
 	shared.ctx, shared.receipts, shared.mixed = ctx, make([]shaper.Receipt, jobs), false
 	shared.left.Store(int64(jobs))
@@ -231,6 +271,7 @@ func (t *ticket) finish(err error) {
 		t.call.err.CompareAndSwap(nil, &first)
 	}
 	if c := t.call; c.left.Add(-1) == 0 {
+		c.client.queued.Done()
 		c.done <- struct{}{}
 	}
 }
@@ -272,12 +313,13 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 		}
 		queued[i] = t
 	}
+	c.queued.Add(1)
 	for i := 0; i < len(queued); {
 		end := i + 1
-		for end < len(queued) && queued[end].job.Bucket == queued[i].job.Bucket {
+		for end < len(queued) && queued[end].door == queued[i].door {
 			end++
 		}
-		c.queues[queued[i].job.Bucket].Add(queued[i:end]...)
+		queued[i].door.queue.Add(queued[i:end]...)
 		i = end
 	}
 
@@ -311,10 +353,11 @@ func onlyIDs(tickets []ticket) []shaper.Receipt {
 
 // prepare checks a job, names it and packs it. From then on it is awaited, if it is to be.
 func (c *Client) prepare(t *ticket, awaited *Awaited) error {
-	b, err := c.store.Bucket(t.job.Bucket)
+	b, err := c.door(t.job.Bucket)
 	if err != nil {
 		return err
 	}
+	t.door = b
 	settings := b.Settings.Load()
 	if err := errors.Join(t.job.Validate(settings.MaxPayload), settings.Callbacks.Check(settings.Name, &t.job)); err != nil {
 		return err

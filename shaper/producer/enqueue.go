@@ -26,7 +26,7 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 	var err error
 	for try := range enqueueTries {
 		// Safe to send again: an id that got in the first time is a duplicate.
-		err = c.breakers[b.Name].Run(func() (err error) {
+		err = b.breaker.Run(func() (err error) {
 			q, r, err = c.enqueue(ctx, b, tickets, try > 0)
 			return err
 		})
@@ -38,7 +38,7 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
 		if redisconn.Unavailable(err) {
 			// Those who queued behind this batch would wait as long again.
-			tickets = append(tickets, c.queues[b.Name].Drain()...)
+			tickets = append(tickets, b.queue.Drain()...)
 		}
 	}
 	return func() {
@@ -46,8 +46,9 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 			err = readReceipts(b, q, r)
 			q.release()
 		}
+		counts := err == nil && c.store.Known(b.Name) != nil // else its series were removed
 		for _, t := range tickets {
-			if err == nil {
+			if counts {
 				c.store.Metrics.CountReceipt(t.receipt)
 				c.noteLimits(t.call.ctx, t)
 				c.noteOverflow(t.call.ctx, t.receipt)

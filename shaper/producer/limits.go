@@ -104,7 +104,7 @@ func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
 // them, or its flows and groups are named by them. Before the first use of the bucket it knows the configuration only. It
 // makes no round trip.
 func (c *Client) LimitHeaders(bucket string) []string {
-	b := c.doors[bucket]
+	b := (*c.doors.Load())[bucket]
 	if b == nil {
 		return nil
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -29,16 +31,16 @@ func (c *Client) ResetLimit(ctx context.Context, name string) error {
 
 func (c *Client) overrideLimit(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
 	// All have to fit before one is written.
-	for _, bucket := range c.store.Order {
-		if _, _, _, err := c.overrideText(ctx, c.doors[bucket], name, change); err != nil {
+	doors := slices.SortedFunc(maps.Values(*c.doors.Load()), func(a, b *door) int { return strings.Compare(a.Name, b.Name) })
+	for _, b := range doors {
+		if _, _, _, err := c.overrideText(ctx, b, name, change); err != nil {
 			return err
 		}
 	}
 	var errs []error
-	for _, bucket := range c.store.Order {
-		b := c.doors[bucket]
+	for _, b := range doors {
 		if err := c.overrideIn(ctx, b, name, change); err != nil {
-			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", bucket, name, err))
+			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", b.Name, name, err))
 		}
 		b.force.Store(nil)
 	}

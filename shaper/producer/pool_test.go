@@ -32,10 +32,7 @@ func TestPoolIsTheSameToAll(t *testing.T) {
 			t.Errorf("reconfigured with another %s", name)
 		}
 	}
-	// It stays where it is while it is in use, and its pool may change.
-	if err := w.Client.Reconfigure([]shaper.Bucket{rig.Bucket("a", 10)}); err == nil || !strings.Contains(err.Error(), `bucket "a" cannot leave pool "p" while this process runs: restart this process`) {
-		t.Errorf("it left: %v", err)
-	}
+	// Its pool may change while it is used.
 	faster := pool
 	faster.Rate = rig.PerSecond(300)
 	if err := w.Client.Reconfigure([]shaper.Bucket{rig.Pooled("a", 10, 1, faster), rig.Pooled("b", 10, 1, faster)}); err != nil {

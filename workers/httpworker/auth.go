@@ -99,8 +99,8 @@ func (a Auth) validate(sending outgoing.Config, fail func(key, format string, ar
 	}
 }
 
-// headers are the names that the credentials take, in small letters.
-func (a Auth) headers() []string {
+// Headers are the names that the credentials take, in small letters.
+func (a Auth) Headers() []string {
 	switch {
 	case a.Header != (Header{}):
 		return []string{strings.ToLower(a.Header.Name)}

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.sending().Validate(table, "base_url"))
 	c.Auth.validate(c.sending(), fail)
 	for name := range c.Headers {
-		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.headers()...); err != nil {
+		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.Headers()...); err != nil {
 			fail("headers", "%s: %s", name, strings.TrimPrefix(err.Error(), "headers."+name+": "))
 		}
 	}

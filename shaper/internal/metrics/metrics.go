@@ -51,10 +51,8 @@ const (
 	reclaimPoison  = "poison"
 )
 
-// New registers the metrics for the given buckets with reg. All series exist from the start, at 0, but for those of attempts
-// that failed. Actors
-// that share a registry share its metrics. A nil reg counts nothing.
-func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
+// New registers the metrics with reg. Actors that share a registry share its metrics. A nil reg counts nothing.
+func New(reg prometheus.Registerer) (*Metrics, error) {
 	if reg == nil {
 		return nil, nil //nolint:nilnil // a nil *Metrics counts nothing
 	}
@@ -95,25 +93,44 @@ func New(reg prometheus.Registerer, buckets []string) (*Metrics, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	for _, b := range buckets {
-		m.decisions.WithLabelValues(b, decisionAdmitted)
-		m.decisions.WithLabelValues(b, decisionDuplicate)
-		for _, reason := range shaper.Reasons() {
-			m.decisions.WithLabelValues(b, string(reason))
-		}
-		m.attempts.WithLabelValues(b, shaper.ResultDone.String(), statusClass(200))
-		for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
-			v.WithLabelValues(b)
-		}
-		for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
-			m.actions.WithLabelValues(b, action)
-		}
-		m.lateness.WithLabelValues(b)
-		m.duration.WithLabelValues(b)
-		m.reclaimed.WithLabelValues(b, reclaimExpired)
-		m.reclaimed.WithLabelValues(b, reclaimPoison)
-	}
 	return m, nil
+}
+
+// AddBucket makes the series of a bucket, at 0, but for those of attempts that failed.
+func (m *Metrics) AddBucket(b string) {
+	if m == nil {
+		return
+	}
+	m.decisions.WithLabelValues(b, decisionAdmitted)
+	m.decisions.WithLabelValues(b, decisionDuplicate)
+	for _, reason := range shaper.Reasons() {
+		m.decisions.WithLabelValues(b, string(reason))
+	}
+	m.attempts.WithLabelValues(b, shaper.ResultDone.String(), statusClass(200))
+	for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
+		v.WithLabelValues(b)
+	}
+	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
+		m.actions.WithLabelValues(b, action)
+	}
+	m.lateness.WithLabelValues(b)
+	m.duration.WithLabelValues(b)
+	m.reclaimed.WithLabelValues(b, reclaimExpired)
+	m.reclaimed.WithLabelValues(b, reclaimPoison)
+}
+
+// RemoveBucket removes the series of a bucket. What is counted afterwards makes new ones.
+func (m *Metrics) RemoveBucket(b string) {
+	if m == nil {
+		return
+	}
+	of := prometheus.Labels{"bucket": b}
+	for _, v := range []*prometheus.CounterVec{m.decisions, m.limits, m.overflow, m.departures, m.attempts, m.retries, m.dead, m.lost,
+		m.reclaimed, m.repaired, m.expired, m.returned, m.actions} {
+		v.DeletePartialMatch(of)
+	}
+	m.lateness.DeletePartialMatch(of)
+	m.duration.DeletePartialMatch(of)
 }
 
 // registered returns the collector, or an equal one that is registered already. Else it adds to errs.
@@ -174,6 +191,16 @@ func (m *Metrics) AddLimit(bucket, limit string) {
 	for _, outcome := range []string{limitRefused, limitImpossible, limitShadowRefused} {
 		m.limits.WithLabelValues(bucket, limit, outcome)
 	}
+}
+
+// RemoveLimit removes the series of a limit of a bucket.
+func (m *Metrics) RemoveLimit(bucket, limit string) {
+	if m == nil {
+		return
+	}
+	of := prometheus.Labels{"bucket": bucket, "limit": limit}
+	m.limits.DeletePartialMatch(of)
+	m.overflow.DeletePartialMatch(of)
 }
 
 // CountLimit counts a decision that does not allow a job, or would not.

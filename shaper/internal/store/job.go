@@ -192,7 +192,8 @@ const (
 
 // WithTimeout returns the store with another timeout, for calls that touch this key.
 func (s *Store) WithTimeout(ctx context.Context, key string, timeout time.Duration) *Store {
-	other := &Store{Redis: s.Redis, Timeout: s.Timeout, Log: s.Log, Metrics: s.Metrics, Buckets: s.Buckets, Order: s.Order}
+	other := &Store{Redis: s.Redis, Timeout: s.Timeout, Log: s.Log, Metrics: s.Metrics}
+	other.set.Store(s.set.Load())
 	switch client := s.Redis.(type) {
 	case *redis.Client:
 		other.Redis, other.Timeout = client.WithTimeout(timeout), timeout

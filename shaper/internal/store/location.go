@@ -108,7 +108,7 @@ func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Key
 	live := make(map[string]Keys, len(buckets))
 	for _, name := range buckets {
 		live[name] = BucketKeys(name)
-		if b, ok := s.Buckets[name]; ok {
+		if b := s.Known(name); b != nil {
 			live[name] = b.Keys
 		}
 	}

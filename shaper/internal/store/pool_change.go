@@ -343,8 +343,8 @@ func shortDuration(d time.Duration) string {
 // JoinPools brings every bucket into the pool that the configuration says, or out of one.
 func (s *Store) JoinPools(ctx context.Context) error {
 	var errs []error
-	for _, name := range s.Order {
-		if err := s.Join(ctx, s.Buckets[name]); err != nil {
+	for _, b := range s.All() {
+		if err := s.Join(ctx, b); err != nil {
 			errs = append(errs, err)
 		}
 	}

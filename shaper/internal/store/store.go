@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,12 +37,20 @@ type Store struct {
 	Timeout time.Duration
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
-	Buckets map[string]*Bucket
-	Order   []string
 	closed  atomic.Bool // of a client: no call goes to Redis any more
+
+	changing sync.Mutex                // of a change of the set
+	set      atomic.Pointer[bucketSet] // replaced by a reload
 }
 
-// Bucket is a bucket as this process sees it.
+// bucketSet is the buckets of a configuration. It does not change.
+type bucketSet struct {
+	byName map[string]*Bucket
+	order  []*Bucket // of the configuration
+}
+
+// Bucket is a bucket as this process sees it. A bucket that changes its pool, or leaves the configuration and comes back, is
+// another Bucket from then on.
 type Bucket struct {
 	Name string
 	Keys Keys
@@ -61,38 +71,13 @@ func New(client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Dur
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if err := samePools(buckets); err != nil {
-		return nil, err
-	}
-	names := make([]string, len(buckets))
-	for i := range buckets {
-		names[i] = buckets[i].Name
-	}
-	m, err := metrics.New(reg, names)
+	m, err := metrics.New(reg)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m,
-		Buckets: make(map[string]*Bucket, len(buckets))}
-
-	for i := range buckets {
-		b, err := completed(buckets[i])
-		if err != nil {
-			return nil, err
-		}
-		if s.Buckets[b.Name] != nil {
-			return nil, fmt.Errorf("bucket %q: is given twice", b.Name)
-		}
-		own := TaggedKeys(tagOf(b), b.Name).As(levelsOf(b))
-		state := &Bucket{Name: b.Name, Keys: own, turn: make(chan struct{}, 1)}
-		state.Settings.Store(b)
-		for _, limit := range b.Limits {
-			m.AddLimit(b.Name, limit.Name)
-		}
-		s.Buckets[b.Name] = state
-		s.Order = append(s.Order, b.Name)
-	}
-	return s, nil
+	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m}
+	s.set.Store(&bucketSet{})
+	return s, s.Reconfigure(buckets)
 }
 
 // completed returns the bucket with the defaults of its limits, or what is
@@ -108,8 +93,8 @@ func completed(b shaper.Bucket) (*shaper.Bucket, error) {
 	return &b, nil
 }
 
-// Reconfigure replaces the settings of the buckets that there are, and has
-// them written at the next use. It changes nothing if one is not valid.
+// Reconfigure replaces the buckets, and has settings that have changed written at the next use. A bucket that stays, at its place, is
+// the same Bucket as before. It changes nothing if one is not valid.
 func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	if err := s.IfClosed(); err != nil {
 		return err
@@ -117,38 +102,83 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	if err := samePools(buckets); err != nil {
 		return err
 	}
-	checked := make([]*shaper.Bucket, 0, len(buckets))
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	before := s.set.Load()
+	after := &bucketSet{byName: make(map[string]*Bucket, len(buckets))}
+	settings := make([]*shaper.Bucket, len(buckets))
 	for i := range buckets {
 		b, err := completed(buckets[i])
 		if err != nil {
 			return err
 		}
+		if after.byName[b.Name] != nil {
+			return fmt.Errorf("bucket %q: is given twice", b.Name)
+		}
+		state := before.byName[b.Name]
 		// Outcomes of jobs that are in flight would look for their places where there are none.
-		if state, ok := s.Buckets[b.Name]; ok && state.Levels() != levelsOf(b) {
+		if state != nil && state.Levels() != levelsOf(b) {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
-		if state, ok := s.Buckets[b.Name]; ok && tagOf(state.Settings.Load()) != tagOf(b) {
-			return elsewheref("bucket %q %s while this process runs: restart this process, which succeeds once the bucket is empty", b.Name, cannot(b, tagOf(state.Settings.Load())))
-		}
-		checked = append(checked, b)
-	}
-	for _, b := range checked {
-		if state, ok := s.Buckets[b.Name]; ok {
-			if b.Revision > state.Settings.Load().Revision {
-				state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
-			}
+		if state == nil || tagOf(state.Settings.Load()) != tagOf(b) {
+			state = &Bucket{Name: b.Name, Keys: TaggedKeys(tagOf(b), b.Name).As(levelsOf(b)), turn: make(chan struct{}, 1)}
 			state.Settings.Store(b)
+		}
+		settings[i], after.byName[b.Name], after.order = b, state, append(after.order, state)
+	}
+	for i, state := range after.order {
+		if settings[i].Revision > state.Settings.Load().Revision {
+			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
+		}
+		s.Metrics.AddBucket(state.Name)
+		for _, limit := range settings[i].Limits {
+			s.Metrics.AddLimit(state.Name, limit.Name)
+		}
+		for _, limit := range state.Settings.Load().Limits {
+			if !slices.ContainsFunc(settings[i].Limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
+				s.Metrics.RemoveLimit(state.Name, limit.Name)
+			}
+		}
+		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
+		if before.byName[state.Name] != state || !reflect.DeepEqual(state.Settings.Load(), settings[i]) {
+			state.Settings.Store(settings[i])
 			state.Configured.Store(false)
+		}
+	}
+	s.set.Store(after)
+	for _, state := range before.order {
+		if after.byName[state.Name] != state {
+			state.joined.Store(true) // whoever still uses it does not bring it back
+		}
+		if after.byName[state.Name] == nil {
+			s.Metrics.RemoveBucket(state.Name)
 		}
 	}
 	return nil
 }
 
+// All returns the buckets in the order of the configuration.
+func (s *Store) All() []*Bucket { return s.set.Load().order }
+
+// Names returns the names of the buckets in the order of the configuration.
+func (s *Store) Names() []string {
+	all := s.All()
+	names := make([]string, len(all))
+	for i, b := range all {
+		names[i] = b.Name
+	}
+	return names
+}
+
+// Known returns a bucket of the configuration, or nil.
+func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
+
+// Bucket is Known with an error instead of nil, and of a store that was closed.
 func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b, ok := s.Buckets[name]; ok {
+	if b := s.Known(name); b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+const (
+	operatorTimeout = 60 * time.Second // a server answers a purge within 20 s
+	maxView         = 256 << 20        // bytes of one answer
+	pageOfJobs      = 200              // jobs in one answer, whose payloads may be large
+)
+
+// api calls the operator's API: that of a server, or that of this process on the Redis of the configuration.
+type api struct {
+	http   *http.Client
+	server string
+	key    config.Secret
+	bound  int64 // bytes of an answer
+}
+
+// serverFlags give the commands below cmd their --server and --key.
+func (a *app) serverFlags(cmd *cobra.Command) *cobra.Command {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&a.serverURL, "server", "", "`address` of a dispatcher's API, or of a producer's with producer.operator_api; nothing else is needed then (default: go to Redis)")
+	flags.StringVar(&a.key, "key", "", "with --server: API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
+	return cmd
+}
+
+// withAPI runs what calls the operator's API, and explains its error.
+func (a *app) withAPI(ctx context.Context, do func(ctx context.Context, c *api) error) error {
+	if a.serverURL == "" {
+		if a.key != "" {
+			return fail(exitUsage, "--key goes with --server: without it the command goes to Redis, which knows no API keys")
+		}
+		return a.withStation(ctx, func(ctx context.Context, s *station) error { return do(ctx, s.api()) })
+	}
+	key, err := a.clientKey(a.key)
+	if err != nil {
+		return err
+	}
+	server, err := a.server(a.serverURL)
+	if err != nil {
+		return err
+	}
+	if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fail(exitUsage, "--server %q is not an address: want one such as http://127.0.0.1:8081", line(a.serverURL, 200))
+	}
+	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key, bound: maxView}
+	defer c.http.CloseIdleConnections()
+	return do(ctx, c)
+}
+
+// api is the operator's API in this process, on the Redis of the station.
+func (s *station) api() *api {
+	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost", bound: maxView}
+}
+
+// problem is an answer that is an error.
+type problem struct {
+	answer
+	Moved   int   `json:"moved"` // before it failed, as Dropped and Purged
+	Dropped int   `json:"dropped"`
+	Purged  int64 `json:"purged"`
+
+	cause error // of Redis, where the API is in this process
+}
+
+func (p *problem) Error() string {
+	if p.Code == "invalid" && len(p.Errors) > 0 {
+		texts := make([]string, len(p.Errors))
+		for i, e := range p.Errors {
+			texts[i] = strings.TrimPrefix(e.Field+": "+e.Reason, "body: ")
+		}
+		return line(strings.Join(texts, "; "), 2000)
+	}
+	return p.reason()
+}
+
+func (p *problem) Unwrap() error { return p.cause }
+
+// exitCode is that of the status, but a bucket without flows or groups is wrong usage.
+func (p *problem) exitCode() int {
+	switch p.Code {
+	case "no-flows", "no-groups", "too-large", "unsupported-media-type":
+		return exitUsage
+	}
+	return p.answer.exitCode()
+}
+
+// apiPath joins segments of a path below /v1.
+func apiPath(segments ...string) string {
+	var path strings.Builder
+	path.WriteString("/v1")
+	for _, segment := range segments {
+		path.WriteString("/" + url.PathEscape(segment))
+	}
+	return path.String()
+}
+
+// call makes a request and reads the answer into view. body is nil where there is none. An answer that is an error
+// is a [*problem].
+func (c *api) call(ctx context.Context, method, path string, query url.Values, body, view any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	target := c.server + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var sent io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("write the request: %w", err)
+		}
+		sent = bytes.NewReader(text)
+	}
+	ctx, cause := httpapi.WithCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, method, target, sent)
+	if err != nil {
+		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(ctx, method, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, c.bound+1))
+	switch {
+	case err != nil:
+		return c.unreachable(ctx, method, err)
+	case int64(len(text)) > c.bound:
+		return fail(exitFailed, "%s answers more than %d bytes: ask for fewer with --limit", c.server, c.bound)
+	}
+	if resp.StatusCode/100 == 2 && json.Unmarshal(text, view) == nil {
+		return nil
+	}
+	p := &problem{}
+	if json.Unmarshal(text, p) != nil || p.Code == "" {
+		return fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", c.server, resp.Status)
+	}
+	if p.Code == "unknown-route" || p.Code == "method-not-allowed" {
+		return fail(exitUsage, "%s has no operator's API: --server is a dispatcher (dispatcher.listen), or a producer with producer.operator_api = true", c.server)
+	}
+	p.Status, p.cause = resp.StatusCode, *cause
+	return p
+}
+
+// unreachable says what to do when there is no answer.
+func (c *api) unreachable(ctx context.Context, method string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err = withoutURL(err); isDial(err) {
+		return fail(exitUnreachable, "no server at %s (%w): is it running, and is --server right?", c.server, err)
+	}
+	next := "try again"
+	if method != http.MethodGet {
+		next = "the change may have been made; look before you make it again"
+	}
+	return fail(exitUnreachable, "%s gave no answer (%w): %s", c.server, err, next)
+}
+
+// buckets looks at all buckets.
+func (c *api) buckets(ctx context.Context) ([]opsview.Bucket, error) {
+	var list struct{ Buckets []opsview.Bucket }
+	err := c.call(ctx, http.MethodGet, apiPath("buckets"), nil, nil, &list)
+	return list.Buckets, err
+}
+
+// bucket looks at one bucket.
+func (c *api) bucket(ctx context.Context, name string) (view opsview.Bucket, err error) {
+	err = c.call(ctx, http.MethodGet, apiPath("buckets", name), nil, nil, &view)
+	return view, err
+}
+
+// named says of which object something is not valid. Other errors stay as they are.
+func named(err error, what, name string) error {
+	p, ok := errors.AsType[*problem](err)
+	if !ok || p.Code != "invalid" {
+		return err
+	}
+	return fail(exitUsage, "%s %q: %w", what, name, p)
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+)
+
+// counted is a worker that counts how often it is closed.
+type counted struct{ closed int }
+
+func (*counted) Deliver(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) }
+func (c *counted) Close()                                                { c.closed++ }
+
+// A reload makes anew only the workers whose settings have changed, and closes those of before, once. What is not applied is closed too.
+func TestFleetKeepsWorkers(t *testing.T) {
+	t.Parallel()
+	load := func(text string) *config.Config {
+		t.Helper()
+		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	const two = "[[buckets]]\nname = \"stays\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://a.example/\"\n" +
+		"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://b.example/\"\n"
+	before := load(two)
+	f := &fleet{lease: 30 * time.Second}
+	if err := f.hire(before); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	var err error
+	if f.Dispatcher, err = dispatcher.New(dispatcher.Config{Redis: client, Buckets: shaperBuckets(before), Workers: f.workers()}); err != nil {
+		t.Fatal(err)
+	}
+	f.open, f.next = map[string]crewed{}, nil
+	stays, other := &counted{}, &counted{}
+	for name, worker := range map[string]*counted{"stays": stays, "other": other} {
+		settings, _ := workerOf(before, name)
+		f.open[name] = crewed{worker, settings}
+	}
+
+	if err := f.hire(load(two + "secrets = [\"whsec_" + strings.Repeat("MfKQ", 8) + "\"]\n")); err != nil {
+		t.Fatal(err)
+	}
+	refused := &counted{} // a worker of a configuration that another part refuses
+	f.next["other"] = crewed{refused, nil}
+	if err := f.hire(before); err != nil {
+		t.Fatal(err)
+	}
+	if refused.closed != 1 || stays.closed+other.closed != 0 || f.next["other"].worker != closer(other) {
+		t.Errorf("after a refusal: closed %d, %d, %d", refused.closed, stays.closed, other.closed)
+	}
+	after := load(two + "timeout = \"7s\"\n")
+	if err := f.hire(after); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.follow(after); err != nil {
+		t.Fatal(err)
+	}
+	if stays.closed != 0 || other.closed != 1 || f.open["stays"].worker != closer(stays) || f.open["other"].worker == closer(other) {
+		t.Errorf("after a change: closed %d, %d", stays.closed, other.closed)
+	}
+	f.close()
+	if stays.closed != 1 || other.closed != 1 {
+		t.Errorf("at the end: closed %d, %d", stays.closed, other.closed)
+	}
+}

@@ -1,0 +1,392 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/cli"
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// operatorRow is a row of the table of docs/operators.md.
+type operatorRow struct {
+	command   string   // "" of an endpoint without one
+	endpoints []string // none of a command without one
+	role      string
+}
+
+func operatorTable(t *testing.T) []operatorRow {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "| command | endpoint below `/v1` | role |\n|---|---|---|\n")
+	if !found {
+		t.Fatal("docs/operators.md has no such table")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	var rows []operatorRow
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			t.Fatalf("not a row of three cells: %s", line)
+		}
+		row := operatorRow{role: strings.TrimSpace(cells[3])}
+		if name := quoted.FindStringSubmatch(cells[1]); name != nil {
+			row.command = name[1]
+		}
+		for _, endpoint := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			row.endpoints = append(row.endpoints, endpoint[1])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// operatorEndpoints are the operator's endpoints of openapi.yaml with their roles. A test of package httpapi holds that file and
+// the routes equal.
+func operatorEndpoints(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../httpapi/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var contract struct {
+		Paths map[string]map[string]yaml.Node
+	}
+	if err := yaml.Unmarshal(text, &contract); err != nil {
+		t.Fatal(err)
+	}
+	endpoints := map[string]string{}
+	for path, methods := range contract.Paths {
+		below, ok := strings.CutPrefix(path, "/v1")
+		if !ok {
+			continue
+		}
+		for method, node := range methods {
+			var operation struct {
+				Tags     []string
+				Security []struct{ Key []string }
+			}
+			if method == "parameters" || method == "description" {
+				continue
+			}
+			if err := node.Decode(&operation); err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(operation.Tags, "operator") {
+				endpoints[strings.ToUpper(method)+" "+below] = strings.Join(operation.Security[0].Key, ", ")
+			}
+		}
+	}
+	return endpoints
+}
+
+// The table of docs/operators.md has every command and every endpoint, and no others.
+func TestOperatorTable(t *testing.T) {
+	t.Parallel()
+	rows, endpoints := operatorTable(t), operatorEndpoints(t)
+	var listed, commands, shown, served []string
+	for _, row := range rows {
+		if row.command != "" {
+			listed = append(listed, row.command)
+		}
+		for _, endpoint := range row.endpoints {
+			if endpoints[endpoint] != row.role {
+				t.Errorf("%s needs the role %q, and the table says %q", endpoint, endpoints[endpoint], row.role)
+			}
+			shown = append(shown, endpoint)
+		}
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		name := strings.TrimPrefix(cmd.CommandPath(), "dispatcher ")
+		commands = append(commands, name)
+		at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command == name })
+		if takes := cmd.InheritedFlags().Lookup("server") != nil; at >= 0 && takes != (rows[at].endpoints != nil) {
+			t.Errorf("%s takes --server: %t, and the table says %t", name, takes, !takes)
+		}
+	}
+	walk(cli.DispatcherCommand())
+	for endpoint := range endpoints {
+		served = append(served, endpoint)
+	}
+	slices.Sort(listed)
+	slices.Sort(commands)
+	slices.Sort(served)
+	slices.Sort(shown)
+	if diff := cmp.Diff(commands, listed); diff != "" {
+		t.Errorf("commands (-there are +in the table):\n%s", diff)
+	}
+	if diff := cmp.Diff(served, slices.Compact(shown)); diff != "" {
+		t.Errorf("endpoints (-served +in the table):\n%s", diff)
+	}
+}
+
+// operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
+var operatorRuns = map[string][]string{
+	"bucket list": {"", "--diff"}, "bucket show": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
+	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
+	"pool list": {""}, "pool show": {"vendor"}, "pool set": {"vendor --rate 5/s"}, "pool reset": {"vendor rate", "vendor"}, "pool release": {"vendor"},
+	"group list": {"grouped"}, "group show": {"grouped acme"}, "group pause": {"grouped acme"}, "group resume": {"grouped acme"},
+	"group set": {"grouped acme --weight 2"}, "group reset": {"grouped acme weight", "grouped acme"}, "group purge": {"grouped acme --dry-run", "grouped acme --yes"},
+	"flow list": {"flowing"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
+	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
+	"flow purge": {"flowing acme --dry-run", "flowing acme --yes"},
+	"job list":   {"plain"}, "job show": {"plain waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
+	"dead list": {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
+	"dead redrive": {"plain --status 404 --dry-run", "plain dead0", "plain --reason http_404 --text dead1", "plain --all --limit 1"},
+	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
+}
+
+// Every command of the table runs with a key and no way to Redis, on both servers. A command that changes something is refused with
+// a key that may only look.
+func TestOperatorsNeedNoRedis(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"dispatcher", "producer"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin, adminTable := newKey(t, "root --role admin --bucket *")
+			read, readTable := newKey(t, "looker --role read --bucket *")
+			server := newOperatedServer(t, name, adminTable+readTable)
+			env := func(key string) []string {
+				return []string{"TUNDISH_REDIS_URL=redis://127.0.0.1:1", "TUNDISH_KEY=" + key}
+			}
+			run := func(key, words string) result {
+				return command(t.Context(), env(key), "", "dispatcher "+words+" --server "+server.url)
+			}
+			before := run(read, "bucket list --json")
+			for _, row := range operatorTable(t) {
+				for _, args := range operatorRuns[row.command] {
+					if strings.Contains(row.role, "read") {
+						run(read, row.command+" "+args).want(t, 0)
+					} else if r := run(read, row.command+" "+args); r.code != 2 || !strings.Contains(r.err, `key "looker" lacks the role`) {
+						t.Errorf("%s %s with a key that may only look: %+v", row.command, args, r)
+					}
+				}
+			}
+			if after := run(read, "bucket list --json"); after.code != 0 || withoutAges(after.out) != withoutAges(before.out) {
+				t.Errorf("a key that may only look has changed something:\n%s", cmp.Diff(before.out, after.out))
+			}
+			for _, row := range operatorTable(t) {
+				if row.command == "" || row.endpoints == nil {
+					continue
+				}
+				server.reset()
+				if len(operatorRuns[row.command]) == 0 {
+					t.Errorf("%s is never run", row.command)
+				}
+				for _, args := range operatorRuns[row.command] {
+					if r := run(admin, row.command+" "+args); r.code != 0 {
+						t.Errorf("%s %s: %+v", row.command, args, r)
+					}
+				}
+				if diff := cmp.Diff(slices.Sorted(slices.Values(row.endpoints)), server.called(t)); diff != "" {
+					t.Errorf("endpoints of %s (-in the table +called):\n%s", row.command, diff)
+				}
+			}
+			run(admin, "bucket pause plain --json").want(t, 0, `"by": "key root"`)
+		})
+	}
+}
+
+func withoutAges(text string) string {
+	return regexp.MustCompile(`"oldest_age_seconds": [0-9.e-]+`).ReplaceAllString(text, "")
+}
+
+// operatedServer serves the operator's API and remembers what it was asked.
+type operatedServer struct {
+	url string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (s *operatedServer) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = nil
+}
+
+// called are the endpoints that were asked, sorted.
+func (s *operatedServer) called(t *testing.T) []string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []string
+	for endpoint := range operatorEndpoints(t) {
+		pattern := "^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(endpoint), `[^/]+`) + "$"
+		if slices.ContainsFunc(s.asked, regexp.MustCompile(pattern).MatchString) {
+			found = append(found, endpoint)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// newOperatedServer serves buckets with jobs, dead letters, flows and groups on the API of a dispatcher, or of a producer.
+func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
+	t.Helper()
+	client := redistest.Start(t).Client()
+	cfg, err := config.Load(config.Options{Env: writeConfig(t, keys)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, flowing, grouped := bucket(t, "plain"), bucket(t, "flowing"), bucket(t, "grouped")
+	plain.Capacity = 100
+	plain.Pool = &shaper.Pool{Name: "vendor", Rate: plain.Rate, Burst: 1}
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
+	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
+	flowing.Flow, grouped.Flow, grouped.Group = &flow, &flow, &group
+	buckets := []shaper.Bucket{plain, flowing, grouped}
+	jobs, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipts, err := jobs.Enqueue(t.Context(),
+		shaper.Job{Bucket: "plain", ID: "waits", Payload: []byte("1")}, shaper.Job{Bucket: "plain", ID: "goes", Payload: []byte("1")},
+		shaper.Job{Bucket: "flowing", Flow: "acme", Payload: []byte("1")}, shaper.Job{Bucket: "grouped", Group: "acme", Flow: "x", Payload: []byte("1")})
+	if err != nil || slices.ContainsFunc(receipts, func(r shaper.Receipt) bool { return r.Refusal != nil }) {
+		t.Fatal(receipts, err)
+	}
+	pipe := client.Pipeline()
+	const key = "tundish:{vendor}:b:plain:"
+	for i := range 6 {
+		id := fmt.Sprint("dead", i)
+		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 \n{\"n\":%d}", i, i))
+		pipe.HSet(t.Context(), key+"meta", id, `5 1 1 0 0 - {"cause":"permanent","status":404,"reason":"http_404","detail":"gone"}`)
+		pipe.HSet(t.Context(), key+"results", id, `{"state":"dead","status":404,"headers":{"X-A":["b"]},"reason":"http_404","attempts":1}`+"\nno such thing")
+		pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	op, err := operator.New(operator.Config{Redis: client, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: cfg.Keys})
+	if program == "producer" {
+		api = httpapi.NewProducer(httpapi.ProducerConfig{Jobs: jobs, Operator: op, Keys: cfg.Keys})
+	}
+	s := &operatedServer{}
+	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.asked = append(s.asked, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/v1"))
+		s.mu.Unlock()
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(served.Close)
+	s.url = served.URL
+	return s
+}
+
+// What a command says when the server is no operator's API.
+func TestServersThatAreNone(t *testing.T) {
+	t.Parallel()
+	serve := func(handler http.Handler) string {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	site := newSite(t)
+	producerOnly := serve(httpapi.NewProducer(httpapi.ProducerConfig{Jobs: site.client}))
+	page := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
+	away := serve(http.RedirectHandler("https://elsewhere.example/", http.StatusTemporaryRedirect))
+	for _, test := range []struct {
+		words string
+		code  int
+		says  string
+	}{
+		{"bucket list --server " + producerOnly, 2, "has no operator's API: --server is a dispatcher (dispatcher.listen), or a producer with producer.operator_api = true"},
+		{"bucket pause webhooks --server " + producerOnly, 2, "has no operator's API"},
+		{"job list webhooks --server " + producerOnly, 2, "has no operator's API"},
+		{"job show webhooks nosuch --server " + producerOnly, 4, `no such job: "nosuch"`},
+		{"bucket list --server " + page, 5, "but not as Tundish does: is --server right?"},
+		{"bucket list --server " + away, 5, "but not as Tundish does: is --server right?"},
+		{"bucket list --server 127.0.0.1:1", 5, "no server at http://127.0.0.1:1 "},
+		{"bucket list --server ftp://127.0.0.1", 2, "is not an address"},
+		{"bucket list --server http:// --key x", 2, "is not an address"},
+		{"bucket list --server " + page + " --key env:NOSUCH", 2, "no API key: "},
+		{"bucket list --key x", 2, "--key goes with --server"},
+		{"doctor --server " + page, 2, "unknown flag: --server"},
+	} {
+		r := command(t.Context(), []string{"TUNDISH_REDIS_URL=redis://127.0.0.1:1"}, "", "dispatcher "+test.words)
+		if r.want(t, test.code, test.says); r.out != "" {
+			t.Errorf("%s: stdout says %q", test.words, r.out)
+		}
+	}
+}
+
+// The answers of a server get the exit codes of the same faults without a server.
+func TestExitCodesOfAnswers(t *testing.T) {
+	t.Parallel()
+	secret, table := newKey(t, "root --role admin --bucket *")
+	server := newOperatedServer(t, "dispatcher", table)
+	run := func(words string) result {
+		return command(t.Context(), []string{"TUNDISH_KEY=" + secret}, "", "dispatcher "+words+" --server "+server.url)
+	}
+	run("bucket show nosuch").want(t, 4, `unknown bucket "nosuch": the configuration has plain, flowing, grouped`)
+	run("pool show nosuch").want(t, 4, `unknown pool "nosuch": the buckets of the configuration are in vendor`)
+	run("job show plain nosuch").want(t, 4, `no such job: "nosuch"`)
+	run("job cancel plain dead0").want(t, 1, "it is dead; drop it with")
+	run("job result plain dead0").want(t, 0, "404", "X-A: b", "no such thing")
+	run("job result plain waits").want(t, 4, "is queued")
+	run("job result plain nosuch").want(t, 4, `no such job: "nosuch"`)
+	run("flow show plain acme").want(t, 2, "the bucket has no flows: it is configured without [buckets.flow]")
+	run("flow show grouped x").want(t, 2, "say with --group")
+	run("flow pause flowing acmee").want(t, 4, "has no flow \"acmee\" now", "--create")
+	run("bucket set plain --capacity 0").want(t, 2, `bucket "plain": capacity: 0: want 1 to`)
+	run("bucket reset plain name").want(t, 2, "name: is no setting that can be changed")
+	run("dead drop plain nosuch dead0").want(t, 4, "dropped: 1 dead letter", `"nosuch" is unknown`)
+	run("dead redrive plain nosuch").want(t, 4, "1 of the ids are no dead letters")
+	command(t.Context(), []string{"TUNDISH_KEY=wrong"}, "", "dispatcher bucket list --server "+server.url).want(t, 2, "does not know the API key", "TUNDISH_KEY")
+	command(t.Context(), nil, "", "dispatcher bucket list --server "+server.url).want(t, 2, "the request has no API key", "TUNDISH_KEY")
+}
+
+// A producer with operator_api = true serves the commands of operators, and follows the pools of its configuration.
+func TestProducerServesOperators(t *testing.T) {
+	t.Parallel()
+	p := newPlan(t, redistest.Start(t).URL(), `rate = "50/s"`)
+	p.rewrite(t, func(text string) string {
+		return strings.Replace(text, "[producer]\n", "[producer]\noperator_api = true\n", 1)
+	})
+	daemon := start(t, p.env, "producer serve")
+	daemon.ready(t, p.api)
+	run := func(words string) result {
+		return command(t.Context(), nil, "", "dispatcher "+words+" --server "+p.api)
+	}
+	run("bucket pause webhooks --json").want(t, 0, `"by": "a program on the producer's machine"`)
+	run("pool list").want(t, 0, "there are no pools")
+	p.rewrite(t, func(text string) string { return text + "[[pools]]\nname = \"spare\"\nrate = \"1/h\"\n" })
+	eventually(t, "reloaded", func() bool { return daemon.said("configuration reloaded") })
+	run("pool list").want(t, 0, "spare  1/h   0          -        not used yet; no bucket of the configuration names it")
+	if code := daemon.end(); code != 0 || !daemon.said(`"by":"a program on the producer's machine"`) {
+		t.Errorf("the exit code is %d, or the log does not say by whom the bucket was paused", code)
+	}
+}

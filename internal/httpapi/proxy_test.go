@@ -1,0 +1,355 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/httpworker"
+)
+
+// proxyRig is an API behind the shaping proxy. Its bucket "api" is quick, "slow" sends one request an hour, "gone" leads nowhere, and
+// "plain" is no proxy.
+type proxyRig struct {
+	*server
+	redis   *redis.Client
+	handler *httpapi.Handler
+
+	mu    sync.Mutex
+	calls []*http.Request // as the API got them
+	serve http.HandlerFunc
+}
+
+const vendorKey = "vendor-secret"
+
+func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
+	t.Helper()
+	p := &proxyRig{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		p.mu.Lock()
+		call := r.Clone(context.WithoutCancel(r.Context()))
+		call.Body = io.NopCloser(bytes.NewReader(body))
+		p.calls = append(p.calls, call)
+		serve := p.serve
+		p.mu.Unlock()
+		serve(w, r)
+	}))
+	t.Cleanup(api.Close)
+	store := redistest.Start(t)
+	p.redis = store.Client()
+	worker := func(base string) shaper.Worker {
+		config := httpworker.DefaultConfig()
+		config.BaseURL, config.Auth.Bearer = base, vendorKey
+		config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		w, err := httpworker.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return w
+	}
+	var buckets []shaper.Bucket
+	workers := map[string]shaper.Worker{}
+	for _, name := range []string{"api", "slow", "gone", "plain"} {
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate, b.Adapt.Scope = name, rateOf(t, "1000/s"), shaper.ScopeBucket
+		b.MaxPayload, b.Results.MaxBody = 1000, 2000
+		b.Adapt.Floor = 100
+		workers[name] = worker(api.URL + "/base?fixed=1")
+		switch name {
+		case "slow":
+			b.Rate = rateOf(t, "1/h")
+		case "gone":
+			workers[name] = worker("http://127.0.0.1:1/")
+			b.Breaker.Failures = 0
+		}
+		buckets = append(buckets, b)
+	}
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: client, Logger: logTo(t.Output()), Keys: keys,
+		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
+		Proxy: func(bucket string) (httpapi.ProxySettings, bool) {
+			timeout := 30 * time.Second
+			if bucket == "slow" {
+				timeout = 2 * time.Hour
+			}
+			return httpapi.ProxySettings{Timeout: timeout, Credentials: []string{"x-shop-token"}}, bucket != "plain"
+		},
+	})
+	p.server = serve(t, p.handler)
+	t.Cleanup(client.Close)
+	return p
+}
+
+func (p *proxyRig) answerWith(serve http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve = serve
+}
+
+// called takes the calls that the API got since the last time.
+func (p *proxyRig) called() []*http.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.calls
+	p.calls = nil
+	return calls
+}
+
+func TestProxyPassesRequestsOn(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	form := url.Values{"amount": {"7"}, "note": {"a b"}}.Encode()
+	for name, tt := range map[string]struct {
+		method, path, body string
+		headers            []string
+		wantPath           string
+		wantHeaders        map[string]string
+	}{
+		"a GET":          {"GET", "/charges/7?expand=a&expand=b", "", nil, "/base/charges/7?fixed=1&expand=a&expand=b", map[string]string{"Authorization": "Bearer " + vendorKey}},
+		"the base":       {"GET", "", "", nil, "/base?fixed=1", nil},
+		"the base, with": {"GET", "/", "", nil, "/base/?fixed=1", nil},
+		"spelled so":     {"DELETE", "/a%2Fb/%C3%A9/c;d?x=%2e%2e", "", nil, "/base/a%2Fb/%C3%A9/c;d?fixed=1&x=%2e%2e", nil},
+		"a form":         {"POST", "/charges", form, []string{"Content-Type", "application/x-www-form-urlencoded"}, "/base/charges?fixed=1", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
+		"bytes":          {"PUT", "/blob", "\x00\xff", []string{"Content-Type", "application/octet-stream"}, "/base/blob?fixed=1", nil},
+		"its headers": {"PATCH", "/x", "{}", []string{"X-Custom", "7", "User-Agent", "theirs", "Accept-Encoding", "br", "Connection", "X-Hop", "X-Hop", "1", "Cookie", "s=1",
+			"Tundish-Other", "2", "Proxy-Authorization", "Basic eA=="}, "/base/x?fixed=1",
+			map[string]string{"X-Custom": "7", "User-Agent": "theirs", "Accept-Encoding": "br", "X-Hop": "", "Cookie": "", "Tundish-Other": "", "Proxy-Authorization": ""}},
+	} {
+		p.do(tt.method, "/v1/proxy/api"+tt.path, tt.body, tt.headers...).want(200, "")
+		calls := p.called()
+		if len(calls) != 1 {
+			t.Errorf("%s: %d calls", name, len(calls))
+			continue
+		}
+		body, _ := io.ReadAll(calls[0].Body)
+		if calls[0].Method != tt.method || calls[0].RequestURI != tt.wantPath || string(body) != tt.body {
+			t.Errorf("%s: %s %s %q", name, calls[0].Method, calls[0].RequestURI, body)
+		}
+		for header, want := range tt.wantHeaders {
+			if got := calls[0].Header.Get(header); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
+			}
+		}
+	}
+}
+
+func TestProxyPassesAnswersBack(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(zip, strings.Repeat("a bomb ", 100_000))
+	_ = zip.Close()
+	for name, tt := range map[string]struct {
+		method  string
+		status  int
+		body    string
+		headers http.Header
+	}{
+		"found":      {"GET", 200, `{"id":7}`, http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}, "Set-Cookie": {"a=1", "b=2"}, "X-Request-Id": {"theirs"}}},
+		"created":    {"POST", 201, "", http.Header{"Location": {"https://api.example.com/7"}}},
+		"no content": {"DELETE", 204, "", nil},
+		"moved":      {"GET", 302, "", http.Header{"Location": {"/elsewhere"}}},
+		"unchanged":  {"GET", 304, "", http.Header{"Etag": {`"x"`}}},
+		"bad":        {"POST", 400, "no", http.Header{"Content-Type": {"text/plain"}}},
+		"forbidden":  {"GET", 403, "no", nil},
+		"failed":     {"POST", 500, "oops", nil},
+		"busy":       {"GET", 503, "", nil},
+		"a head":     {"HEAD", 200, "", http.Header{"Content-Length": {"12345"}}},
+		"packed":     {"GET", 200, packed.String(), http.Header{"Content-Encoding": {"gzip"}}},
+	} {
+		p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+			for header, values := range tt.headers {
+				w.Header()[header] = values
+			}
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, tt.body)
+		})
+		p.http.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		a := p.do(tt.method, "/v1/proxy/api/x", "", "Accept-Encoding", "gzip")
+		if a.status != tt.status || a.text != tt.body {
+			t.Errorf("%s: %d %q", name, a.status, a.text)
+		}
+		for header, values := range tt.headers {
+			if diff := cmp.Diff(values, a.header.Values(header)); diff != "" {
+				t.Errorf("%s: %s: %s", name, header, diff)
+			}
+		}
+		if a.header.Get("Tundish-Job") == "" || tt.headers.Get("Cache-Control") == "" && a.header.Get("Cache-Control") != "" {
+			t.Errorf("%s: %v", name, a.header)
+		}
+		if n := len(p.called()); n != 1 {
+			t.Errorf("%s: %d calls", name, n)
+		}
+	}
+	if dead := p.redis.Exists(t.Context(), "tundish:{api}:b:api:dead").Val(); dead != 0 {
+		t.Error("there are dead letters")
+	}
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2001)) })
+	p.do("GET", "/v1/proxy/api/x", "").want(502, "result-too-large")
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "broken off")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	p.do("GET", "/v1/proxy/api/x", "").want(502, "result-too-large")
+	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
+}
+
+// Nothing of these reaches the API.
+func TestProxyRefuses(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		code               string
+		headers            []string
+	}{
+		{"GET", "/v1/proxy/api/../admin", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api/a/%2e%2e/%2e%2e/x", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api/a%2f..%2fx", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api/%252e%252e/x", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api//evil.example/x", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api/a//b", "", 400, "invalid", nil},
+		{"POST", "/v1/proxy/api/x", strings.Repeat("x", 1001), 413, "too-large", nil},
+		{"GET", "/v1/proxy/api/x", "{}", 400, "invalid", nil},
+		{"BREW", "/v1/proxy/api/x", "", 400, "invalid", nil},
+		{"GET", "/v1/proxy/api/x", "", 400, "invalid", []string{"Upgrade", "websocket", "Connection", "Upgrade"}},
+		{"GET", "/v1/proxy/plain/x", "", 404, "no-proxy", nil},
+		{"GET", "/v1/proxy/none/x", "", 404, "unknown-bucket", nil},
+		{"GET", "/v1/proxy/NO%20NAME/x", "", 404, "unknown-bucket", nil},
+		{"GET", "/v1/proxy/", "", 404, "unknown-bucket", nil},
+	} {
+		p.do(tt.method, tt.path, tt.body, tt.headers...).want(tt.status, tt.code)
+	}
+	if calls := p.called(); len(calls) > 0 {
+		t.Errorf("the API was called: %v", calls[0].RequestURI)
+	}
+}
+
+func TestProxyKeys(t *testing.T) {
+	t.Parallel()
+	bound := keyOf("elsewhere", []string{"slow"}, httpapi.RoleEnqueue)
+	p := newProxyRig(t, keyOf("ours", []string{"*"}, httpapi.RoleEnqueue), keyOf("reader", []string{"*"}, httpapi.RoleRead), bound)
+	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
+	for _, headers := range [][]string{
+		{"Tundish-Key", "ours"},
+		{"Authorization", "Bearer ours"}, {"Authorization", "token ours"}, {"Authorization", basic("ours:")}, {"Authorization", basic("me:ours")},
+		{"X-Api-Key", "ours"}, {"Api-Key", "ours"},
+		{"Tundish-Key", "ours", "Authorization", "Bearer leaked-secret", "X-Api-Key", "leaked-secret", "X-Shop-Token", "leaked-secret", "Cookie", "leaked-secret"},
+	} {
+		p.do("GET", "/v1/proxy/api/x", "", headers...).want(200, "")
+		call := p.called()[0]
+		if got := call.Header.Get("Authorization"); got != "Bearer "+vendorKey {
+			t.Errorf("%v: the API sees %q", headers, got)
+		}
+		for name, values := range call.Header {
+			if slices.Contains(values, "ours") || slices.Contains(values, "leaked-secret") {
+				t.Errorf("%v: %s goes on: %v", headers, name, values)
+			}
+		}
+	}
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer other"}, {"Authorization", "Basic ?"}, {"Authorization", "Digest ours"}, {"X-Api-Key", ""}} {
+		p.do("GET", "/v1/proxy/api/x", "", headers...).want(401, "unauthorized")
+	}
+	p.do("GET", "/v1/proxy/api/x", "", "X-Api-Key", "reader").want(403, "forbidden")
+	p.do("GET", "/v1/proxy/api/x", "", "X-Api-Key", "elsewhere").want(403, "forbidden")
+	// A key in Api-Key is for the proxy only.
+	p.do("GET", "/v1/buckets/api/jobs/x", "", "X-Api-Key", "ours").want(401, "unauthorized")
+
+	// Nothing that a client has sent as its credentials is in Redis, not even while the job waits.
+	ctx, leave := context.WithCancel(t.Context())
+	left := p.start(ctx, "slow", "Tundish-Key", "ours", "Authorization", "Bearer leaked-secret", "X-Shop-Token", "leaked-secret")
+	p.untilJobs("slow", 1)
+	for _, key := range p.redis.Keys(t.Context(), "*").Val() {
+		dump, err := p.redis.Dump(t.Context(), key).Result()
+		for _, secret := range []string{"ours", "leaked-secret", vendorKey} {
+			if err == nil && strings.Contains(dump, secret) {
+				t.Errorf("%s is in %s", secret, key)
+			}
+		}
+	}
+	for _, kind := range []string{"body", "meta"} {
+		for id, text := range p.redis.HGetAll(t.Context(), "tundish:{slow}:b:slow:"+kind).Val() {
+			if strings.Contains(text, "secret") || strings.Contains(text, "ours") {
+				t.Errorf("%s %s: %s", kind, id, text)
+			}
+		}
+	}
+	leave()
+	<-left
+	p.untilJobs("slow", 0)
+}
+
+// start sends a request to the proxy, which is answered later: its status, 0 if the client went away.
+func (p *proxyRig) start(ctx context.Context, bucket string, headers ...string) <-chan int {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, "POST", p.http.URL+"/v1/proxy/"+bucket+"/x", strings.NewReader("{}"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	status := make(chan int, 1)
+	go func() {
+		response, err := p.http.Client().Do(r)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_ = response.Body.Close()
+		status <- response.StatusCode
+	}()
+	return status
+}
+
+// untilJobs waits until a bucket has so many jobs.
+func (p *proxyRig) untilJobs(bucket string, n int64) {
+	p.t.Helper()
+	for p.redis.HLen(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":body").Val() != n {
+		if p.t.Context().Err() != nil {
+			p.t.Fatal("the test is over")
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+func TestProxyWaits(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	// The first slot is in an hour. One that goes away takes its job with it, and so does one whose server stops; the one behind the next hour is refused.
+	ctx, leave := context.WithCancel(t.Context())
+	left := p.start(ctx, "slow")
+	p.untilJobs("slow", 1)
+	second := p.start(t.Context(), "slow")
+	p.untilJobs("slow", 2)
+	asked, answers := make(chan struct{}), make(chan struct{})
+	p.answerWith(func(http.ResponseWriter, *http.Request) { close(asked); <-answers })
+	underWay := p.start(t.Context(), "api")
+	<-asked
+	a := p.do("GET", "/v1/proxy/slow/x", "").want(429, "wait-too-long")
+	if retry := a.header.Get("Retry-After"); retry < "3500" || retry > "3600" || len(retry) != 4 {
+		t.Errorf("Retry-After: %s", retry)
+	}
+	leave()
+	if status := <-left; status != 0 {
+		t.Errorf("answered with %d", status)
+	}
+	p.untilJobs("slow", 1)
+	p.handler.Drain()
+	if status := <-second; status != http.StatusServiceUnavailable {
+		t.Errorf("answered with %d", status)
+	}
+	p.untilJobs("slow", 0)
+	close(answers) // what is under way when the server stops is answered
+	if status := <-underWay; status != http.StatusOK {
+		t.Errorf("answered with %d", status)
+	}
+	if calls := p.called(); len(calls) != 1 {
+		t.Errorf("%d calls", len(calls))
+	}
+}
+
+func TestProxyHolds(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	held := 0
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if held++; held == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = io.WriteString(w, "at last")
+	})
+	if a := p.do("GET", "/v1/proxy/api/x", "").want(200, ""); a.text != "at last" || held != 2 {
+		t.Errorf("%q after %d calls", a.text, held)
+	}
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	if a := p.do("GET", "/v1/proxy/api/x", ""); a.status != 429 || a.header.Get("Retry-After") != "600" || a.text != "" {
+		t.Errorf("%d %v %s", a.status, a.header, a.text)
+	}
+	// From then on nobody needs to be asked.
+	p.called()
+	if a := p.do("GET", "/v1/proxy/api/x", "").want(429, "wait-too-long"); a.header.Get("Retry-After") > "600" {
+		t.Errorf("%v", a.header)
+	}
+	if calls := p.called(); len(calls) > 0 {
+		t.Error("the API was called during its hold")
+	}
+}
+
+func TestProxyIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("a", []string{"*"}, httpapi.RoleEnqueue), keyOf("b", []string{"*"}, httpapi.RoleEnqueue))
+	n := 0
+	p.answerWith(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n++
+		fmt.Fprint(w, n, r.Header.Get("Idempotency-Key"))
+	})
+	post := func(key, caller, body string) *answer {
+		return p.do("POST", "/v1/proxy/api/x", body, "Idempotency-Key", key, "Api-Key", caller)
+	}
+	for _, tt := range []struct {
+		key, caller, body, want string
+	}{
+		{"one: any text!", "a", "{}", "1one: any text!"},
+		{"one: any text!", "a", "{}", "1one: any text!"},
+		{"one: any text!", "b", "{}", "2one: any text!"},
+		{"two", "a", "{}", "3two"},
+	} {
+		if a := post(tt.key, tt.caller, tt.body).want(200, ""); a.text != tt.want {
+			t.Errorf("%s of %s: %q, want %q", tt.key, tt.caller, a.text, tt.want)
+		}
+	}
+	post("two", "a", "[]").want(422, "id-reused")
+	p.redis.Del(t.Context(), p.redis.Keys(t.Context(), "*:answer:*").Val()...)
+	post("two", "a", "{}").want(409, "answer-not-kept")
+
+	// A request that was given up may be made again.
+	for range 2 {
+		ctx, leave := context.WithCancel(t.Context())
+		left := p.start(ctx, "slow", "Api-Key", "a", "Idempotency-Key", "again")
+		p.untilJobs("slow", 1)
+		leave()
+		<-left
+		p.untilJobs("slow", 0)
+	}
+}

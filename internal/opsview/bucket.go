@@ -1,0 +1,194 @@
+package opsview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// Bucket is a bucket in numbers as JSON shows it.
+type Bucket struct {
+	Name       string `json:"name"`
+	Orphaned   bool   `json:"orphaned"`         // Redis knows it, the configuration does not
+	Unused     bool   `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
+	Revision   int64  `json:"revision"`
+	Rate       string `json:"rate,omitempty"`
+	Burst      int64  `json:"burst,omitempty"`
+	Capacity   int64  `json:"capacity,omitempty"`
+	Unfinished int64  `json:"unfinished"` // what counts against the capacity
+
+	Waiting           int64      `json:"waiting"`
+	Later             int64      `json:"later"` // delayed jobs and retries
+	Scheduled         int64      `json:"scheduled"`
+	ScheduledCapacity int64      `json:"scheduled_capacity"`
+	InFlight          int64      `json:"in_flight"`
+	MaxInFlight       int64      `json:"max_in_flight,omitempty"`
+	Dead              int64      `json:"dead"`
+	DeadBytes         int64      `json:"dead_bytes"`
+	DeadCapacity      int64      `json:"dead_capacity,omitempty"`
+	DeadCapacityBytes int64      `json:"dead_capacity_bytes,omitempty"`
+	DeadDropped       int64      `json:"dead_dropped"` // as their retention had ended, or as there were too many, ever
+	RememberedIDs     int64      `json:"remembered_ids"`
+	ForgottenIDs      int64      `json:"forgotten_ids"`
+	OldestAge         float64    `json:"oldest_age_seconds"`
+	LastSlot          *time.Time `json:"last_slot,omitempty"`
+	Callbacks         *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
+
+	Flows  *PartCounts `json:"flows,omitempty"`  // only of one with flows
+	Groups *PartCounts `json:"groups,omitempty"` // only of one with groups of them
+
+	Pool      *Pool `json:"pool,omitempty"`      // only of a bucket in a pool
+	Elsewhere bool  `json:"elsewhere,omitempty"` // it lives in another pool than configured here
+
+	Pause     *Pause     `json:"pause,omitempty"`   // only of one that is paused
+	Overrides []Override `json:"overrides"`         // settings that were changed at run time
+	Purged    int64      `json:"purged"`            // jobs that purges have dropped, ever
+	Purging   int64      `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+
+	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+
+	Notes       []string     `json:"notes"`       // what people should know
+	Differences []Difference `json:"differences"` // from the configuration here, those of its pool too
+
+	Outcome
+}
+
+// Callbacks are those of a bucket that wait for the bucket that delivers them.
+type Callbacks struct {
+	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
+	OldestAge float64 `json:"oldest_age_seconds"`
+}
+
+// PartCounts are the flows or the groups of a bucket in numbers.
+type PartCounts struct {
+	Known   int64  `json:"known"`             // that have jobs, or had some lately
+	Waiting *int64 `json:"waiting,omitempty"` // have something to send, now or later; not counted for flows in groups
+
+	Held     int64 `json:"held,omitempty"` // of flows: their downstream holds them; dispatchers count these about every 30 s
+	Open     int64 `json:"breaker_open,omitempty"`
+	HalfOpen int64 `json:"breaker_half_open,omitempty"`
+	Disabled int64 `json:"disabled,omitempty"`
+}
+
+// Outcome is what a change came to, beside the object after it.
+type Outcome struct {
+	Changed *bool           `json:"changed,omitempty"` // of a resume, a release, a reset of a flow's settings: there was something to change
+	Changes []shaper.Change `json:"changes,omitempty"` // of settings that were set or reset
+}
+
+// OutcomeOf is the outcome of a change that may have had nothing to do.
+func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
+
+// BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none. pool is the
+// bucket's pool, nil if it is in none.
+func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails) *Bucket {
+	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
+	if view.Unused {
+		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
+		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.MaxInFlight
+		if p := configured.Pool; p != nil && info.Pool != nil {
+			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, max(p.Burst, 1), p.MaxInFlight, configured.Weight
+		}
+	}
+	if !info.Rate.IsZero() {
+		view.Rate = info.Rate.String()
+	}
+	view.Revision, view.Burst, view.Capacity, view.MaxInFlight = info.Revision, info.Burst, info.Capacity, info.MaxInFlight
+	view.ScheduledCapacity, view.Unfinished, view.Waiting, view.Later = info.ScheduledCapacity, info.Unfinished, info.Waiting, info.Later
+	view.Scheduled, view.InFlight, view.Dead = info.Scheduled, info.InFlight, info.Dead
+	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
+	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
+	view.RememberedIDs, view.ForgottenIDs, view.OldestAge = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
+	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
+	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
+	view.Downstream = DownstreamOf(info.Downstream, info.Now)
+	if info.Callbacks > 0 {
+		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
+	}
+	view.count(&info)
+	if info.Elsewhere {
+		pool = nil // the one of the configuration
+	}
+	view.Differences = differences(&info, configured, pool)
+	view.Notes = view.notes(&info, configured)
+	return view
+}
+
+// count shows how many flows and groups a bucket has.
+func (v *Bucket) count(info *operator.BucketInfo) {
+	switch {
+	case info.HasGroups:
+		v.Flows, v.Groups = &PartCounts{Known: info.Flows}, &PartCounts{Known: info.Groups, Waiting: &info.GroupsWait}
+	case info.HasFlows:
+		v.Flows = &PartCounts{Known: info.Flows, Waiting: &info.FlowsWait}
+	}
+	if f := v.Flows; f != nil {
+		f.Held, f.Open, f.HalfOpen, f.Disabled = info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled
+	}
+}
+
+func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []string {
+	list := []string{}
+	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if v.Pause != nil {
+		note("%s", v.Pause.Text(info.Now))
+	}
+	if v.Downstream != nil && v.Downstream.Text != "" {
+		note("%s", v.Downstream.Text)
+	}
+	switch {
+	case v.Orphaned && v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0:
+		note("orphaned: not in the configuration, no dispatcher delivers its jobs")
+	case v.Orphaned:
+		note("orphaned: not in the configuration, and empty")
+	case v.Unused:
+		note("not used yet")
+	case v.Revision > configured.Revision:
+		note("obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
+	}
+	if v.Purging > 0 {
+		note("a purge has %d left to remove", v.Purging)
+	}
+	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
+		note("full")
+	}
+	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
+		note("differs from the configuration here, see bucket list --diff")
+	}
+	if v.Elsewhere {
+		live := ""
+		if v.Pool != nil {
+			live = v.Pool.Name
+		}
+		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration, or reloads it, moves it",
+			poolName(live), poolName(poolNameOf(configured)))
+	}
+	return list
+}
+
+// poolNameOf is the name of the pool in which the configuration has a bucket, "" if in none.
+func poolNameOf(b *shaper.Bucket) string {
+	if b.Pool == nil {
+		return ""
+	}
+	return b.Pool.Name
+}
+
+// poolName is a pool in a sentence, by its name: "" is none.
+func poolName(name string) string {
+	if name == "" {
+		return "no pool"
+	}
+	return fmt.Sprintf("pool %q", name)
+}
+
+// Text says a pause in one line, safe to show.
+func (p *Pause) Text(now time.Time) string {
+	text := fmt.Sprintf("paused %s by %s", Relative(p.Since, now), p.By)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return Line(text, 200)
+}

@@ -1,0 +1,138 @@
+package opsview
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// Difference is a setting of a bucket or of a pool whose value in force differs from the
+// configuration here.
+type Difference struct {
+	Bucket     string     `json:"bucket,omitempty"` // none where a pool is shown on its own
+	Setting    string     `json:"setting"`
+	Configured string     `json:"configured"` // here; of an orphaned bucket: where it was
+	InForce    string     `json:"in_force"`
+	Why        string     `json:"why"`
+	By         string     `json:"by,omitempty"`
+	At         *time.Time `json:"at,omitempty"`
+}
+
+// differences lists the differences of a bucket: its pause, its overrides, and settings of
+// another configuration, those of its pool too.
+func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails) []Difference {
+	list := []Difference{}
+	if p := PauseOf(info.Pause); p != nil {
+		list = append(list, Difference{
+			Bucket: info.Name, Setting: "paused", Configured: "no", InForce: "yes", Why: p.Text(info.Now), By: p.By, At: instant(p.Since),
+		})
+	}
+	for _, setting := range shaper.Settings() {
+		here, inForce := "", ""
+		if configured != nil {
+			here, inForce = settingOf(configured, setting), inForceOf(info, setting)
+		}
+		d := Difference{Bucket: info.Name, Setting: string(setting), Configured: here, InForce: inForce}
+		if !d.explain(info.Overrides, setting, info.Now) {
+			if here == inForce || inForce == "" {
+				continue
+			}
+			d.Why = otherRevision(info.Revision, configured.Revision)
+		}
+		list = append(list, d)
+	}
+	if pool != nil && pool.Configured && configured != nil && poolNameOf(configured) == pool.Name {
+		list = append(list, poolDifferences(info.Name, pool, configured.Pool, configured.Revision)...)
+	}
+	return list
+}
+
+// poolDifferences lists the settings of a pool that differ from the configuration here, which has the pool as
+// configured, nil if it has none. bucket is a bucket of the pool that reports them, or "".
+func poolDifferences(bucket string, there *operator.PoolDetails, configured *shaper.Pool, revision int64) []Difference {
+	list := []Difference{}
+	inForce := shaper.Bucket{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
+	var here shaper.Bucket
+	if configured != nil {
+		here = shaper.Bucket{Rate: configured.Rate, Burst: max(configured.Burst, 1), MaxInFlight: configured.MaxInFlight}
+	}
+	for _, setting := range shaper.PoolSettings() {
+		d := Difference{Bucket: bucket, Setting: string(setting), InForce: settingOf(&inForce, setting)}
+		if bucket != "" {
+			d.Setting = "pool." + d.Setting
+		}
+		if configured != nil {
+			d.Configured = settingOf(&here, setting)
+		}
+		if !d.explain(there.Overrides, setting, there.Now) {
+			if configured == nil || d.Configured == d.InForce {
+				continue
+			}
+			d.Why = otherRevision(there.Revision, revision)
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// explain fills in the override of a setting, and reports whether there is one.
+func (d *Difference) explain(overrides []operator.Override, setting shaper.Setting, now time.Time) bool {
+	at := slices.IndexFunc(overrides, func(o operator.Override) bool { return o.Setting == setting })
+	if at < 0 {
+		return false
+	}
+	override := overrides[at]
+	if d.Configured == "" {
+		d.Configured = override.Configured
+	}
+	d.InForce, d.By, d.At = override.InForce, override.By, instant(override.At)
+	d.Why = Line(fmt.Sprintf("set %s by %s", Relative(override.At, now), override.By), 200)
+	return true
+}
+
+// otherRevision explains a setting that differs from the configuration here, and is not an
+// override: a configuration of another revision is in force.
+func otherRevision(inForce, here int64) string {
+	if inForce > here {
+		return fmt.Sprintf("revision %d is in force, here is %d", inForce, here)
+	}
+	return "nothing that runs has used the configuration here"
+}
+
+// settingOf is a setting of a bucket as in the configuration.
+func settingOf(b *shaper.Bucket, setting shaper.Setting) string {
+	switch setting {
+	case shaper.SettingRate:
+		return b.Rate.String()
+	case shaper.SettingBurst:
+		return fmt.Sprint(b.Burst)
+	case shaper.SettingCapacity:
+		return fmt.Sprint(b.Capacity)
+	case shaper.SettingScheduledCapacity:
+		return fmt.Sprint(b.ScheduledCapacity)
+	case shaper.SettingMaxInFlight:
+		return fmt.Sprint(b.MaxInFlight)
+	case shaper.SettingShedLow:
+		return fmt.Sprint(b.Shed.Low)
+	case shaper.SettingShedNormal:
+		return fmt.Sprint(b.Shed.Normal)
+	case shaper.SettingShedHigh:
+		return fmt.Sprint(b.Shed.High)
+	}
+	return ""
+}
+
+// inForceOf is a setting as the scripts obey it, "" where the numbers of a bucket
+// do not tell.
+func inForceOf(info *operator.BucketInfo, setting shaper.Setting) string {
+	switch setting {
+	case shaper.SettingShedLow, shaper.SettingShedNormal, shaper.SettingShedHigh:
+		return ""
+	}
+	return settingOf(&shaper.Bucket{
+		Rate: info.Rate, Burst: info.Burst, Capacity: info.Capacity, ScheduledCapacity: info.ScheduledCapacity, MaxInFlight: info.MaxInFlight,
+	}, setting)
+}

@@ -1,0 +1,98 @@
+package opsview
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job
+// only id, bucket and state are known.
+type Job struct {
+	ID           string               `json:"id"`
+	Bucket       string               `json:"bucket"`
+	Flow         *string              `json:"flow,omitempty"`
+	Group        string               `json:"group,omitempty"`
+	State        shaper.State         `json:"state"`
+	Why          string               `json:"why,omitempty"`
+	BlockedBy    []shaper.BlockedBy   `json:"blocked_by,omitempty"` // what keeps it, one word each
+	Attempts     *int                 `json:"attempts,omitempty"`
+	Lost         int                  `json:"lost,omitempty"`          // deliveries that spent no attempt
+	KeptAttempts int                  `json:"kept_attempts,omitempty"` // how many …/attempts lists
+	Position     *int64               `json:"position,omitempty"`
+	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of a waiting job
+	Due          *time.Time           `json:"due,omitempty"`         // of a delayed job or a retry: it does not leave before
+	LeaseUntil   *time.Time           `json:"lease_until,omitempty"` // in flight
+	DiedAt       *time.Time           `json:"died_at,omitempty"`
+	EnqueuedAt   *time.Time           `json:"enqueued_at,omitempty"`
+	URL          string               `json:"url,omitempty"`
+	Method       string               `json:"method,omitempty"`
+	Headers      map[string][]string  `json:"headers,omitempty"` // credentials redacted; only for operators
+	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
+	Payload      json.RawMessage      `json:"payload,omitempty"`
+	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
+
+	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the oldest first; only for operators
+}
+
+// JobOf shows a job to a client that put it in: without headers, which may hold credentials.
+func JobOf(info *shaper.JobInfo) *Job {
+	view := &Job{ID: info.ID, Bucket: info.Bucket, State: info.State}
+	if info.Enqueued.IsZero() {
+		return view
+	}
+	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
+	view.Group, view.KeptAttempts = info.Group, len(info.LastAttempts)
+	view.Why, view.BlockedBy, view.ETA = info.Why(), info.BlockedBy(), instant(info.Earliest())
+	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
+	view.URL, view.Method, view.Due = info.URL, info.Method, instant(info.Due)
+	if info.State == shaper.StateQueued {
+		view.Position = &info.Position
+	}
+	if info.Last != (shaper.LastResponse{}) {
+		view.LastResponse = &info.Last
+	}
+	if json.Valid(info.Payload) {
+		view.Payload = info.Payload
+	} else {
+		view.PayloadBytes = info.Payload
+	}
+	return view
+}
+
+// JobForOperators shows a job in full, with its headers but for credentials, and how its last attempts ended.
+func JobForOperators(info *shaper.JobInfo) *Job {
+	view := JobOf(info)
+	view.Headers = redactedHeaders(info.Headers)
+	if len(info.LastAttempts) > 0 {
+		view.LastAttempts = Attempts(info.LastAttempts)
+	}
+	return view
+}
+
+// credentialMarks are parts of the names of headers that hold credentials.
+var credentialMarks = []string{"auth", "cookie", "token", "secret", "passw", "key", "credential", "session", "signature", "jwt"}
+
+// isCredential reports whether a header holds a credential, as far as its name tells.
+func isCredential(name string) bool {
+	name = strings.ToLower(name)
+	return name != "idempotency-key" && slices.ContainsFunc(credentialMarks, func(mark string) bool { return strings.Contains(name, mark) })
+}
+
+// redactedHeaders are headers as they are shown: credentials as "***". None is nil.
+func redactedHeaders(headers map[string][]string) map[string][]string {
+	if len(headers) == 0 {
+		return nil
+	}
+	shown := maps.Clone(headers)
+	for name := range shown {
+		if isCredential(name) {
+			shown[name] = []string{"***"}
+		}
+	}
+	return shown
+}

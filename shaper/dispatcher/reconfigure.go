@@ -1,0 +1,112 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// crew is what runs of a dispatcher.
+type crew struct {
+	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
+	life    context.Context //nolint:containedctx // ends when deliveries must have ended
+	running sync.WaitGroup  // the drains, also of buckets that left
+
+	mu     sync.Mutex
+	faults []error // of drains that ended
+}
+
+// Reconfigure replaces the buckets, their workers and the hooks, as if the dispatcher had been made with these. It may be
+// called while the dispatcher runs or does not, and makes no round trip.
+//
+// A bucket that comes is drained at once. Of a bucket that leaves nothing more is claimed: deliveries under way have
+// Config.ShutdownTimeout to end, as at a stop, and its jobs stay in Redis. A bucket that is in another pool than before is
+// drained there, once it is empty: see the method JoinPools of producer.Client. Settings of a bucket that have changed are
+// written at once, for all processes, unless a higher revision is in force there. What the buckets point to is not to be changed
+// afterwards: give others instead.
+//
+// A delivery ends with the worker that it began with, and the next one has the new worker. So the caller may close a worker
+// that is not among these any more as soon as a delivery under way survives that, as those of package workers do.
+//
+// An error says that something is not valid, that a bucket has no worker, or that a bucket that stays would get or lose flows
+// or groups. Then nothing has changed.
+func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
+	if err := d.check(buckets, workers, hooks); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.store.Reconfigure(buckets); err != nil {
+		return err
+	}
+	d.workers = workers
+	d.hooks.Store(&hooks)
+	if d.crew != nil {
+		d.staff()
+	}
+	return nil
+}
+
+// staff has one drain for each bucket: it starts, stops and changes drains. The caller holds mu.
+func (d *Dispatcher) staff() {
+	before, after := *d.drains.Load(), []*drain(nil)
+	for _, b := range d.store.All() {
+		at := slices.IndexFunc(before, func(r *drain) bool { return r.Bucket == b })
+		if at < 0 {
+			after = append(after, d.startDrain(newDrain(d, b, d.crew.life)))
+			continue
+		}
+		r, worker := before[at], d.workers[b.Name]
+		r.worker.Store(&worker)
+		if !b.Configured.Load() {
+			r.nudge() // its next claim writes what has changed
+		}
+		after = append(after, r)
+	}
+	d.drains.Store(&after)
+	for _, r := range before {
+		if !slices.Contains(after, r) {
+			d.store.Log.Info("nothing more is claimed of a bucket that left the configuration, or its place; deliveries under way may end",
+				"bucket", r.Name, "shutdown_timeout", r.shutdown)
+			r.stop()
+		}
+	}
+}
+
+// startDrain runs a drain until the dispatcher stops, or staff stops it. The caller holds mu.
+func (d *Dispatcher) startDrain(r *drain) *drain {
+	c := d.crew
+	ctx, stop := context.WithCancel(c.ctx)
+	r.stop = stop
+	c.running.Go(func() {
+		defer stop()
+		err := r.run(ctx)
+		if c.ctx.Err() != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.faults = append(c.faults, err)
+			return
+		}
+		if err != nil {
+			r.log.Error("the deliveries of a bucket that left did not end well", "error", err)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.gone = append(d.gone, r)
+	})
+	return r
+}
+
+// forgetGone removes the series of buckets that left and whose last deliveries have ended. The patrol calls it, which counts itself.
+func (d *Dispatcher) forgetGone() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.gone {
+		if d.store.Known(r.Name) == nil {
+			d.store.Metrics.RemoveBucket(r.Name)
+		}
+	}
+	d.gone = nil
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// What inspect_result.lua says of a job.
+const (
+	resultNotEnded = iota
+	resultNotKept
+	resultKept
+)
+
+// Result returns how a job ended. Its errors are [shaper.ErrNotFound] and, where the result has the state in which the job is,
+// [shaper.ErrNotEnded] and [shaper.ErrNoResult].
+func (s *Store) Result(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	none := shaper.JobResult{ID: id, Bucket: bucket}
+	b, err := s.Readable(ctx, bucket)
+	if err != nil {
+		return none, err
+	}
+	reply, err := s.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult, id), id)
+	if err != nil {
+		return none, fmt.Errorf("bucket %q: %w", bucket, err)
+	}
+	r := lua.NewReader(reply)
+	if r.Left() == 0 && r.Err() == nil {
+		return none, fmt.Errorf("%w: %q in bucket %q", shaper.ErrNotFound, id, bucket)
+	}
+	none.State = codec.StateOf(r.Int())
+	kept := r.Int()
+	switch {
+	case r.Err() != nil:
+		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
+	case kept == resultNotEnded:
+		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNotEnded, id, bucket, none.State)
+	case kept == resultNotKept:
+		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNoResult, id, bucket, none.State)
+	}
+	text := r.Text()
+	if r.Err() != nil {
+		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
+	}
+	return codec.OpenResult(bucket, id, text)
+}
