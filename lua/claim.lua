@@ -39,7 +39,9 @@
 -- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[15] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[16] …:outbox_texts  hash  their texts
--- KEYS[17...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[18] …:callback_texts  hash  their texts
+-- KEYS[19...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -70,10 +72,11 @@
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
 --          has, 0 where nothing is handed out. All times are of the server's clock
--- Stores   lease and meta until the job is settled, the claim's answer until the next one; when a flow can be forgotten,
---          until it is
+-- Stores   lease and meta until the job is settled, callbacks of expired jobs until they are moved on, the claim's answer until the
+--          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
@@ -92,13 +95,13 @@
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox_key, outbox_texts = KEYS[15], KEYS[16]
+local outbox_key, outbox_texts, callbacks_key, callback_texts = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 16, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 18, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
@@ -221,6 +224,7 @@ if at_once > 0 then queue.read_heads(reader, ready) end
 local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
 local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
 local max_age = tonumber(settings[17] or 0)
+local told = callbacks.open(callbacks_key, callback_texts, now)
 local own_ready = first_ready
 local is_simple = not (shared or reader.expiring or reader.leftovers)
 
@@ -247,8 +251,9 @@ end
 
 local function expire(f, id, job, stored, too_old)
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
-  handout.note(out, id,
-    codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or expired_last))
+  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or expired_last)
+  handout.note(out, id, died)
+  callbacks.note_dead(told, id, job, died)
   handout.tell_dead(out, too_old and -1 or 0, id, f.name or '', attempts)
   deaths[#deaths + 1] = id
   expired = expired + 1
@@ -374,6 +379,7 @@ end
 handout.write(out, leases, meta, claims, dispatcher, now, lease)
 if #deaths > 0 then
   dlq.add(dead, body, meta, tried, count, now, deaths)
+  callbacks.write(told)
   if box then outbox.write(box) end
 end
 flow.unschedule(count, unscheduled)

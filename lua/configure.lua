@@ -20,7 +20,7 @@
 --          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
 --          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
---          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0}
+--          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
 -- Stores   the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
@@ -41,7 +41,7 @@ if before then
   local old = redis.call('HMGET', before, 'schema', 'rate_count')
   if old[2] then
     local jobs, leased, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-    if jobs + leased > 0 then return { 5, tonumber(old[1] or 0), 0, math.max(jobs - leased - died, 0), died, leased, 0, 0 } end
+    if jobs + leased > 0 then return { 5, tonumber(old[1] or 0), 0, math.max(jobs - leased - died, 0), died, leased, 0, 0, 0 } end
     if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', before, conf) else redis.call('DEL', before) end
   end
   if tonumber(old[1] or 0) > schema then return { 2, tonumber(old[1]), 0 } end

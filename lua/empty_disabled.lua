@@ -13,7 +13,9 @@
 -- KEYS[9]  …:disabled  zset  disabled flow -> when this script is to look at it, by the server's clock, microseconds; +inf: it is empty
 -- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
--- KEYS[12...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
+-- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[13] …:callback_texts  hash  their texts
+-- KEYS[14...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
 --          zset; where flows are in groups then what group.load wants
 -- ARGV[1]  levels: 1, or 2 if they are in groups
 -- ARGV[2]  flow: the flow
@@ -22,9 +24,10 @@
 -- ARGV[5]  cause: of the dead letters, a word
 -- Returns  {dead letters made by this call, entries left in the places}; zeros of a flow that is not disabled, or of a bucket that
 --          is not configured, or not parted as levels says
--- Stores   the dead letters, until they are redriven or dropped
+-- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
@@ -35,8 +38,9 @@
 
 local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local callbacks_key, callback_texts = KEYS[12], KEYS[13]
 local levels, name, at_most, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local PLACES = 11 -- the keys before those of the flow
+local PLACES = 13 -- the keys before those of the flow
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
@@ -54,6 +58,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local ids, from = waiting.look(KEYS, PLACES, at_most)
 local deaths, metas, delayed, handled = {}, {}, 0, {}
+local told = callbacks.open(callbacks_key, callback_texts, now)
 if #ids > 0 then
   local jobs, stored = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
   for i, id in ipairs(ids) do
@@ -63,8 +68,9 @@ if #ids > 0 then
       deaths[#deaths + 1] = id
       if job.delayed then delayed = delayed + 1 end
       local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored[i])
-      metas[#metas + 1], metas[#metas + 2] = id,
-        codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
+      local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
+      metas[#metas + 1], metas[#metas + 2] = id, died
+      callbacks.note_dead(told, id, jobs[i], died)
     end
   end
 end
@@ -74,6 +80,7 @@ waiting.take(KEYS, PLACES, ids, from, #ids)
 if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))
   dlq.add(dead, body, meta, tried, count, now, deaths)
+  callbacks.write(told)
   local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
   flow.count(f, delayed - #deaths, -delayed, 0)
   flow.save(flows, f)

@@ -1,10 +1,8 @@
--- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step.
--- A job is decided whole: a refusal by any limit or by a bound spends nothing.
--- The same id is the same job: sent twice, it is answered as a duplicate.
--- The first write is one that Redis refuses when it is out of memory, so that
--- nothing is half done then. A paused bucket takes jobs in until it is full, and
--- tells no times. In a bucket with flows a job has to fit into its flow too, and a flow that
--- has something to send is put on the calendar (see flow.lua); so it is with its group, where there are some.
+-- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is decided whole: a refusal by any limit or by a bound
+-- spends nothing. The same id is the same job: sent twice, it is answered as a duplicate. The first write is one that Redis refuses
+-- when it is out of memory, so that nothing is half done then. A paused bucket takes jobs in until it is full, and tells no times. In
+-- a bucket with flows a job has to fit into its flow too, and a flow that has something to send is put on the calendar (see flow.lua); so
+-- it is with its group, where there are some.
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
@@ -19,7 +17,8 @@
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
--- KEYS[14...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
+-- KEYS[15...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and
 --          …:limit:<limit>:overflow:<tier>, state of the key that all share who are above max;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list  ids
@@ -33,15 +32,15 @@
 --          were also made for this batch, which was not sent before; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[14...]: algorithm, a, b, full (see limits.lua), max,
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max,
 --          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
 --          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key
---          among KEYS[14...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
+--          among KEYS[15...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
 --          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
---          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue); if
---          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the
---          flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N
---          microseconds, where the pool of the bucket lets a job go each I at best)
+--          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue, ^: it has a
+--          callback); if they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of
+--          the flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else
+--          "N/I": N microseconds, where the pool of the bucket lets a job go each I at best)
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
 --          flows, and the caller thinks that it has none, or the other way round;
 --          {0, now, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others
@@ -75,8 +74,8 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts = KEYS[12], KEYS[13]
-local FIRST_LIMIT_KEY = 13
+local outbox_key, outbox_texts, callback_texts = KEYS[12], KEYS[13], KEYS[14]
+local FIRST_LIMIT_KEY = 14
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local levels, flow_count = ARGV[7], tonumber(ARGV[8])
@@ -134,7 +133,7 @@ end
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
   dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
-  unfinished = redis.call('HLEN', body) - dead_count - scheduled }
+  unfinished = redis.call('HLEN', body) - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
 if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
 local parts = {}
@@ -209,7 +208,7 @@ end
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
-  if not alike or dead_full or bucket.unfinished + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if not alike or dead_full or bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
@@ -408,9 +407,9 @@ for j = 1, job_count do
     end
     local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1)
     if due_at then
-      if scheduled >= scheduled_capacity then full = 8 end
-    elseif bucket.unfinished >= bound then
-      full = bucket.unfinished < capacity and 9 or 7
+      if scheduled >= scheduled_capacity then full = 8 elseif bucket.callbacks >= capacity then full = 7 end
+    elseif bucket.unfinished + bucket.callbacks >= bound then
+      full = bucket.unfinished + bucket.callbacks < capacity and 9 or 7
     end
     full = dead_full or full
     local late, late_at, ahead, excess

@@ -13,7 +13,9 @@
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
--- KEYS[13...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[13] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[14] …:callback_texts  hash  their texts
+-- KEYS[15...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -27,6 +29,7 @@
 --          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
 --          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
 --          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
+--          callbacks that wait, time of the oldest one (0 none);
 --          offset of the engine's clock; the texts of the downstream of the bucket and of its pool ("" none, see downstream.lua); author
 --          and reason of the pause; and for each
 --          override: field, value of the configuration, value
@@ -41,9 +44,9 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled = KEYS[10], KEYS[11], KEYS[12]
+local groups, due_groups, disabled, callbacks, callback_texts = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local member = ARGV[1]
-local PURGED = 12 -- the keys before those of a purge
+local PURGED = 14 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
@@ -104,6 +107,14 @@ if member ~= '' then
   said_of_pool = pool_pace[2]
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
+local first_callback = 0
+-- Those that are handed out, or were put off, are at the end.
+for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
+  for _, name in ipairs(redis.call(command, callbacks, 0, 49)) do
+    local at = tonumber(string.match(name, '^%d+') or 0)
+    if at > 0 and (first_callback == 0 or at < first_callback) then first_callback = at end
+  end
+end
 local in_trouble = { 0, 0, 0 }
 if has_flows then
   for i = 1, 3 do in_trouble[i] = tonumber(counters[6 + i] or 0) end
@@ -112,7 +123,7 @@ local most, most_bytes = 0, 0
 if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
 for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
   tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3],
-  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), offset }) do
+  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), redis.call('HLEN', callback_texts), first_callback, offset }) do
   reply[#reply + 1] = n
 end
 reply[#reply + 1] = of_pace[3] or ''

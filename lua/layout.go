@@ -64,7 +64,7 @@ var layouts = map[string]layout{
 		args: names("id state levels flow"),
 	},
 	"claim": {
-		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts"),
+		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts callbacks callback_texts"),
 		then: []Keys{PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 		args: names("dispatcher claim want horizon lease lead last_chance may_go expired_last levels member channel bucket most_bytes stepped steps flow_count"),
 		more: true,
@@ -86,13 +86,13 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
 	},
 	"empty_disabled": {
-		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts"),
+		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts callbacks callback_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("levels flow at_most again cause"),
 	},
@@ -107,7 +107,7 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"inspect_bucket": {
-		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled"),
+		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled callbacks callback_texts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("member"),
 	},
@@ -132,6 +132,11 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 		more: true,
 	},
+	"move_callbacks": {
+		keys: names("callbacks callback_texts"),
+		args: names("at_most most_bytes"),
+		more: true,
+	},
 	"off_calendar": {
 		then: []Keys{CalendarsOfFlows},
 		more: true,
@@ -146,13 +151,13 @@ var layouts = map[string]layout{
 		args: names("purge keep_later at_most most_bytes levels flow"),
 	},
 	"redrive": {
-		keys: names("body meta settings pace count dead flows flow_settings calendar attempts"),
+		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket levels flow_count spare"),
 		more: true,
 	},
 	"relocate": {
-		keys: names("settings conf_aside body leases dead seen seen_window seen_minute"),
+		keys: names("settings conf_aside body leases dead seen seen_window seen_minute callback_texts"),
 		then: []Keys{KeysToMove},
 		args: names("step generation what schema revision"),
 		more: true,
@@ -168,7 +173,7 @@ var layouts = map[string]layout{
 		args: names("want horizon again"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts"),
 		then: []Keys{KeysOfAnswers, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count answer_count"),
 		more: true,
@@ -179,7 +184,7 @@ var layouts = map[string]layout{
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},
 	"take_back": {
-		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts"),
+		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts callbacks callback_texts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,

@@ -23,6 +23,7 @@ var (
 	TrimResults   = newScript("trim_results")
 	EmptyDisabled = newScript("empty_disabled")
 	MoveEvents    = newScript("move_events")
+	MoveCallbacks = newScript("move_callbacks")
 	OffCalendar   = newScript("off_calendar")
 	FlowsOf       = newScript("flows_of")
 	Cancel        = newScript("cancel")
@@ -45,7 +46,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

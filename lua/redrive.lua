@@ -12,7 +12,8 @@
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[11...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[11] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
+-- KEYS[12...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
@@ -34,9 +35,9 @@
 --#include lib/outcomes.lua
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local flows, flow_settings, due_flows, tried = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 10, 5, 2
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 11, 5, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
@@ -53,7 +54,7 @@ if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
 local room = fillable(spare > 0 and math.ceil(capacity * tonumber(settings[4] or 100) / 100) or capacity)
-local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled
+local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + redis.call('HLEN', callback_texts)
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = string.format('%.0f', micros)

@@ -14,7 +14,8 @@
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
--- KEYS[9...]  put: the key to write; begin, clear: the keys to remove
+-- KEYS[9] …:callback_texts  hash  callbacks that wait (see callbacks.lua)
+-- KEYS[10...]  put: the key to write; begin, clear: the keys to remove
 -- ARGV[1]  step: check, leave, begin, put or clear; look counts what the bucket holds. check and look write nothing
 -- ARGV[2]  generation: to which the change leads
 -- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"
@@ -23,7 +24,7 @@
 -- ARGV[6...]  put: fields and values of a hash, or elements of a list; 1000 texts at most
 -- Returns  {0, tag} done, now or before; of leave, the tag that the bucket leaves for: the first process decides it.
 --          {1} another change has been made since, or is under way. {2, jobs that wait, dead letters, leases,
---          remembered ids, microseconds until the last of these ends}: the bucket is not empty; always of look.
+--          remembered ids, microseconds until the last of these ends, callbacks}: the bucket is not empty; always of look.
 --          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
 --          begin: the bucket lives here since that generation, the caller's or a later one
 -- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
@@ -31,11 +32,11 @@
 -- Needs    Redis 7.0
 
 local conf, aside, body, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8]
+local seen, seen_window, seen_minute, callback_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local step, generation, to = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local schema, revision = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0)
 local offset, ttl = schema, revision
-local FIRST_KEY, FIRST = 9, 6
+local FIRST_KEY, FIRST = 10, 6
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -47,6 +48,7 @@ local lowest, left_for, lives = tonumber(stored[1] or 0), stored[2], stored[3]
 
 local function holdings()
   local jobs, in_flight, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
+  local waiting = redis.call('HLEN', callback_texts)
   -- The newest id of each list ends last.
   local left = 0
   for _, list in ipairs({ seen_window, seen_minute }) do
@@ -55,8 +57,8 @@ local function holdings()
     if settled then left = math.max(left, tonumber(string.sub(settled, 13)) - now) end
   end
   local ids = left > 0 and redis.call('HLEN', seen) or 0
-  return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, left },
-    jobs + in_flight + died + ids > 0
+  return { 2, math.max(jobs - in_flight - died, 0), died, in_flight, ids, left, waiting },
+    jobs + in_flight + died + ids + waiting > 0
 end
 local function remove_keys()
   if #KEYS >= FIRST_KEY then redis.call('UNLINK', unpack(KEYS, FIRST_KEY)) end
@@ -69,7 +71,7 @@ if lowest > generation or lowest == generation and lives then return { 1 } end
 
 if comes then
   -- Jobs that a failover has left here would be mixed up with others.
-  if redis.call('HLEN', body) > 0 then return (holdings()) end
+  if redis.call('HLEN', body) + redis.call('HLEN', callback_texts) > 0 then return (holdings()) end
   if step == 'begin' and lowest < generation then
     remove_keys()
     redis.call('DEL', conf, aside)

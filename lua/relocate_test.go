@@ -13,7 +13,7 @@ func (r *rig) relocate(place, step string, generation int, more []string, args .
 	name := r.name
 	r.name = place
 	defer func() { r.name = name }()
-	keys := r.keys("conf", "conf_aside", "body", "leases", "dead", "seen", "seen_window", "seen_minute")
+	keys := r.keys("conf", "conf_aside", "body", "leases", "dead", "seen", "seen_window", "seen_minute", "callback_texts")
 	return fmt.Sprint(r.run(lua.Relocate, append(keys, r.keys(more...)...), append([]any{step, generation}, args...)...))
 }
 
@@ -91,14 +91,26 @@ func TestRelocateRefuses(t *testing.T) {
 		r.is("an older revision", leave(1, 2), "[3 3]")
 		r.is("an older schema", leave(0, 3), "[4 1]")
 		r.put("j")
-		r.is("a job", leave(1, 3), "[2 1 0 0 0 0]")
-		r.is("look", r.relocate("b", "look", 0, nil), "[2 1 0 0 0 0]")
+		r.is("a job", leave(1, 3), "[2 1 0 0 0 0 0]")
+		r.is("look", r.relocate("b", "look", 0, nil), "[2 1 0 0 0 0 0]")
 		lease := r.claim(ask{want: 1}).jobs[0]
-		r.is("a lease", leave(1, 3), "[2 0 0 1 0 0]")
+		r.is("a lease", leave(1, 3), "[2 0 0 1 0 0 0]")
 		r.settle(outcome{lease: lease, result: dead})
-		r.is("a dead letter", leave(1, 3), "[2 0 1 0 0 0]")
-		r.is("a place with jobs", r.relocate("b", "begin", 1, nil), "[2 0 1 0 0 0]")
+		r.is("a dead letter", leave(1, 3), "[2 0 1 0 0 0 0]")
+		r.is("a place with jobs", r.relocate("b", "begin", 1, nil), "[2 0 1 0 0 0 0]")
 		r.is("the conf", r.c.HGet(r.ctx, r.key("conf"), "revision").Val(), "3")
+	})
+}
+
+// A bucket whose callbacks wait does not leave, and none comes where some wait.
+func TestRelocateRefusesCallbacks(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{revision: 3})
+		r.ok(r.c.HSet(r.ctx, r.key("callback_texts"), "1 1 j", "text").Err())
+		r.is("leave", r.relocate("b", "leave", 1, nil, "c", 1, 3), "[2 0 0 0 0 0 1]")
+		r.ok(r.c.HSet(r.ctx, "tundish:{c}:b:c:callback_texts", "1 1 j", "text").Err())
+		r.is("begin", r.relocate("c", "begin", 1, nil), "[2 0 0 0 0 0 1]")
 	})
 }
 

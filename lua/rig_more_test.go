@@ -39,6 +39,7 @@ type outcome struct {
 	head, body string // of its result
 	kept       bool
 	waiter     string // a channel
+	callback   string // the first line of its body in Redis
 }
 
 func (r *rig) extend(length int64, leases ...lease) []int64 {
@@ -80,15 +81,15 @@ type bucket struct {
 
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
-	held, open, halfOpen, disabled, eventsDropped, offset int64
-	said, saidOfPool                                      string // of the downstreams of the bucket and of its pool
+	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset int64
+	said, saidOfPool                                                                string // of the downstreams of the bucket and of its pool
 
 	by, reason string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
-	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled"), true, "")
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts"), true, "")
 }
 
 func (r *rig) inspect() bucket {
@@ -100,7 +101,7 @@ func (r *rig) inspect() bucket {
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
-		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.eventsDropped, &b.offset,
+		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.eventsDropped, &b.callbacks, &b.firstCallback, &b.offset,
 	} {
 		*to = in.Int()
 	}

@@ -233,13 +233,18 @@ type entry struct {
 	flow     string // in a bucket with flows, see configureFlows
 	group    string // in a bucket with groups, see configureGroups
 	expires  int64  // after so many microseconds; 0 never
+	callback bool   // it has one
 }
 
 func (e entry) expiry() string {
-	if e.expires == 0 {
-		return ""
+	text := ""
+	if e.expires != 0 {
+		text = fmt.Sprint("~", e.expires)
 	}
-	return fmt.Sprint("~", e.expires)
+	if e.callback {
+		text += "^"
+	}
+	return text
 }
 
 // header is what Go packs before the payload.

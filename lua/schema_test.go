@@ -27,7 +27,7 @@ func TestDataOfSchemaOne(t *testing.T) {
 		r.ok(r.c.ZAdd(r.ctx, r.key("leases"), redis.Z{Member: "flies"}).Err())
 		r.ok(r.c.ZAdd(r.ctx, r.key("dead"), redis.Z{Member: "died"}).Err())
 		before := conf("conf")
-		r.is("with jobs", r.configureFrom(2), "[5 1 0 1 1 1 0 0]")
+		r.is("with jobs", r.configureFrom(2), "[5 1 0 1 1 1 0 0 0]")
 		if got := conf("conf"); got != before || conf("settings") != "map[]" {
 			t.Errorf("a refusal has changed %s to %s and %s", before, got, conf("settings"))
 		}

@@ -27,7 +27,9 @@
 -- KEYS[18] …:outbox_texts  hash  their texts
 -- KEYS[19] …:results  hash  id -> what was answered (see results.lua)
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
--- KEYS[21...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
+-- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[22] …:callback_texts  hash  their texts
+-- KEYS[23...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -44,15 +46,16 @@
 --          downstream.note), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
 --          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the number of its list among the answers (0 nobody waits),
---          and the channel of who waits; then for each
+--          the channel of who waits, and of a job with a callback the first line of its body (else ""); then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then the
 --          flows that were disabled, counted from 1}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
---          results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
+--          callbacks until they are moved on; results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
@@ -71,8 +74,9 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local callbacks_key, callback_texts = KEYS[21], KEYS[22]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 20, 6, 15, 3
+local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 22, 6, 16, 3
 local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE = '1', '2', '3', '4', '5', '6', '7', '8'
 local CHUNK = 500
@@ -146,7 +150,7 @@ local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
-    if result_at then with_results[#with_results + 1] = { id, result_at } end
+    if result_at then with_results[#with_results + 1] = { id, result_at, numbers[1] } end
     if box then
       outbox.note_dead(box, levels ~= '0' and ARGV[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
     end
@@ -210,7 +214,7 @@ while at <= #ARGV do
         has_left(part, mark)
         if numbers then gone_tried[#gone_tried + 1] = id end
         dedupe.add(memory, id, mark, codec.DONE)
-        if has_result then with_results[#with_results + 1] = { id, at + 10 } end
+        if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
       else
         local becomes = result == GONE and DEAD_NOW or result
         others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line, signal == FAILED and claimed_at,
@@ -356,12 +360,15 @@ if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if #with_results > 0 then
   local kept = results.open(settings[8], settings[9], settings[10], results_key, result_ends, count, now)
   results.expire(kept, 2 * #with_results + 10)
+  local told = callbacks.open(callbacks_key, callback_texts, now)
   for _, one in ipairs(with_results) do
     local id, from = one[1], one[2]
     local head, text, waits = ARGV[from], ARGV[from + 1], ARGV[from + 3] + 0
     if ARGV[from + 2] == '1' then results.keep(kept, id, head, text) end
     if waits > 0 then results.hand_over(KEYS[FIRST_ANSWER + waits], ARGV[from + 4], bucket, id, head, text) end
+    if ARGV[from + 5] ~= '' then callbacks.note(told, id, one[3], ARGV[from + 5], head, text) end
   end
+  callbacks.write(told)
 end
 if box then outbox.write(box) end
 if said then

@@ -17,7 +17,9 @@
 -- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
--- KEYS[14...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[15] …:callback_texts  hash  their texts
+-- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -36,9 +38,10 @@
 --          of, counted from 1
 -- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many, then the
 --          ids of the poison jobs}; all 0 of a bucket that is not configured
--- Stores   nothing new
+-- Stores   callbacks of poison jobs, until they are moved on
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -47,11 +50,11 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts = KEYS[12], KEYS[13]
+local outbox_key, outbox_texts, callbacks_key, callback_texts = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 13, 10, 2
+local PURGED, FIRST_FLOW, WIDTH = 15, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
@@ -85,6 +88,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
+        body = codec.has_callback(job) and job,
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
   elseif state == '4' then
@@ -115,6 +119,7 @@ end
 
 -- Everything is decided. From here on there are only writes, and reads of the new state.
 local handled, soonest, poisoned = {}, {}, {}
+local told = callbacks.open(callbacks_key, callback_texts, now)
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
   if not handled[id] then
@@ -138,11 +143,13 @@ for _, lost_job in ipairs(lost_jobs) do
       if f then flow.fill(f.state, flow.LETTERS[lost_job.list]) end
       if were_empty[lost_job.n] then soonest[lost_job.n] = now end
     end
-    redis.call('HSET', meta, id,
-      string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last)
+    local becomes = string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last
+    redis.call('HSET', meta, id, becomes)
+    if lost_job.is_poison and lost_job.body then callbacks.note_dead(told, id, lost_job.body, becomes) end
   end
 end
 dlq.add(dead, body, meta, tried, count, now, poisoned)
+callbacks.write(told)
 local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
 for _, lost_job in ipairs(box and lost_jobs or {}) do
   if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison') end

@@ -90,7 +90,8 @@ type Bucket struct {
 	Adapt   Adapt   // what the answers of the downstream change
 	Breaker Breaker // of the scope of Adapt
 
-	Results ResultSettings // what is kept of the answers
+	Results   ResultSettings // what is kept of the answers
+	Callbacks Callbacks      // where outcomes are told
 
 	// Events are the kinds that are noted for the hooks of dispatchers, 1000 events of a kind and flow at most at a time; none
 	// without any. Without a dispatcher that has hooks they stay there.
@@ -245,6 +246,7 @@ func (b Bucket) Validate() error {
 		}
 	}
 	errs = append(errs, b.Results.validate()...)
+	errs = append(errs, b.Callbacks.validate(b.Name)...)
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())
 	if b.Adapt.Scope == ScopePool && b.Pool == nil {
 		fail("adapt.scope", "%q: the bucket is in no pool: want flow or bucket, or put it into one", b.Adapt.Scope)

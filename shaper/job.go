@@ -76,6 +76,12 @@ type Job struct {
 	// waited for. After a crash of a dispatcher the job is delivered again, as any other.
 	Once bool
 
+	// CallbackURL and FailureURL are where the outcome of the job is told, if its bucket has [Callbacks]; empty means the bucket's.
+	// CallbackURL hears that it is done, FailureURL that it is dead. Without any FailureURL the CallbackURL hears of both. A job
+	// that is cancelled, purged or dropped has no outcome.
+	CallbackURL string
+	FailureURL  string
+
 	// Identity is who enqueues, for the limits. It is not stored.
 	Identity admission.Identity
 }
@@ -162,6 +168,12 @@ func (j *Job) checkText(fail func(field, format string, args ...any)) {
 	}
 	if !utf8.ValidString(j.Method) {
 		fail("method", reason)
+	}
+	if !utf8.ValidString(j.CallbackURL) {
+		fail("callback_url", reason)
+	}
+	if !utf8.ValidString(j.FailureURL) {
+		fail("failure_url", reason)
 	}
 	if len(j.Headers) == 0 { // usual, and to sort none of them costs memory too
 		return

@@ -3,6 +3,7 @@ package shaper
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // ResultSettings say what a bucket keeps of the answers to its jobs. It keeps none without a Retention.
@@ -74,4 +75,50 @@ type JobResult struct {
 	Enqueued time.Time     // these times are by the clock of Redis
 	Departed time.Time     // of the last attempt; zero if nothing was sent
 	Took     time.Duration // from then until it had ended
+}
+
+// ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.
+type ResultJSON struct {
+	ID         string              `json:"id"`
+	Bucket     string              `json:"bucket"`
+	Flow       string              `json:"flow,omitempty"`
+	Group      string              `json:"group,omitempty"`
+	State      State               `json:"state"`
+	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"` // of an answer that is text
+	BodyBytes  []byte              `json:"body_base64,omitempty"`
+	Cut        bool                `json:"cut,omitempty"` // the body had more
+	Cause      string              `json:"cause,omitempty"`
+	Reason     string              `json:"reason,omitempty"`
+	Detail     string              `json:"detail,omitempty"`
+	Attempts   int                 `json:"attempts"`
+	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
+	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
+	Took       float64             `json:"took_seconds"`
+}
+
+// JSON is the result as JSON has it: the body as text if it is that, and times in UTC to the microsecond.
+func (r *JobResult) JSON() *ResultJSON {
+	view := &ResultJSON{
+		ID: r.ID, Bucket: r.Bucket, Flow: r.Flow, Group: r.Group, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
+		EnqueuedAt: micros(r.Enqueued), DepartedAt: micros(r.Departed), Took: r.Took.Seconds(),
+	}
+	if a := r.Answer; a != nil {
+		view.Status, view.Headers, view.Cut = a.Status, a.Headers, a.Cut
+		if utf8.Valid(a.Body) {
+			view.Body = new(string(a.Body))
+		} else {
+			view.BodyBytes = a.Body
+		}
+	}
+	return view
+}
+
+// micros is a time in UTC to the microsecond, as Redis has it. The zero time is absent.
+func micros(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
 }

@@ -67,6 +67,7 @@ type plan struct {
 	maxInFlight int           // 0 means 4,000
 	bucket      string        // more keys of the bucket, and its tables
 	api         string        // the worker is http: more keys of its table
+	more        string        // at the end of the configuration
 	hold        time.Duration // how long the receiver takes to answer
 	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
@@ -151,7 +152,8 @@ max_backoff = "1s"
 timeout = %q
 allow_networks = ["127.0.0.0/8"]
 %s
-`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, address, s.receiver.URL, p.timeout, p.api)
+%s
+`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, address, s.receiver.URL, p.timeout, p.api, p.more)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

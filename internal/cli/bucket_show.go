@@ -62,6 +62,9 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
 			row("note", "pool %s: %s", p.Name, p.Downstream.Text)
 		}
+		if c := v.Callbacks; c != nil {
+			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
+		}
 		row("dead", "%s", deadOf(&v))
 		row("remembered", "%s, %d forgotten early", count(v.RememberedIDs, "settled id"), v.ForgottenIDs)
 		if v.LastSlot != nil {

@@ -181,7 +181,31 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	if !ok {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
-	return worker.CheckJob(job)
+	return errors.Join(worker.CheckJob(job), d.checkCallbacks(bucket, job))
+}
+
+// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job names for them.
+func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
+	settings, err := d.client.Bucket(bucket)
+	if err != nil || settings.Callbacks.Bucket == "" {
+		return err
+	}
+	worker, ok := workerOf(d.inForce.Load(), settings.Callbacks.Bucket)
+	if !ok {
+		return nil // a reload is under way
+	}
+	var errs []error
+	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
+		if given.url == "" {
+			continue
+		}
+		err := worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
+		if fault, ok := errors.AsType[*shaper.FieldError](err); ok {
+			err = &shaper.FieldError{Field: given.field, Reason: fault.Reason}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a

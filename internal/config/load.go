@@ -160,6 +160,7 @@ func (l *loader) config(s settings) *Config {
 		made.Events = eventsOf(s.Hooks)
 		c.Buckets = append(c.Buckets, made)
 	}
+	fillCallbacks(c.Buckets)
 	for _, h := range s.Hooks {
 		c.Hooks = append(c.Hooks, h.hook(c.Buckets))
 	}

@@ -64,6 +64,7 @@ func (l *loader) buckets(s *settings) {
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
+		l.callbacks(s, p, written) // it says more than the bucket
 		l.failAll(p, besidePool(written.bucket(nil, made, s.Revision).Validate()))
 		l.oneOf(p.key("worker"), written.Worker, workerWebhook, workerHTTP)
 		l.scope(p.key("adapt").key("scope"), written)

@@ -63,38 +63,39 @@ type poolSettings struct {
 }
 
 type bucketSettings struct {
-	Name              string           `mapstructure:"name"`
-	Rate              admission.Rate   `mapstructure:"rate"`
-	Burst             int64            `mapstructure:"burst"`
-	Capacity          int64            `mapstructure:"capacity"`
-	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
-	MaxInFlight       int64            `mapstructure:"max_in_flight"`
-	DeadCapacity      int64            `mapstructure:"dead_capacity"`
-	DeadBytes         size             `mapstructure:"dead_bytes"`
-	DeadRetention     time.Duration    `mapstructure:"dead_retention"`
-	WhenDeadFull      string           `mapstructure:"when_dead_full"`
-	Limits            []string         `mapstructure:"limits"`
-	Worker            string           `mapstructure:"worker"`
-	DedupeWindow      time.Duration    `mapstructure:"dedupe_window"`
-	DedupeMax         int64            `mapstructure:"dedupe_max"`
-	PermitTTL         time.Duration    `mapstructure:"permit_ttl"`
-	MaxPayload        size             `mapstructure:"max_payload"`
-	Quotas            []admission.Rate `mapstructure:"quotas"`
-	PriorityAging     time.Duration    `mapstructure:"priority_aging"`
-	ResultRetention   time.Duration    `mapstructure:"result_retention"`
-	ResultsMax        int64            `mapstructure:"results_max"`
-	ResultsBytes      size             `mapstructure:"results_bytes"`
-	MaxResult         size             `mapstructure:"max_result"`
-	Pool              string           `mapstructure:"pool"`
-	Weight            int64            `mapstructure:"weight"`
-	Shed              shedSettings     `mapstructure:"shed"`
-	Retry             retrySettings    `mapstructure:"retry"`
-	Adapt             adaptSettings    `mapstructure:"adapt"`
-	Breaker           breakerSettings  `mapstructure:"breaker"`
-	Webhook           WebhookSettings  `mapstructure:"webhook"`
-	HTTP              *HTTPSettings    `mapstructure:"http"`  // nil: the worker is another one
-	Flow              *flowSettings    `mapstructure:"flow"`  // nil: the bucket has no flows
-	Group             *groupSettings   `mapstructure:"group"` // nil: its flows are in no groups
+	Name              string            `mapstructure:"name"`
+	Rate              admission.Rate    `mapstructure:"rate"`
+	Burst             int64             `mapstructure:"burst"`
+	Capacity          int64             `mapstructure:"capacity"`
+	ScheduledCapacity int64             `mapstructure:"scheduled_capacity"`
+	MaxInFlight       int64             `mapstructure:"max_in_flight"`
+	DeadCapacity      int64             `mapstructure:"dead_capacity"`
+	DeadBytes         size              `mapstructure:"dead_bytes"`
+	DeadRetention     time.Duration     `mapstructure:"dead_retention"`
+	WhenDeadFull      string            `mapstructure:"when_dead_full"`
+	Limits            []string          `mapstructure:"limits"`
+	Worker            string            `mapstructure:"worker"`
+	DedupeWindow      time.Duration     `mapstructure:"dedupe_window"`
+	DedupeMax         int64             `mapstructure:"dedupe_max"`
+	PermitTTL         time.Duration     `mapstructure:"permit_ttl"`
+	MaxPayload        size              `mapstructure:"max_payload"`
+	Quotas            []admission.Rate  `mapstructure:"quotas"`
+	PriorityAging     time.Duration     `mapstructure:"priority_aging"`
+	ResultRetention   time.Duration     `mapstructure:"result_retention"`
+	ResultsMax        int64             `mapstructure:"results_max"`
+	ResultsBytes      size              `mapstructure:"results_bytes"`
+	MaxResult         size              `mapstructure:"max_result"`
+	Pool              string            `mapstructure:"pool"`
+	Weight            int64             `mapstructure:"weight"`
+	Shed              shedSettings      `mapstructure:"shed"`
+	Retry             retrySettings     `mapstructure:"retry"`
+	Adapt             adaptSettings     `mapstructure:"adapt"`
+	Breaker           breakerSettings   `mapstructure:"breaker"`
+	Webhook           WebhookSettings   `mapstructure:"webhook"`
+	HTTP              *HTTPSettings     `mapstructure:"http"`      // nil: the worker is another one
+	Callbacks         *callbackSettings `mapstructure:"callbacks"` // nil: no outcome is told
+	Flow              *flowSettings     `mapstructure:"flow"`      // nil: the bucket has no flows
+	Group             *groupSettings    `mapstructure:"group"`     // nil: its flows are in no groups
 }
 
 type flowSettings struct {
@@ -278,7 +279,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		Breaker: shaper.Breaker{
 			Failures: s.Breaker.Failures, OpenFor: s.Breaker.OpenFor, MaxOpen: s.Breaker.MaxOpen, DisableAfter: s.Breaker.DisableAfter, OnGone: shaper.OnGone(s.Breaker.OnGone),
 		},
-		Weight: s.Weight, Revision: revision,
+		Weight: s.Weight, Revision: revision, Callbacks: s.callbacks(),
 		Results: shaper.ResultSettings{
 			Retention: s.ResultRetention, Max: s.ResultsMax, Bytes: int64(s.ResultsBytes), MaxBody: int64(s.MaxResult),
 		},

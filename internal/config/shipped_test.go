@@ -44,11 +44,11 @@ func TestShippedFile(t *testing.T) {
 	flow, group := defaultFlow(), defaultGroup()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
 	api, toAPI := defaultBucket(), defaultHTTP()
-	api.HTTP, s.Hooks = &toAPI, []hookSettings{{}}
+	api.HTTP, api.Callbacks, s.Hooks = &toAPI, &callbackSettings{}, []hookSettings{{}}
 	s.Buckets = append(s.Buckets, api)
 	lines := strings.Split(string(data), "\n")
 	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
-		if strings.HasPrefix(key.path, "buckets[1].") && !strings.HasPrefix(key.path, "buckets[1].http.") {
+		if strings.HasPrefix(key.path, "buckets[1].") && !strings.HasPrefix(key.path, "buckets[1].http.") && !strings.HasPrefix(key.path, "buckets[1].callbacks.") {
 			continue // as of the first bucket
 		}
 		line, ok := doc.lines[key.path]

@@ -111,6 +111,10 @@ func (d *jobDecoder) member(name string, value []byte) {
 		d.job.Delay = d.duration(name, value)
 	case "not_before":
 		d.notBefore(name, value)
+	case "callback_url":
+		d.job.CallbackURL, _ = d.text(name, value)
+	case "failure_url":
+		d.job.FailureURL, _ = d.text(name, value)
 	case "max_attempts":
 		d.job.MaxAttempts = int(d.count(name, value))
 	case "priority":

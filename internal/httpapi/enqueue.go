@@ -155,7 +155,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender admission.Identit
 	if size := int64(len(job.Payload)); size > bucket.MaxPayload {
 		return newFault(codeTooLarge, "the payload has %d bytes: bucket %q takes at most %d", size, bucket.Name, bucket.MaxPayload)
 	}
-	errs := []error{keyErr, err, job.Validate(bucket.MaxPayload)}
+	errs := []error{keyErr, err, bucket.Callbacks.Check(bucket.Name, job), job.Validate(bucket.MaxPayload)}
 	if p.checkJob != nil {
 		errs = append(errs, p.checkJob(bucket.Name, job))
 	}

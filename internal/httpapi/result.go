@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
@@ -49,7 +48,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	result, err := p.waitFor(w, r, awaited, wait)
 	if err == nil {
-		writeJSON(w, http.StatusOK, opsview.ResultOf(&result))
+		writeJSON(w, http.StatusOK, result.JSON())
 		return
 	}
 	answer := admitted(&receipt)
@@ -77,7 +76,7 @@ func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
 		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.mayEnqueue(key, &result):
 			return shaper.ErrNotFound
 		case err == nil:
-			writeJSON(w, http.StatusOK, opsview.ResultOf(&result))
+			writeJSON(w, http.StatusOK, result.JSON())
 		case errors.Is(err, shaper.ErrNotEnded):
 			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
 			problem.State = result.State

@@ -34,6 +34,7 @@ type Bucket struct {
 	ForgottenIDs      int64      `json:"forgotten_ids"`
 	OldestAge         float64    `json:"oldest_age_seconds"`
 	LastSlot          *time.Time `json:"last_slot,omitempty"`
+	Callbacks         *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
 
 	Flows  *PartCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *PartCounts `json:"groups,omitempty"` // only of one with groups of them
@@ -52,6 +53,12 @@ type Bucket struct {
 	Differences []Difference `json:"differences"` // from the configuration here, those of its pool too
 
 	Outcome
+}
+
+// Callbacks are those of a bucket that wait for the bucket that delivers them.
+type Callbacks struct {
+	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
+	OldestAge float64 `json:"oldest_age_seconds"`
 }
 
 // PartCounts are the flows or the groups of a bucket in numbers.
@@ -97,6 +104,9 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
 	view.Downstream = DownstreamOf(info.Downstream, info.Now)
+	if info.Callbacks > 0 {
+		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
+	}
 	view.count(&info)
 	if info.Elsewhere {
 		pool = nil // the one of the configuration
@@ -129,7 +139,7 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 		note("%s", v.Downstream.Text)
 	}
 	switch {
-	case v.Orphaned && v.Unfinished+v.Scheduled+v.Dead > 0:
+	case v.Orphaned && v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0:
 		note("orphaned: not in the configuration, no dispatcher delivers its jobs")
 	case v.Orphaned:
 		note("orphaned: not in the configuration, and empty")
@@ -141,7 +151,7 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	if v.Purging > 0 {
 		note("a purge has %d left to remove", v.Purging)
 	}
-	if v.Capacity > 0 && v.Unfinished >= v.Capacity {
+	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
 		note("full")
 	}
 	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {

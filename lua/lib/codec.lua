@@ -3,7 +3,8 @@
 --   body   "base time mark index header LF payload"
 --          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
---          capitals if the job came with a delay. "~N" behind the three digits of the index: it expires after N microseconds.
+--          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
+--          has a callback (see callbacks.lua).
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number
 
@@ -23,6 +24,9 @@ function codec.told(body)
   if not came then return 0, false, nil end
   return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
 end
+
+-- Whether a job has a callback, by its body.
+function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
 
 -- The numbers of a meta, or those of a job that was never claimed.
 function codec.numbers(stored)

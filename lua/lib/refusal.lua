@@ -1,7 +1,8 @@
 -- refusal.lua: what enqueue.lua answers for a job for which there is no room: how many there are, how many there may be, and how long to
 -- wait, microseconds. The wait is 0 while nothing leaves, and negative where it is a guess.
 --
--- bucket is that of places.lua, with bounds: capacity, scheduled, scheduled_capacity, and of its dead letters dead (the key),
+-- bucket is that of places.lua, with callbacks (how many wait, see callbacks.lua) and bounds: capacity, scheduled,
+-- scheduled_capacity, and of its dead letters dead (the key),
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 
 --#include lib/dlq.lua
@@ -10,10 +11,10 @@
 
 local refusal = { SCHEDULED_FULL = 8 }
 
--- How long until there are fewer than `bound` jobs, if all that leave are done.
+-- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
 local function wait_for_room(bucket, bound)
   if bucket.paused then return 0 end
-  return math.max(bucket.next_slot - bucket.now + (bucket.unfinished - bound) * bucket.interval, bucket.interval)
+  return math.max(bucket.next_slot - bucket.now + (bucket.unfinished + bucket.callbacks - bound) * bucket.interval, bucket.interval)
 end
 
 -- full is the code of the answer, bound that of the bucket for the job's priority.
@@ -36,7 +37,7 @@ function refusal.of(full, bucket, part, bound)
     return bucket.dead_there, bucket.dead_most,
       dlq.wait(bucket.dead, full, bucket.dead_there, bucket.dead_most, bucket.dead_retention, now)
   end
-  return bucket.unfinished, bound, wait_for_room(bucket, bound)
+  return bucket.unfinished + bucket.callbacks, bound, wait_for_room(bucket, bound)
 end
 
 return refusal

@@ -31,8 +31,11 @@ type leased struct {
 	once        bool          // the first attempt ends the job
 	expires     time.Duration // after its enqueue; 0 never
 	waiter      string        // the channel of who waits for the result, "" nobody
-	unreadable  error         // what is in Redis is no job of ours
-	unsettled   error         // what its flow has of its own cannot be read
+	callback    string        // the first line of its body in Redis, if its end is to be told
+	callbackURL string        // that it names, as failureURL
+	failureURL  string
+	unreadable  error // what is in Redis is no job of ours
+	unsettled   error // what its flow has of its own cannot be read
 }
 
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
@@ -91,9 +94,10 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		Attempt: shaper.Attempt{
 			Bucket: d.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
-			AnswerBytes: d.answerBytes(job.Waiter),
+			AnswerBytes: d.answerBytes(job.Waiter != "" || job.Callback != ""),
 		},
 		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter,
+		callback: job.Callback, callbackURL: job.CallbackURL, failureURL: job.FailureURL,
 		slot: d.clock.local(slot), permitTTL: d.permitTTL,
 		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
 		wakeLimit: d.wakeLate,

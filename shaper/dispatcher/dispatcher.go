@@ -43,7 +43,7 @@ type Config struct {
 	// Hooks are told of the events that the buckets' Events name. They need Enqueue.
 	Hooks []Hook
 
-	// Enqueue lets the jobs of hooks into their buckets: the method of a producer.Client.
+	// Enqueue lets the jobs of hooks and of callbacks into their buckets: the method of a producer.Client. Buckets with Callbacks need it.
 	Enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
 	Logger *slog.Logger // nil logs nothing
@@ -108,6 +108,9 @@ func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Wo
 		return errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
 	}
 	for i := range buckets {
+		if buckets[i].Callbacks.Bucket != "" && d.cfg.Enqueue == nil {
+			return fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", buckets[i].Name)
+		}
 		if name := buckets[i].Name; workers[name] == nil {
 			return fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -78,13 +79,15 @@ type drain struct {
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
-	held       map[string]*leased // by id: claimed and not settled yet
-	unknown    string             // id of the claim whose answer has not arrived, "" none
-	running    int                // deliveries that occupy a worker
-	starved    bool               // the loop waits for a worker
-	sleeping   bool               // the loop waits for a wake-up only
-	died       atomic.Bool        // jobs became dead letters since they were last trimmed
-	outage     *outage            // shared by all drains, unless Redis is a cluster
+	held       map[string]*leased  // by id: claimed and not settled yet
+	unknown    string              // id of the claim whose answer has not arrived, "" none
+	running    int                 // deliveries that occupy a worker
+	starved    bool                // the loop waits for a worker
+	sleeping   bool                // the loop waits for a wake-up only
+	died       atomic.Bool         // jobs became dead letters since they were last trimmed
+	outage     *outage             // shared by all drains, unless Redis is a cluster
+	told       chan struct{}       // a token: callbacks were written
+	waitingLog sometimes.Sometimes // of callbacks that wait
 	failures   failureLog
 	guard      *poisonGuard // shared by all drains: the process is one
 
@@ -97,7 +100,8 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r := &drain{
 		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name),
 		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
-		outage: &d.outage, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(), held: make(map[string]*leased),
+		outage: &d.outage, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.worker.Store(&worker)
 	r.life, r.kill = context.WithCancelCause(life)
@@ -108,7 +112,7 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	r.settler = batch.Queue[*settlement]{
 		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
 		Weigh: func(s *settlement) int {
-			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body)
+			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
 		},
 	}
 	return r
@@ -119,8 +123,12 @@ func (d *drain) run(ctx context.Context) error {
 	defer d.kill(nil)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { d.heartbeat(d.life) })
+	if d.enqueue != nil {
+		helpers.Go(func() { d.tellCallbacks(ctx) })
+	}
 	d.loop(ctx)
 	err := d.finish()
+	d.tellLast()
 	d.kill(errStopped)
 	helpers.Wait()
 	return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -29,8 +30,8 @@ type Hook struct {
 	Group  string         // the same for groups
 }
 
-// hookID begins the id of each job that a hook made: see lua/lib/outbox.lua.
-const hookID = "tundish-hook-"
+// ourCaller enqueues the jobs of hooks and callbacks, for the limits and the flows of their buckets.
+const ourCaller = "tundish"
 
 const (
 	eventsAtOnce = 50
@@ -141,6 +142,7 @@ func (d *drain) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper
 	payload, _ := json.Marshal(body) // texts, numbers and times always marshal
 	sum := sha256.Sum256([]byte(strings.Join([]string{hook.Bucket, hook.URL, d.Keys.Prefix, e.name, strconv.FormatInt(e.since, 10)}, "\n")))
 	return shaper.Job{
-		Bucket: hook.Bucket, ID: hookID + hex.EncodeToString(sum[:16]), Flow: hook.Flow, Group: hook.Group, URL: hook.URL, Payload: payload,
+		Bucket: hook.Bucket, ID: codec.HookID + hex.EncodeToString(sum[:16]), Flow: hook.Flow, Group: hook.Group, URL: hook.URL, Payload: payload,
+		Identity: admission.Identity{Caller: ourCaller},
 	}
 }

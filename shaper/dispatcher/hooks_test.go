@@ -10,7 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
@@ -80,7 +82,7 @@ func TestAHookIsToldOnce(t *testing.T) {
 	}
 	for id, one := range first {
 		data := one.Data
-		if !strings.HasPrefix(id, hookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
+		if !strings.HasPrefix(id, codec.HookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
 			data.Bucket != "b" || data.Count != 2 || data.Job != "j1" || data.Reason != "permanent" || data.Flow != nil {
 			t.Errorf("%s: %+v", id, one)
 		}
@@ -130,5 +132,19 @@ func TestHooksNameFlows(t *testing.T) {
 		if one.Data.Group == nil || *one.Data.Group != "g" || one.Data.Flow == nil || *one.Data.Flow != "the flow" {
 			t.Errorf("%+v", one)
 		}
+	}
+}
+
+// A limit that counts by caller, as that of the shipped configuration, knows who enqueues the jobs of hooks.
+func TestHooksHaveACaller(t *testing.T) {
+	t.Parallel()
+	b := rig.Bucket("b", 100)
+	limit := admission.Limit{Name: "per-caller", Per: []string{admission.PerCaller}, Limit: rig.Rate("100/m")}.WithDefaults()
+	b.Limits = []admission.Limit{limit}
+	s, d := hooked(t, b)
+	s.happen(d, "job.dead", "0 0 1 1783228800000001\n{}")
+	d.moveEvents(t.Context())
+	if n := len(s.bodies(d)); n != 2 {
+		t.Errorf("there are %d jobs, want one of each hook", n)
 	}
 }

@@ -13,12 +13,14 @@ type result struct {
 	body   []byte
 	kept   bool   // the bucket keeps it
 	waiter string // the channel of who waits for it, "" nobody
+
+	callback string // the first line of the job's body, if its end is to be told
 }
 
-// answerBytes is how much of the answer to a job is wanted: none where it is not kept and nobody waits.
-func (d *drain) answerBytes(waiter string) int64 {
+// answerBytes is how much of the answer to a job is wanted: none where it is not kept and nobody is to hear of it.
+func (d *drain) answerBytes(isTold bool) int64 {
 	settings := d.Settings.Load().Results
-	if waiter == "" && settings.Retention == 0 {
+	if !isTold && settings.Retention == 0 {
 		return 0
 	}
 	return settings.MaxBody
@@ -39,7 +41,7 @@ func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duratio
 	return hold
 }
 
-// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody waits.
+// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody is to hear of it.
 func (d *drain) resultOf(s *settlement, cause string) result {
 	state := shaper.StateDone
 	switch s.result {
@@ -50,7 +52,8 @@ func (d *drain) resultOf(s *settlement, cause string) result {
 		return result{}
 	}
 	kept := s.outcome.Answer != nil && d.Settings.Load().Results.Retention > 0
-	if !kept && s.job.waiter == "" {
+	callback := d.callbackLine(s.job, state)
+	if !kept && s.job.waiter == "" && callback == "" {
 		return result{}
 	}
 	r := shaper.JobResult{
@@ -61,5 +64,5 @@ func (d *drain) resultOf(s *settlement, cause string) result {
 		r.Departed = d.clock.redis(s.job.departed)
 	}
 	head, body := codec.SealResult(&r)
-	return result{head: head, body: body, kept: kept, waiter: s.job.waiter}
+	return result{head: head, body: body, kept: kept, waiter: s.job.waiter, callback: callback}
 }

@@ -97,7 +97,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			}
 			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, s.code(), s.delay.Microseconds(), s.last,
 				int(s.signal), s.reason, s.job.claimedAt, s.line,
-				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter)
+				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter, s.answered.callback)
 		}
 		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}
@@ -138,6 +138,9 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 	lost := 0
 	for _, s := range batch {
 		code := r.Int()
+		if s.answered.callback != "" {
+			d.someToTell()
+		}
 		if code == settledHeld {
 			s.result = shaper.ResultHeld
 		}

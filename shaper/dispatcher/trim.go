@@ -24,6 +24,7 @@ const (
 func (d *drain) someDied(n int64) {
 	if n > 0 {
 		d.died.Store(true)
+		d.someToTell()
 	}
 }
 

@@ -77,6 +77,8 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
 	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
 	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
+	gauge("bucket_callbacks", "Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does.", func(b *BucketInfo) float64 { return float64(b.Callbacks) }),
+	gauge("bucket_oldest_callback_age_seconds", "How long the oldest callback has waited.", func(b *BucketInfo) float64 { return b.OldestCallbackAge.Seconds() }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),

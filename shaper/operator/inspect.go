@@ -26,7 +26,7 @@ type BucketInfo struct {
 	ScheduledCapacity int64
 	MaxInFlight       int64
 
-	Unfinished int64 // what counts against Capacity
+	Unfinished int64 // what counts against Capacity, with Callbacks
 	Waiting    int64 // in the lists; with flows: all that wait, also for their time
 	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
 	Scheduled  int64 // what counts against ScheduledCapacity
@@ -64,6 +64,9 @@ type BucketInfo struct {
 	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
 	// open or half-open. Dispatchers count them about every 30 seconds.
 	FlowsHeld, FlowsOpen, FlowsHalfOpen int64
+
+	Callbacks         int64         // that wait: they count against Capacity, beside Unfinished
+	OldestCallbackAge time.Duration // how long the oldest one has waited; 0 without any
 
 	EventsDropped int64 // that no hook was told of, ever: too many waited for that
 
@@ -134,7 +137,10 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
 	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
 	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled = r.Int(), r.Int(), r.Int(), r.Int()
-	info.EventsDropped = r.Int()
+	info.EventsDropped, info.Callbacks = r.Int(), r.Int()
+	if oldest := r.Int(); oldest > 0 {
+		info.OldestCallbackAge = max(lua.Microseconds(now-oldest), 0)
+	}
 	offset := r.Int()
 	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
 	if said := r.Text(); info.Pool != nil {

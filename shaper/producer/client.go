@@ -8,6 +8,7 @@ package producer
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -358,7 +359,7 @@ func (c *Client) prepare(t *ticket, awaited *Awaited) error {
 	}
 	t.door = b
 	settings := b.Settings.Load()
-	if err := t.job.Validate(settings.MaxPayload); err != nil {
+	if err := errors.Join(t.job.Validate(settings.MaxPayload), settings.Callbacks.Check(settings.Name, &t.job)); err != nil {
 		return err
 	}
 	if t.job.Flow, err = settings.Flow.NameOf(&t.job); err != nil {
@@ -375,7 +376,7 @@ func (c *Client) prepare(t *ticket, awaited *Awaited) error {
 		waiter = c.answers.channel
 		c.answers.await(awaited, t.job.Bucket, t.job.ID)
 	}
-	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter)
+	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter, settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID))
 	return err
 }
 

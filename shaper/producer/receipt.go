@@ -210,6 +210,10 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 	if wait == 0 {
 		next = "it is paused, and nothing leaves until it is resumed: resume it"
 	}
+	counted := ""
+	if b.Settings.Load().Callbacks.Bucket != "" {
+		counted = ", with the callbacks that wait"
+	}
 	switch code {
 	case codeIDReused:
 		refusal.Reason = shaper.ReasonIDReused
@@ -222,12 +226,12 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 		refusal.Detail = admission.ExceededText(wait, by...)
 	case codeBucketFull:
 		refusal.Reason = shaper.ReasonBucketFull
-		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d): %s or raise capacity", b.Name, held, bound, next)
+		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d%s): %s or raise capacity", b.Name, held, bound, counted, next)
 	case codeShed:
 		priority := cmp.Or(t.job.Priority, shaper.PriorityNormal)
 		refusal.Reason = shaper.ReasonShed
-		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d, and takes them up to %d): %s, or raise capacity or shed.%s",
-			b.Name, priority, held, bound, next, priority)
+		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d%s, and takes them up to %d): %s, or raise capacity or shed.%s",
+			b.Name, priority, held, counted, bound, next, priority)
 	case codeWaitTooLong:
 		refusal.Reason = shaper.ReasonWaitTooLong
 		refusal.Detail = fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait, b.Name, held, next)

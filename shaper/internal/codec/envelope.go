@@ -24,7 +24,7 @@ import (
 // Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
-// microseconds after its enqueue. The header is JSON, empty if the job has none of its fields. The scripts
+// microseconds after its enqueue, and "^" that it has a callback. The header is JSON, empty if the job has none of its fields. The scripts
 // read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -40,6 +40,8 @@ type envelope struct {
 	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
 	Once        bool                `json:"o,omitempty"`
 	Waiter      string              `json:"w,omitempty"` // the channel of the process that waits for the result
+	CallbackURL string              `json:"cu,omitempty"`
+	FailureURL  string              `json:"fu,omitempty"`
 }
 
 const (
@@ -59,7 +61,7 @@ func PriorityCode(p shaper.Priority) int {
 	return slices.Index(shaper.Priorities(), cmp.Or(p, shaper.PriorityNormal)) + 1
 }
 
-// Places in a sealed job: the mark, the index in three digits, what it expires after, a space.
+// Places in a sealed job: the mark, the index in three digits, what it expires after, whether it has a callback, a space.
 const (
 	indexStart  = MarkLength
 	indexLength = 3
@@ -76,12 +78,13 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // mark but for the kind, which is how an id that is reused for other content
 // is found out. Neither Trace Context nor the waiter is content: a job that is sent again comes from
 // another request, and so with another trace, and another may wait for it. waiter is the channel of the process that
-// waits for the result, "" if none does. It takes the room of the one before, if that is enough.
-func Seal(before Sealed, job *shaper.Job, generated bool, waiter string) (Sealed, error) {
+// waits for the result, "" if none does. callback says that the end of the job is told somewhere: whether that is by its bucket is no
+// content. It takes the room of the one before, if that is enough.
+func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callback bool) (Sealed, error) {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
-		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter,
+		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
 	}
 	if header.Cost == 1 {
 		header.Cost = 0 // the same as not given
@@ -101,10 +104,16 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string) (Sealed
 		const longestExpiry = 20
 		size += longestExpiry
 	}
+	if callback {
+		size++
+	}
 	packed := slices.Grow(before[:0], size)[:indexStart+indexLength]
 	if header.ExpiresIn > 0 {
 		packed = append(packed, '~')
 		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
+	}
+	if callback {
+		packed = append(packed, '^')
 	}
 	packed = append(packed, ' ')
 	headerStart := len(packed)
@@ -166,7 +175,7 @@ func untraced(headers map[string][]string) map[string][]string {
 func (e *envelope) empty() bool {
 	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
 		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0 &&
-		!e.Once && e.Waiter == ""
+		!e.Once && e.Waiter == "" && e.CallbackURL == "" && e.FailureURL == ""
 }
 
 // Stored is a job as Redis keeps it.
@@ -176,6 +185,9 @@ type Stored struct {
 	Enqueued int64 // Unix microseconds
 	envelope
 	Payload []byte
+
+	// Callback is, of a job that has a callback, the body up to its payload: what OpenCallback reads; else "".
+	Callback string
 }
 
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
@@ -191,7 +203,11 @@ func Open(body string) (Stored, error) {
 	}
 	s := Stored{Mark: mark[:MarkLength]}
 	first, err1 := strconv.ParseInt(base, 10, 64)
-	number, _, _ := strings.Cut(mark[MarkLength:], "~")
+	number, hasCallback := strings.CutSuffix(mark[MarkLength:], "^")
+	if hasCallback {
+		s.Callback = body[:len(body)-len(payload)-1]
+	}
+	number, _, _ = strings.Cut(number, "~")
 	index, err2 := strconv.ParseInt(number, 10, 64)
 	s.sequence = first + index
 	var err3, err4 error

@@ -26,6 +26,9 @@ func drawJob(t *rapid.T) shaper.Job {
 		Cost:  rapid.Int64Range(0, 3).Draw(t, "cost"),
 
 		ExpiresIn: time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 1e12}).Draw(t, "expires")) * time.Microsecond,
+
+		CallbackURL: rapid.SampledFrom([]string{"", "", "https://a.example/"}).Draw(t, "callback URL"),
+		FailureURL:  rapid.SampledFrom([]string{"", "", "https://b.example/\n"}).Draw(t, "failure URL"),
 	}
 }
 
@@ -34,29 +37,34 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
-		packed, err := Seal(nil, &job, generated, "")
+		callback := rapid.Bool().Draw(t, "callback")
+		packed, err := Seal(nil, &job, generated, "", callback)
 		if err != nil {
 			t.Fatal(err)
 		}
 		mark, content := string(packed[:MarkLength]), contentOf(packed)
 		index := rapid.IntRange(1, 256).Draw(t, "index")
 		SetIndex(packed, index)
-		got, err := Open(fmt.Sprintf("%d %d ", -3, 1783228800123456) + string(packed))
+		body := fmt.Sprintf("%d %d ", -3, 1783228800123456) + string(packed)
+		got, err := Open(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Mark != mark || got.sequence != int64(index)-3 || got.Enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
 			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.EqualFunc(got.Headers, job.Headers, slices.Equal) ||
-			got.MaxAttempts != job.MaxAttempts {
+			got.MaxAttempts != job.MaxAttempts || got.CallbackURL != job.CallbackURL || got.FailureURL != job.FailureURL {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
 		}
+		if first, _, _ := strings.Cut(body, "\n"); callback && got.Callback != first || !callback && got.Callback != "" {
+			t.Fatalf("of %q the callback is %q, want one: %t", body, got.Callback, callback)
+		}
 		other := drawJob(t)
-		again, err := Seal(nil, &other, generated, "")
+		again, err := Seal(nil, &other, generated, "", false)
 		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, generated, "")
+		inItsRoom, err := Seal(again, &job, generated, "", callback)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +79,7 @@ func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, false, "")
+		plain, err := Seal(nil, &job, false, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +89,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, false, "")
+		traced, err := Seal(nil, &job, false, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +110,7 @@ func contentOf(sealed []byte) string {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n"} {
+	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n", "0 5 AAAAAAAAAAAcn002~77^ {}\n", "0 5 AAAAAAAAAAAcn002^ \n"} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
@@ -121,4 +129,16 @@ func FuzzParseMeta(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = parseMeta(text) })
+}
+
+func FuzzOpenCallback(f *testing.F) {
+	for _, text := range []string{"", "0 5 AAAAAAAAAAAcn001^ {}\n{\"state\":\"done\"}\nbody", "0 5 AAAAAAAAAAAcn001^ \n5 2 1 0 0 c {\"status\":500}\n", "\n\n"} {
+		f.Add("1783228800123456 1 j", text)
+		f.Add("x", text)
+	}
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if c, err := OpenCallback("b", name, text); err == nil && !strings.HasSuffix(name, " "+c.Result.ID) {
+			t.Errorf("opened %q %q as %+v", name, text, c)
+		}
+	})
 }

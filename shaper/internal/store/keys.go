@@ -118,6 +118,10 @@ func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
 
+// Callbacks are outcomes that somebody is to be told, and CallbackTexts what they hold: see lua/lib/callbacks.lua.
+func (k Keys) Callbacks() string     { return k.Prefix + "callbacks" }
+func (k Keys) CallbackTexts() string { return k.Prefix + "callback_texts" }
+
 // Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is the same for who waits for a job's:
 // see lua/lib/results.lua.
 func (k Keys) Results() string         { return k.Prefix + "results" }
@@ -162,7 +166,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds()}, k.Purged(), k.Places(""))
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts()}, k.Purged(), k.Places(""))
 }
 
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".

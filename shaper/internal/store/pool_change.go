@@ -320,6 +320,7 @@ func readHoldings(r *lua.Reader) string {
 	if add(ids, "remembered id", "remembered ids") {
 		parts[len(parts)-1] += fmt.Sprintf(" (the last ends in %s)", shortDuration(lua.Microseconds(last)))
 	}
+	add(r.Int(), "callback", "callbacks")
 	if n := len(parts); n > 1 {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
 	}

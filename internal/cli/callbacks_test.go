@@ -1,0 +1,42 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Whole jobs of a file name where their outcome is told; the bucket that delivers callbacks judges the address.
+func TestCallbacksOfAnImport(t *testing.T) {
+	t.Parallel()
+	p := newPlan(t, "embedded", "rate = \"200/s\"\n[buckets.webhook]\nallow_networks = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n"+
+		"[buckets.callbacks]\nbucket = \"told\"\n[[buckets]]\nname = \"told\"\nrate = \"200/s\"")
+	receives, hears := receive(t), receive(t)
+	daemon := start(t, p.env, "dispatcher run")
+	daemon.ready(t, p.ops)
+	daemon.ready(t, p.api)
+	file := filepath.Join(t.TempDir(), "jobs.ndjson")
+	jobs := strings.NewReplacer("RECEIVES", receives.URL, "HEARS", hears.URL).Replace(
+		`{"id":"a","payload":1,"url":"RECEIVES","callback_url":"HEARS"}
+{"id":"quiet","payload":2,"url":"RECEIVES"}
+{"id":"inside","payload":3,"url":"RECEIVES","callback_url":"http://10.1.2.3/"}
+{"id":"user","payload":4,"url":"RECEIVES","failure_url":"http://hunter2@example.com/"}
+`)
+	if err := os.WriteFile(file, []byte(jobs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runArgs(t.Context(), p.env, "", "producer", "import", "webhooks", file).want(t, 1)
+	eventually(t, "the outcome is told", func() bool { return hears.count() == 1 && receives.count() == 2 })
+	if got := hears.bodies[0]; !strings.Contains(got, `"type":"job.done"`) || !strings.Contains(got, `"id":"a"`) {
+		t.Errorf("told %s", got)
+	}
+	rejects, err := os.ReadFile(file + ".rejects.ndjson")
+	if text := string(rejects); err != nil || !strings.Contains(text, "10.1.2.3") || !strings.Contains(text, "callback_url: the address") || !strings.Contains(text, "failure_url: holds user information") {
+		t.Errorf("rejected %s, %v", text, err)
+	}
+	runArgs(t.Context(), p.env, "", "dispatcher", "bucket", "show", "webhooks", "--json").want(t, 0, `"unfinished": 0`)
+	if code := daemon.end(); code != 0 {
+		t.Errorf("the exit code is %d", code)
+	}
+}

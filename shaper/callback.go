@@ -1,0 +1,104 @@
+package shaper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+)
+
+// Callbacks say how a bucket tells what became of its jobs. A callback is a job of another bucket, whose payload is the outcome: the JSON
+// of [JobResult] with a type and a time. It is written together with the end of the job, it waits while the other bucket is full, and
+// it is never dropped. Callbacks that wait count against the capacity of the bucket.
+type Callbacks struct {
+	// Bucket delivers them. It makes no callbacks itself. "": there are none, and no job may name a URL.
+	Bucket string
+
+	// URL and FailureURL are those of jobs that do not name their own: see [Job].
+	URL        string
+	FailureURL string
+
+	// MaxPayload is how many bytes a callback may have. The body of an answer is cut to that, and the callback says so. 0 means
+	// MaxPayload of [DefaultBucket]; more than the other bucket takes would never get in.
+	MaxPayload int64
+}
+
+// Bounds of callbacks.
+const (
+	MaxCallbackURL     = 2048     // bytes
+	MinCallbackPayload = 16 << 10 // bytes: what a callback without a body has at most
+)
+
+// URLOf is where the outcome of a job is told, "" nowhere. The job's own URLs are callbackURL and failureURL. A dead letter
+// is told to the failure URL, or where there is none to the other one.
+func (c Callbacks) URLOf(state State, callbackURL, failureURL string) string {
+	told := cmp.Or(callbackURL, c.URL)
+	if state == StateDead {
+		return cmp.Or(failureURL, c.FailureURL, told)
+	}
+	return told
+}
+
+// Has reports whether a job has a callback when it ends. A job that is sent once has none: who waits for its result has it.
+func (c Callbacks) Has(job *Job) bool {
+	return c.Bucket != "" && !job.Once && c.URLOf(StateDead, job.CallbackURL, job.FailureURL) != ""
+}
+
+// Check reports every fault of the URLs that a job names, joined, each a [*FieldError]; or nil. bucket is that of the job.
+func (c Callbacks) Check(bucket string, job *Job) error {
+	var errs []error
+	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
+		var reason string
+		switch {
+		case given.url == "":
+			continue
+		case c.Bucket == "":
+			reason = fmt.Sprintf("bucket %q makes no callbacks: its configuration has no [buckets.callbacks]", bucket)
+		case job.Once:
+			reason = "a job that is sent once has no callback: wait for its result"
+		default:
+			reason = callbackURLFault(given.url)
+		}
+		if reason != "" {
+			errs = append(errs, &FieldError{Field: given.field, Reason: reason})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// callbackURLFault does not repeat the URL, which may hold a secret.
+func callbackURLFault(text string) string {
+	if len(text) > MaxCallbackURL {
+		return fmt.Sprintf("has %d bytes: want at most %d", len(text), MaxCallbackURL)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "is not a URL"
+	}
+	if _, err := OriginOf(u); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// validate reports every fault, each with its key of the configuration.
+func (c Callbacks) validate(bucket string) (errs []error) {
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("callbacks.%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	if c.Bucket == "" && c != (Callbacks{}) {
+		fail("bucket", "is missing: want the name of the bucket that delivers")
+	}
+	if c.Bucket != "" && c.Bucket == bucket {
+		fail("bucket", "%q: is the bucket itself: name another one, or its callbacks would wait for the places that they take", c.Bucket)
+	}
+	for _, given := range []struct{ key, url string }{{"url", c.URL}, {"failure_url", c.FailureURL}} {
+		if reason := callbackURLFault(given.url); given.url != "" && reason != "" {
+			fail(given.key, "%s", reason)
+		}
+	}
+	if c.MaxPayload != 0 && c.MaxPayload < MinCallbackPayload {
+		fail("bucket", "%q: takes payloads of %d bytes: want a max_payload of %d or more", c.Bucket, c.MaxPayload, MinCallbackPayload)
+	}
+	return errs
+}

@@ -1,0 +1,70 @@
+package codec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// The ids of jobs that this program makes begin so. Such a job has no callback, and that of a hook raises no event: see lua/lib/outbox.lua.
+const (
+	HookID     = "tundish-hook-"
+	CallbackID = "tundish-callback-"
+)
+
+// IsMade reports whether this program made the job of an id.
+func IsMade(id string) bool {
+	return strings.HasPrefix(id, HookID) || strings.HasPrefix(id, CallbackID)
+}
+
+// Callback is the outcome of a job that is to be told.
+type Callback struct {
+	At     time.Time // when the job ended, by the clock of Redis
+	Result shaper.JobResult
+
+	CallbackURL, FailureURL string // that the job names
+}
+
+// OpenCallback reads a callback as scripts write it: see lua/lib/callbacks.lua.
+func OpenCallback(bucket, name, text string) (Callback, error) {
+	at, rest, ok1 := strings.Cut(name, " ")
+	_, id, ok2 := strings.Cut(rest, " ")
+	micros, err1 := strconv.ParseInt(at, 10, 64)
+	first, rest, ok3 := strings.Cut(text, "\n")
+	second, _, ok4 := strings.Cut(rest, "\n")
+	job, err2 := Open(first + "\n")
+	if !ok1 || !ok2 || !ok3 || !ok4 || err1 != nil || err2 != nil {
+		return Callback{}, fmt.Errorf("bucket %q: the callback %q in Redis is not one of ours", bucket, name)
+	}
+	c := Callback{At: time.UnixMicro(micros), CallbackURL: job.CallbackURL, FailureURL: job.FailureURL}
+	var err error
+	if strings.HasPrefix(second, "{") {
+		c.Result, err = OpenResult(bucket, id, rest)
+	} else {
+		c.Result, err = diedWaiting(bucket, id, &job, second)
+	}
+	if err != nil {
+		return Callback{}, fmt.Errorf("bucket %q: the callback %q: %w", bucket, name, err)
+	}
+	return c, nil
+}
+
+// diedWaiting is the result of a job that became a dead letter while nobody delivered it. The answer is that of its last attempt, if it
+// had one, as far as it is kept.
+func diedWaiting(bucket, id string, job *Stored, metaText string) (shaper.JobResult, error) {
+	m, err := parseMeta(metaText)
+	if err != nil {
+		return shaper.JobResult{}, err
+	}
+	r := shaper.JobResult{
+		ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, State: shaper.StateDead, Cause: m.last.Cause, Reason: m.last.Reason, Detail: m.last.Detail,
+		Attempts: int(m.attempts), Enqueued: InstantOf(job.Enqueued),
+	}
+	if m.last.Status != 0 {
+		r.Answer = &shaper.Answer{Status: m.last.Status, Body: []byte(m.last.Body), Cut: true}
+	}
+	return r, nil
+}
