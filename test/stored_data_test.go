@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"maps"
 	"net"
@@ -29,7 +30,7 @@ import (
 
 // newDump says where to write what the program stores today. A dump that was released is never written again: it is the data of
 // users. Where the stored data changes, a new file joins the others.
-var newDump = flag.String("stored", "", "write a dump of all stored shapes to this file of testdata, as stored-2-next.json")
+var newDump = flag.String("stored", "", "write a dump of all stored shapes to this file of testdata, as stored-2-answers.json")
 
 // dump is all that one program has left in Redis: one value of each shape, and what became of each job.
 type dump struct {
@@ -88,6 +89,8 @@ func storedBuckets() []shaper.Bucket {
 	flows.Flow, groups.Flow, groups.Group = &flow, &flow, &group
 	pool := shaper.Pool{Name: "pool", Rate: perSecond(20), MaxInFlight: 8, Quotas: bucket("").Quotas}
 	a.Pool, b.Pool, a.Weight, b.Adapt.Scope = &pool, &pool, 3, shaper.ScopePool
+	plain.Results.Retention = 24 * time.Hour
+	flows.Callbacks = shaper.Callbacks{Bucket: "plain", URL: "https://told.example"}
 	return []shaper.Bucket{plain, flows, groups, a, b}
 }
 
@@ -167,8 +170,14 @@ func writeDump(t *testing.T, file string) {
 		case "hang":
 			<-hang
 		}
-		return shaper.Done(200)
-	}), nil)
+		done := shaper.Done(200)
+		if a.AnswerBytes > 0 {
+			done.Answer = &shaper.Answer{Status: 200, Headers: map[string][]string{"X-Of": {a.ID}}, Body: []byte("answer\n")}
+		}
+		return done
+	}), func(context.Context, ...shaper.Job) ([]shaper.Receipt, error) {
+		return nil, errors.New("what hooks and callbacks say stays in Redis")
+	})
 	ctx, fates, op := t.Context(), map[string]string{}, all.operator.As("anna")
 	put := func(bucket, fate string, changed func(*shaper.Job), ids ...string) {
 		t.Helper()
@@ -226,7 +235,12 @@ func writeDump(t *testing.T, file string) {
 		put(b.Name, "waits", func(j *shaper.Job) { j.ExpiresIn = 30 * 24 * time.Hour }, "expires1")
 		put(b.Name, "waits", func(j *shaper.Job) { j.Headers = map[string][]string{"X-Of": {"b", "c"}} }, "headers1")
 		put(b.Name, "waits", func(j *shaper.Job) { j.ID = "" }, "made")
+		put(b.Name, "waits", func(j *shaper.Job) { j.Once = true }, "once1")
 	}
+	_, awaited, err := all.producer.Await(ctx, storedJob("plain", "awaited1"))
+	must(err)
+	awaited.Stop()
+	fates["plain/awaited1"] = "waits"
 	var own operator.FlowPatch
 	must(own.Put(shaper.FlowRate, "7/s"))
 	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
@@ -234,7 +248,7 @@ func writeDump(t *testing.T, file string) {
 		must(err)
 		must(flow.Pause(ctx, "the tenant asked"))
 	}
-	_, err := op.Bucket("groups").Group("g").Set(ctx, own)
+	_, err = op.Bucket("groups").Group("g").Set(ctx, own)
 	must(err)
 	var patch operator.BucketPatch
 	must(patch.Put(shaper.SettingBurst, "3"))
@@ -349,6 +363,7 @@ func takeOver(t *testing.T, file string) {
 		t.Errorf("wanted (-) and delivered (+), by job: %s", diff)
 	}
 	wantNews(t, all, d.Fates, heard)
+	wantAnswers(t, all, d.Fates, heard)
 	for _, b := range storedBuckets() {
 		info, err := all.operator.Bucket(b.Name).Info(ctx)
 		if dead := int64(len(d.Fates)); err != nil || info.Unfinished != 0 || info.InFlight != 0 || info.Dead > dead {
@@ -385,6 +400,25 @@ func wantNews(t *testing.T, all actors, fates map[string]string, heard []string)
 	dead, err := all.operator.Bucket("flows").Dead().List(t.Context(), 0, 10)
 	if err != nil || !slices.ContainsFunc(dead, func(job shaper.JobInfo) bool { return job.ID == "dead1" && len(job.LastAttempts) == 1 }) {
 		t.Errorf("the dead letters of flows are %+v: %v", dead, err)
+	}
+}
+
+// wantAnswers holds that results are still there, and that callbacks are told.
+func wantAnswers(t *testing.T, all actors, fates map[string]string, heard []string) {
+	t.Helper()
+	if fates["plain/once1"] == "" { // of data that knows nothing of them
+		return
+	}
+	result, err := all.producer.Result(t.Context(), "plain", "done1")
+	if err != nil || result.State != shaper.StateDone || result.Answer == nil || string(result.Answer.Body) != "answer\n" || result.Answer.Headers["X-Of"][0] != "done1" {
+		t.Errorf("the result of plain/done1 is %+v: %v", result, err)
+	}
+	for id, kind := range map[string]string{"done1": "job.done", "dead1": "job.dead"} {
+		if !slices.ContainsFunc(heard, func(text string) bool {
+			return strings.Contains(text, `"`+kind+`"`) && strings.Contains(text, `"id":"`+id+`"`) && strings.Contains(text, `"bucket":"flows"`)
+		}) {
+			t.Errorf("nobody was told that flows/%s has ended: %q", id, heard)
+		}
 	}
 }
 
