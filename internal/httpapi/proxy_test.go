@@ -22,7 +22,6 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -89,19 +88,7 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	dispatch(t, store, buckets, workers)
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Logger: logTo(t.Output()), Keys: keys,
 		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },

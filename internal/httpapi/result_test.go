@@ -42,6 +42,24 @@ func answering(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	return outcome
 }
 
+// dispatch runs a dispatcher until the test ends.
+func dispatch(t *testing.T, store *redistest.Server, buckets []shaper.Bucket, workers map[string]shaper.Worker) {
+	t.Helper()
+	d, err := dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // answeringAPI is the producer's API on a real Redis with a dispatcher. Its bucket "kept" keeps results, "slow" sends one job an hour.
 func answeringAPI(t *testing.T, keys ...httpapi.Key) (*server, *httpapi.Handler) {
 	t.Helper()
@@ -65,19 +83,7 @@ func answeringAPI(t *testing.T, keys ...httpapi.Key) (*server, *httpapi.Handler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	dispatch(t, store, buckets, workers)
 	handler := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: keys})
 	s := serve(t, handler)
 	t.Cleanup(client.Close)
