@@ -237,6 +237,8 @@ func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 	switch {
 	case i < 0:
 		return nil, false
+	case cfg.Buckets[i].Asynq != nil:
+		return cfg.Buckets[i].Asynq.Worker(), true
 	case cfg.Buckets[i].HTTP != nil:
 		return httpConfig(cfg, cfg.Buckets[i]), true
 	default:
@@ -262,9 +264,12 @@ type closer interface {
 	Close()
 }
 
-// newWorker makes the worker of a bucket.
-func newWorker(cfg *config.Config, b config.Bucket) (closer, error) {
-	if b.HTTP != nil {
+// newWorker makes the worker of a bucket. conn is the Redis of Tundish.
+func newWorker(cfg *config.Config, b config.Bucket, conn redis.UniversalClient) (closer, error) {
+	switch {
+	case b.Asynq != nil:
+		return newAsynqWorker(cfg, b, conn)
+	case b.HTTP != nil:
 		return httpworker.New(httpConfig(cfg, b))
 	}
 	return webhook.New(webhookConfig(cfg, b))

@@ -153,7 +153,7 @@ func (d *daemon) dispatcher() (made *dispatcher.Dispatcher, closeWorkers func(),
 		}
 	}
 	for _, b := range d.config.Buckets {
-		worker, err := newWorker(d.config, b)
+		worker, err := newWorker(d.config, b, d.redis)
 		if err != nil {
 			closeWorkers()
 			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, err)
