@@ -23,9 +23,11 @@ redis.call('ZREM', leases, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local state, now_epoch, attempts, lost, crashes, owner, last = string.match(redis.call('HGET', meta, id) or '', codec.META)
+local stored = redis.call('HGET', meta, id) or ''
+local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
 if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~= started) then return { now, 0 } end
 
-redis.call('HSET', meta, id, codec.meta(state, epoch, attempts, lost, crashes, started, last))
+redis.call('HSET', meta, id,
+  codec.meta(state, tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), started, last))
 redis.call('ZADD', leases, string.format('%.0f', now + lease), id)
 return { now, 1 }
