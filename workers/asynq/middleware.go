@@ -57,7 +57,9 @@ type panicked struct {
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("the handler panicked: %v\n%s", p.value, p.stack) }
+func (p *panicked) Error() string {
+	return fmt.Sprintf("the handler panicked: %v\n%s", p.value, p.stack)
+}
 
 // run survives a handler that panics.
 func run(ctx context.Context, handler asynq.Handler, task *asynq.Task) (err error) {
