@@ -176,12 +176,18 @@ type Outcome struct {
 	// Signal is what the attempt says of the downstream.
 	Signal Signal
 
-	// Left reports whether a job that was handed over has left the other queue without a start, and what becomes of it then. A
-	// dispatcher asks again and again, as long as nobody has started the job. Only with [ResultHandedOver].
-	Left func(ctx context.Context) (outcome Outcome, left bool, err error)
+	// Handover is that of a job that another process starts and settles. Only with [ResultHandedOver].
+	Handover *Handover
 
 	// Gone says that the receiver wants no jobs any more, as HTTP 410 does. It may disable the flow: see [OnGone].
 	Gone bool
+}
+
+// Handover is how a dispatcher looks after a job that another process is to start.
+type Handover struct {
+	// Left reports whether the job has left the other queue without a start, and what becomes of it then. A dispatcher asks
+	// again and again, as long as nobody has started the job. A nil Left is never asked.
+	Left func(ctx context.Context) (outcome Outcome, left bool, err error)
 }
 
 // Done is the outcome of a delivery that the downstream took.
@@ -208,7 +214,7 @@ func Dropped(reason, detail string) Outcome {
 }
 
 // HandedOver is the outcome of an attempt that another process starts and settles, by the attempt's ticket. Until that start the
-// dispatcher keeps the lease, and no worker is occupied. left is [Outcome.Left].
+// dispatcher keeps the lease, and no worker is occupied. left is [Handover.Left].
 func HandedOver(left func(ctx context.Context) (outcome Outcome, isLeft bool, err error)) Outcome {
-	return Outcome{Result: ResultHandedOver, Left: left}
+	return Outcome{Result: ResultHandedOver, Handover: &Handover{Left: left}}
 }

@@ -14,7 +14,7 @@ const lookAfter = 500
 // handedOver is what a dispatcher knows of a job that another process is to start.
 type handedOver struct {
 	asked time.Time // when its queue was asked after it last, or got it
-	left  func(ctx context.Context) (outcome shaper.Outcome, isLeft bool, err error)
+	how   *shaper.Handover
 }
 
 // handOver keeps the lease of a job without a worker. The heartbeat extends the lease until another process starts the job,
@@ -24,7 +24,7 @@ func (d *drain) handOver(job *leased, outcome shaper.Outcome) {
 	d.guard.leave(job) // a crash of this process is none of the job's
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	job.handedOver = &handedOver{asked: time.Now(), left: outcome.Left}
+	job.handedOver = &handedOver{asked: time.Now(), how: outcome.Handover}
 }
 
 // handsOver reports whether the jobs of the bucket run in other processes.
@@ -39,7 +39,7 @@ func (d *drain) askAfterHandedOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.heartbeatEvery()/2)
 	defer cancel()
 	for _, job := range d.leastAskedAfter(time.Now().Add(-d.heartbeatEvery())) {
-		outcome, isLeft, err := job.handedOver.left(ctx)
+		outcome, isLeft, err := job.handedOver.how.Left(ctx)
 		if err != nil {
 			d.log.WarnContext(ctx, "the queue that jobs were handed over to does not answer", "job", job.ID, "error", err)
 			return
@@ -61,7 +61,7 @@ func (d *drain) leastAskedAfter(since time.Time) []*leased {
 	defer d.mu.Unlock()
 	var jobs []*leased
 	for _, job := range d.held {
-		if h := job.handedOver; h != nil && h.left != nil && h.asked.Before(since) {
+		if h := job.handedOver; h != nil && h.how != nil && h.how.Left != nil && h.asked.Before(since) {
 			jobs = append(jobs, job)
 		}
 	}
