@@ -71,7 +71,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 			o.deadline = value.(time.Time)
 		case asynq.UniqueOpt:
 			if o.unique = value.(time.Duration); o.unique < time.Second {
-				err = errors.New("Unique TTL cannot be less than 1s") //nolint:revive,staticcheck // the words of asynq
+				err = errors.New("Unique TTL cannot be less than 1s") //nolint:staticcheck // the words of asynq
 			}
 		case asynq.ProcessAtOpt:
 			o.processAt = value.(time.Time)
@@ -133,7 +133,7 @@ func (o *options) job(task *asynq.Task, bucket *shaper.Bucket) (shaper.Job, erro
 	if !o.deadline.IsZero() {
 		left := o.deadline.Sub(now).Truncate(time.Microsecond)
 		if left <= 0 {
-			return job, fmt.Errorf("Deadline(%s) has passed: no handler would end in time", o.deadline.Format(time.RFC3339)) //nolint:revive,staticcheck // the name of the option
+			return job, fmt.Errorf("Deadline(%s) has passed: no handler would end in time", o.deadline.Format(time.RFC3339))
 		}
 		set(HeaderDeadline, o.deadline.UTC().Format(time.RFC3339))
 		if left <= shaper.MaxDelay {
@@ -145,7 +145,7 @@ func (o *options) job(task *asynq.Task, bucket *shaper.Bucket) (shaper.Job, erro
 	}
 	if o.unique > 0 {
 		if bucket.DedupeWindow > o.unique {
-			return job, fmt.Errorf("Unique(%s): bucket %q remembers ids for longer (dedupe_window = %s): raise the TTL, or lower dedupe_window", //nolint:revive,staticcheck // the name of the option
+			return job, fmt.Errorf("Unique(%s): bucket %q remembers ids for longer (dedupe_window = %s): raise the TTL, or lower dedupe_window",
 				o.unique, o.queue, bucket.DedupeWindow)
 		}
 		job.ID = contentID(o.queue, task)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -30,16 +29,7 @@ const (
 	lease  = time.Second
 )
 
-func TestMain(m *testing.M) { os.Exit(leakChecked(redistest.Main(m))) }
-
-func leakChecked(m interface{ Run() int }) int {
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = os.Stderr.WriteString("goroutines are left: " + err.Error() + "\n")
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 // world is a bucket with the worker asynq, the queue, and what runs on both.
 type world struct {
