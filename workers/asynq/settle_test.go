@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func TestTaskOfAJob(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		id, _ := hibiken.GetTaskID(ctx)
 		retries, _ := hibiken.GetMaxRetry(ctx)
-		seen <- sight{task.Type(), string(task.Payload()), id, task.Headers(), time.Until(deadline), retries}
+		seen <- sight{task.Type(), string(task.Payload()), id, maps.Clone(task.Headers()), time.Until(deadline), retries}
 		return nil
 	}, asynq.Middleware(w.leases))
 	w.dispatch()
