@@ -178,6 +178,10 @@ var layouts = map[string]layout{
 		args: names("channel bucket levels member flow_count answer_count"),
 		more: true,
 	},
+	"start": {
+		keys: names("meta leases"),
+		args: names("id epoch claim started lease"),
+	},
 	"sweep": {
 		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},

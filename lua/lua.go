@@ -17,6 +17,7 @@ var (
 	ReserveFlows  = newScript("reserve_flows")
 	Settle        = newScript("settle")
 	Extend        = newScript("extend")
+	Start         = newScript("start")
 	Sweep         = newScript("sweep")
 	TakeBack      = newScript("take_back")
 	TrimDead      = newScript("trim_dead")
@@ -46,7 +47,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -118,6 +118,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 type sweep struct {
 	none       bool // take nothing back
 	pardon     bool
+	elsewhere  bool // jobs run in other processes
 	cursor     string
 	flowCursor string
 	retry      int64 // longest wait of a retry; 0 means an hour
@@ -165,6 +166,9 @@ func (r *rig) find(s sweep) found {
 func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired, missing int64) {
 	r.t.Helper()
 	crash := 1
+	if s.elsewhere {
+		crash = 2
+	}
 	if s.pardon {
 		crash = 0
 	}

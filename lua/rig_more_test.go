@@ -20,6 +20,8 @@ func nextClaim() int64 { return claimCount.Add(1) }
 const (
 	done, retry, dead, returned, wasHeld = 1, 2, 3, 4, 5
 
+	dropped = 9
+
 	isQueued, isScheduled, isInFlight, isRetrying = 1, 2, 3, 4
 	isDead, isDone, isCancelled, isDropped        = 5, 6, 7, 8
 )

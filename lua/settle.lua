@@ -1,4 +1,4 @@
--- settle.lua: ends leases, each with its outcome: done, retry, dead, returned
+-- settle.lua: ends leases, each with its outcome: done, dropped, retry, dead, returned
 -- unused, held, or dead because its receiver is gone. An outcome counts only with the epoch and the claim of the lease; a
 -- late writer changes nothing. Sent twice, the second time answers 0 for all.
 --
@@ -41,7 +41,7 @@
 -- ARGV[6]  answer_count: number of answers that somebody waits for
 -- ARGV[7...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
---          after the last attempt, 8 dead, and its flow is disabled for the reason), delay in microseconds
+--          after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
 --          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
 --          downstream.note), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
@@ -78,7 +78,7 @@ local callbacks_key, callback_texts = KEYS[21], KEYS[22]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 22, 6, 16, 3
 local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
-local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE = '1', '2', '3', '4', '5', '6', '7', '8'
+local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 local CHUNK = 500
 local ACCEPTED, FAILED = '1', '3'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
@@ -209,11 +209,11 @@ while at <= #ARGV do
         downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
       end
       if result == GONE then part.disabled = reason end
-      if result == DONE then
+      if result == DONE or result == DROPPED then
         gone[#gone + 1] = id
         has_left(part, mark)
         if numbers then gone_tried[#gone_tried + 1] = id end
-        dedupe.add(memory, id, mark, codec.DONE)
+        dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
         if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
       else
         local becomes = result == GONE and DEAD_NOW or result

@@ -26,7 +26,8 @@
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis
+-- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis, 2 if it does only of a job that was started
+--          in another process (see start.lua)
 -- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
 -- ARGV[6]  poison_last: last response of a poison job (JSON)
 -- ARGV[7]  longest_wait: of a retry, microseconds: one further ahead is cut to it (or to a second: claim
@@ -127,7 +128,8 @@ for _, lost_job in ipairs(lost_jobs) do
     local _, epoch, attempts, lost, crashes, claim, last = string.match(lost_job.meta, META)
     local code = '1'
     local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
-    crashes = tonumber(crashes) + counts_as_crash
+    if counts_as_crash == 1 or counts_as_crash == 2 and string.sub(claim, 1, 1) == '+' then crashes = crashes + 1 end
+    crashes = tonumber(crashes)
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]
     if f then flow.count(f, 0, 0, -1) end

@@ -200,5 +200,5 @@ const (
 	StateDone      State = "done"
 	StateDead      State = "dead"
 	StateCancelled State = "cancelled"
-	StateDropped   State = "dropped" // a dead letter that an operator dropped
+	StateDropped   State = "dropped" // by an operator, from the dead letters, or by its worker
 )

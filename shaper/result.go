@@ -55,13 +55,13 @@ type Answer struct {
 	Cut     bool // the body has more than was read: it was too long, or it broke off
 }
 
-// JobResult is how a job ended, done or dead, and what was answered to its last attempt.
+// JobResult is how a job ended, done, dead or dropped, and what was answered to its last attempt.
 type JobResult struct {
 	ID     string
 	Bucket string
 	Flow   string
 	Group  string
-	State  State // done or dead
+	State  State // done, dead or dropped
 
 	// Answer is what the downstream answered; nil if it did not. To an API, 404 is an answer.
 	Answer *Answer

@@ -18,6 +18,13 @@ type Worker interface {
 	Deliver(ctx context.Context, attempt *Attempt) Outcome
 }
 
+// HandsOver is a [Worker] whose jobs run in other processes. If a dispatcher dies, a job of it that never started elsewhere has not
+// crashed it, and counts no crash.
+type HandsOver interface {
+	Worker
+	HandsOver()
+}
+
 // WorkerFunc makes a function a [Worker].
 type WorkerFunc func(ctx context.Context, attempt *Attempt) Outcome
 
@@ -57,6 +64,10 @@ type Attempt struct {
 	// that crashed included, so that it grows with each.
 	Number int
 
+	// Epoch is the number of the claim. Of two attempts at a job, the later one has the higher epoch.
+	Epoch int64
+
+	ticket func() string
 	slot   time.Time     // when to depart, on this process's monotonic clock
 	ttl    time.Duration // how late it may be
 	depart func(late time.Duration)
@@ -73,6 +84,18 @@ func NewAttempt(slot time.Time, ttl time.Duration, depart func(late time.Duratio
 // departure. A dispatcher calls Permit before the worker gets the attempt.
 func (a *Attempt) Permit(slot time.Time, ttl time.Duration, depart func(late time.Duration)) {
 	a.slot, a.ttl, a.depart = slot, ttl, depart
+}
+
+// Lend lets [Attempt.Ticket] return what ticket makes. A dispatcher calls Lend before the worker gets the attempt.
+func (a *Attempt) Lend(ticket func() string) { a.ticket = ticket }
+
+// Ticket returns the text with which another process starts and settles this attempt: see package
+// shaper/dispatcher, Leases. It is "" outside of a dispatcher.
+func (a *Attempt) Ticket() string {
+	if a.ticket == nil {
+		return ""
+	}
+	return a.ticket()
 }
 
 // Slot is the instant of the permit on this process's clock.
@@ -97,20 +120,22 @@ type Result int
 
 // The results of an attempt.
 const (
-	ResultDone     Result = iota + 1 // delivered
-	ResultRetry                      // failed, worth another try
-	ResultDead                       // failed for good
-	ResultReturned                   // not sent: back to the head of the queue, no attempt counted
-	ResultHeld                       // the downstream named a time to wait for: back to the head, no attempt counted, see Outcome.RetryAfter
+	ResultDone       Result = iota + 1 // delivered
+	ResultRetry                        // failed, worth another try
+	ResultDead                         // failed for good
+	ResultReturned                     // not sent: back to the head of the queue, no attempt counted
+	ResultHeld                         // the downstream named a time to wait for: back to the head, no attempt counted, see Outcome.RetryAfter
+	ResultDropped                      // failed for good, and leaves no dead letter
+	ResultHandedOver                   // another process starts and settles it, see HandedOver
 )
 
-var resultNames = [...]string{"", "done", "retry", "dead", "returned", "held"}
+var resultNames = [...]string{"", "done", "retry", "dead", "returned", "held", "dropped", "handed_over"}
 
 func (r Result) String() string { return resultNames[r] }
 
 // Results lists all results, for metrics.
 func Results() []Result {
-	return []Result{ResultDone, ResultRetry, ResultDead, ResultReturned, ResultHeld}
+	return []Result{ResultDone, ResultRetry, ResultDead, ResultReturned, ResultHeld, ResultDropped, ResultHandedOver}
 }
 
 // Signal is what an attempt says of the downstream, whatever becomes of the job. It moves the adaptive
@@ -151,8 +176,18 @@ type Outcome struct {
 	// Signal is what the attempt says of the downstream.
 	Signal Signal
 
+	// Handover is that of a job that another process starts and settles. Only with [ResultHandedOver].
+	Handover *Handover
+
 	// Gone says that the receiver wants no jobs any more, as HTTP 410 does. It may disable the flow: see [OnGone].
 	Gone bool
+}
+
+// Handover is how a dispatcher looks after a job that another process is to start.
+type Handover struct {
+	// Left reports whether the job has left the other queue without a start, and what becomes of it then. A dispatcher asks
+	// again and again, as long as nobody has started the job. A nil Left is never asked.
+	Left func(ctx context.Context) (outcome Outcome, left bool, err error)
 }
 
 // Done is the outcome of a delivery that the downstream took.
@@ -172,3 +207,14 @@ func Dead(reason, detail string) Outcome {
 
 // Returned is the outcome of an attempt of which nothing was sent.
 func Returned(reason string) Outcome { return Outcome{Result: ResultReturned, Reason: reason} }
+
+// Dropped is the outcome of a job that is not worth a dead letter.
+func Dropped(reason, detail string) Outcome {
+	return Outcome{Result: ResultDropped, Reason: reason, Detail: detail}
+}
+
+// HandedOver is the outcome of an attempt that another process starts and settles, by the attempt's ticket. Until that start the
+// dispatcher keeps the lease, and no worker is occupied. left is [Handover.Left].
+func HandedOver(left func(ctx context.Context) (outcome Outcome, isLeft bool, err error)) Outcome {
+	return Outcome{Result: ResultHandedOver, Handover: &Handover{Left: left}}
+}

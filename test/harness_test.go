@@ -68,6 +68,7 @@ type plan struct {
 	bucket      string        // more keys of the bucket, and its tables
 	api         string        // the worker is http: more keys of its table
 	more        string        // at the end of the configuration
+	asynq       string        // the worker is asynq: the keys of its table
 	hold        time.Duration // how long the receiver takes to answer
 	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
@@ -127,6 +128,10 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 	if p.api != "" {
 		address, p.bucket = "[buckets.http]\nbase_url", "worker = \"http\"\n"+p.bucket
 	}
+	worker := fmt.Sprintf("%s = %q\ntimeout = %q\nallow_networks = [\"127.0.0.0/8\"]\n%s", address, s.receiver.URL, p.timeout, p.api)
+	if p.asynq != "" {
+		worker, p.bucket = "[buckets.asynq]\n"+p.asynq, "worker = \"asynq\"\n"+p.bucket
+	}
 	write := func(name, opsAddr string) string {
 		path := filepath.Join(dir, name)
 		text := fmt.Sprintf(`
@@ -148,12 +153,9 @@ max_in_flight = %d
 [buckets.retry]
 min_backoff = "100ms"
 max_backoff = "1s"
-%s = %q
-timeout = %q
-allow_networks = ["127.0.0.0/8"]
 %s
 %s
-`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, address, s.receiver.URL, p.timeout, p.api, p.more)
+`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, worker, p.more)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -243,6 +243,8 @@ func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 	switch {
 	case i < 0:
 		return nil, false
+	case cfg.Buckets[i].Asynq != nil:
+		return asynqConfig(cfg, cfg.Buckets[i]), true
 	case cfg.Buckets[i].HTTP != nil:
 		return httpConfig(cfg, cfg.Buckets[i]), true
 	default:

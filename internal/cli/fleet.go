@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -19,8 +21,9 @@ import (
 type fleet struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
-	open  map[string]crewed // by the name of the bucket
-	next  map[string]crewed // those of the configuration that is being applied
+	redis redis.UniversalClient // of Tundish
+	open  map[string]crewed     // by the name of the bucket
+	next  map[string]crewed     // those of the configuration that is being applied
 }
 
 // crewed is a worker, and the settings that it was made with.
@@ -37,7 +40,7 @@ type closer interface {
 
 // fleet makes what drains the buckets.
 func (d *daemon) fleet() (*fleet, error) {
-	f := &fleet{lease: d.config.Dispatcher.Lease}
+	f := &fleet{lease: d.config.Dispatcher.Lease, redis: d.redis}
 	if err := f.hire(d.config); err != nil {
 		return nil, err
 	}
@@ -69,8 +72,12 @@ func (f *fleet) hire(cfg *config.Config) error {
 		if old, ok := f.open[b.Name]; ok && reflect.DeepEqual(old.settings, settings) {
 			f.next[b.Name] = old
 			continue
+		} else if _, is := old.settings.(asynqSettings); ok && is { // tasks are out there that it asks after
+			f.dismiss(f.next, f.open)
+			f.next = nil
+			return fmt.Errorf("bucket %q: its worker asynq cannot change while it runs: restart the dispatcher", b.Name)
 		}
-		worker, err := newWorker(settings, f.lease)
+		worker, err := f.newWorker(settings)
 		if err != nil {
 			f.dismiss(f.next, f.open)
 			f.next = nil
@@ -111,7 +118,7 @@ func (f *fleet) workers() map[string]shaper.Worker {
 }
 
 // newWorker makes the worker of these settings. The lease is that of the process: a reload may find another one in the file.
-func newWorker(settings checker, lease time.Duration) (closer, error) {
+func (f *fleet) newWorker(settings checker) (closer, error) {
 	var timeout time.Duration
 	var worker closer
 	var err error
@@ -122,9 +129,11 @@ func newWorker(settings checker, lease time.Duration) (closer, error) {
 	case webhook.Config:
 		timeout = s.Timeout
 		worker, err = webhook.New(s)
+	case asynqSettings:
+		worker, err = s.worker(f.redis)
 	}
-	if err == nil && timeout > lease {
-		err = fmt.Errorf("timeout %s: want at most dispatcher.lease, which is %s until the dispatcher restarts", timeout, lease)
+	if err == nil && timeout > f.lease {
+		err = fmt.Errorf("timeout %s: want at most dispatcher.lease, which is %s until the dispatcher restarts", timeout, f.lease)
 	}
 	if err != nil {
 		return nil, err

@@ -83,10 +83,11 @@ type Log struct {
 type Bucket struct {
 	shaper.Bucket
 
-	Worker   string   // the kind that delivers: "webhook" or "http"
+	Worker   string   // the kind that delivers: "webhook", "http" or "asynq"
 	Statuses []string // the answers after which a job is tried again, see workers.Policy
 	Webhook  WebhookSettings
-	HTTP     *HTTPSettings // of the worker http, else nil
+	HTTP     *HTTPSettings  // of the worker http, else nil
+	Asynq    *AsynqSettings // of the worker asynq, else nil
 }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".

@@ -13,9 +13,9 @@ import (
 // later lists keys and values that the design promises and this version lacks.
 var later = map[string]bool{
 	"schedules":   true,
-	"buckets.llm": true, "buckets.asynq": true,
+	"buckets.llm": true,
 
-	"buckets.worker=llm": true, "buckets.worker=asynq": true,
+	"buckets.worker=llm": true,
 }
 
 const notYet = "is not supported in this version yet"

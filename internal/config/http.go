@@ -119,9 +119,9 @@ func (l *loader) http(p place, b bucketSettings, d Dispatcher) {
 
 // otherWorker wants no settings of another kind of worker than the bucket has.
 func (l *loader) otherWorker(p place, b bucketSettings) {
-	for _, kind := range []string{workerWebhook, workerHTTP} {
+	for _, kind := range workerKinds() {
 		of := p.key(kind)
-		if kind != b.Worker && slices.Contains([]string{workerWebhook, workerHTTP}, b.Worker) && l.has(of) {
+		if kind != b.Worker && slices.Contains(workerKinds(), b.Worker) && l.has(of) {
 			l.fail(of, "", "is for the worker %s: the bucket has the worker %s", kind, b.Worker)
 		}
 	}
@@ -139,15 +139,21 @@ func (l *loader) has(table place) bool {
 
 // defaultURL is where jobs go that name no receiver.
 func (s *bucketSettings) defaultURL() string {
-	if s.Worker == workerHTTP && s.HTTP != nil {
+	switch {
+	case s.Worker == workerAsynq:
+		return ""
+	case s.Worker == workerHTTP && s.HTTP != nil:
 		return s.HTTP.BaseURL
 	}
 	return s.Webhook.URL
 }
 
-// timeout is that of one attempt, with its key.
+// timeout is that of one attempt, with its key; 0 if no worker of the dispatcher waits for it.
 func (b *Bucket) timeout() (key string, timeout time.Duration) {
-	if b.HTTP != nil {
+	switch {
+	case b.Asynq != nil:
+		return "asynq.timeout", 0
+	case b.HTTP != nil:
 		return "http.timeout", b.HTTP.Timeout
 	}
 	return "webhook.timeout", b.Webhook.Timeout
@@ -155,7 +161,10 @@ func (b *Bucket) timeout() (key string, timeout time.Duration) {
 
 // allowNetworks are networks beyond the public internet that deliveries may reach, with their key.
 func (b *Bucket) allowNetworks() (key string, networks []netip.Prefix) {
-	if b.HTTP != nil {
+	switch {
+	case b.Asynq != nil:
+		return "", nil
+	case b.HTTP != nil:
 		return "http.allow_networks", b.HTTP.AllowNetworks
 	}
 	return "webhook.allow_networks", b.Webhook.AllowNetworks

@@ -66,14 +66,17 @@ func (l *loader) buckets(s *settings) {
 		l.unique(p, written.Name, names)
 		l.callbacks(s, p, written) // it says more than the bucket
 		l.failAll(p, besidePool(written.bucket(nil, made, s.Revision).Validate()))
-		l.oneOf(p.key("worker"), written.Worker, workerWebhook, workerHTTP)
+		l.oneOf(p.key("worker"), written.Worker, workerKinds()...)
 		l.scope(p.key("adapt").key("scope"), written)
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
 		l.otherWorker(p, written)
-		if written.Worker == workerHTTP {
+		switch written.Worker {
+		case workerHTTP:
 			l.http(p, written, s.Dispatcher)
-		} else {
+		case workerAsynq:
+			l.asynq(p, written)
+		default:
 			l.webhook(p, written, s.Dispatcher)
 		}
 	}
@@ -82,7 +85,7 @@ func (l *loader) buckets(s *settings) {
 // scope wants that jobs of one scope go to one receiver.
 func (l *loader) scope(p place, b bucketSettings) {
 	l.oneOf(p, b.Adapt.Scope, string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))
-	if scope := shaper.Scope(b.Adapt.Scope); b.Worker != workerHTTP && b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
+	if scope := shaper.Scope(b.Adapt.Scope); b.Worker == workerWebhook && b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
 		l.fail(p, literal(b.Adapt.Scope), "one receiver would slow all others: jobs may name their own URLs (webhook.job_url); want flow, or job_url = false")
 	}
 }

@@ -93,6 +93,7 @@ type bucketSettings struct {
 	Breaker           breakerSettings   `mapstructure:"breaker"`
 	Webhook           WebhookSettings   `mapstructure:"webhook"`
 	HTTP              *HTTPSettings     `mapstructure:"http"`      // nil: the worker is another one
+	Asynq             *AsynqSettings    `mapstructure:"asynq"`     // nil: the worker is another one
 	Callbacks         *callbackSettings `mapstructure:"callbacks"` // nil: no outcome is told
 	Flow              *flowSettings     `mapstructure:"flow"`      // nil: the bucket has no flows
 	Group             *groupSettings    `mapstructure:"group"`     // nil: its flows are in no groups
@@ -156,7 +157,11 @@ type breakerSettings struct {
 const (
 	workerWebhook = "webhook"
 	workerHTTP    = "http"
+	workerAsynq   = "asynq"
 )
+
+// workerKinds lists them.
+func workerKinds() []string { return []string{workerWebhook, workerHTTP, workerAsynq} }
 
 func defaultSettings() settings {
 	return settings{
@@ -230,6 +235,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultGroup())
 	case reflect.TypeFor[HTTPSettings]():
 		return reflect.ValueOf(defaultHTTP())
+	case reflect.TypeFor[AsynqSettings]():
+		return reflect.ValueOf(defaultAsynq())
 	}
 	return reflect.Zero(t)
 }
@@ -270,7 +277,7 @@ func (s retrySettings) policy() shaper.RetryPolicy {
 
 // bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
-	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
+	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Asynq: s.Asynq, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),

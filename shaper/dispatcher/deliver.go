@@ -34,8 +34,11 @@ type leased struct {
 	callback    string        // the first line of its body in Redis, if its end is to be told
 	callbackURL string        // that it names, as failureURL
 	failureURL  string
-	unreadable  error // what is in Redis is no job of ours
-	unsettled   error // what its flow has of its own cannot be read
+	lastChance  bool          // one more crash makes it poison
+	handedOver  *handedOver   // another process is to start it, nil: it is not
+	ended       chan struct{} // closed when Redis has taken the outcome, or it is lost; nil: nobody waits for that
+	unreadable  error         // what is in Redis is no job of ours
+	unsettled   error         // what its flow has of its own cannot be read
 }
 
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
@@ -140,6 +143,10 @@ func (d *drain) start(jobs []*leased) {
 		d.deliveries.Go(func() {
 			outcome := d.deliver(job)
 			d.release()
+			if outcome.Result == shaper.ResultHandedOver {
+				d.handOver(job, outcome)
+				return
+			}
 			d.settle(job, outcome)
 		})
 	}
@@ -207,8 +214,10 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 		}
 	}()
 	job.Permit(job.slot, job.permitTTL, job.depart)
+	job.Epoch = job.epoch
+	job.Lend(func() string { return d.ticketOf(job) })
 	outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
-	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHeld {
+	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
 	return outcome
@@ -258,6 +267,8 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		if s.gone = d.isGone(job, &outcome); s.gone {
 			s.reason = codec.ReasonWord(outcome.Reason)
 		}
+	case shaper.ResultDropped:
+		last = shaper.LastResponse{}
 	case shaper.ResultDone:
 		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
@@ -268,7 +279,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 	if !job.departed.IsZero() {
 		s.took = time.Since(job.departed)
 	}
-	if s.result != shaper.ResultDone && s.result != shaper.ResultReturned {
+	if s.result == shaper.ResultRetry || s.result == shaper.ResultDead || s.result == shaper.ResultHeld {
 		s.attempt, s.cause = d.attemptOf(s), last.Cause
 		s.line = codec.AttemptLine(s.attempt)
 	}

@@ -109,12 +109,7 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	if _, ok := d.store.Redis.(*redis.ClusterClient); ok {     // one node may fail and others not
 		r.outage = &outage{log: r.log}
 	}
-	r.settler = batch.Queue[*settlement]{
-		Max: settleBatch, MaxWeight: settleBatchBytes, Send: r.sendSettlements,
-		Weigh: func(s *settlement) int {
-			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
-		},
-	}
+	r.settler = settlerOf(r)
 	return r
 }
 
@@ -279,10 +274,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return 0, err
 	}
 	for i, job := range claimed {
+		job.lastChance = int64(i)+1 == lastChanceAt
 		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
-		} else if int64(i)+1 == lastChanceAt && !d.guard.take(job) {
+		} else if job.lastChance && !d.guard.take(job) {
 			spare = job
 		} else {
 			jobs = append(jobs, job)

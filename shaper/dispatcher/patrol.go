@@ -241,6 +241,7 @@ func (d *drain) heartbeat(ctx context.Context) {
 			}
 			jobs, claimID = jobs[n:], ""
 		}
+		d.askAfterHandedOver(ctx)
 	}
 }
 
@@ -277,6 +278,9 @@ func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) erro
 		// Settled meanwhile is not lost.
 		if extended[i] == 0 && d.held[job.ID] == job && job.cancel != nil {
 			job.cancel(errLeaseLost)
+			if job.handedOver != nil { // started elsewhere, or taken back
+				delete(d.held, job.ID)
+			}
 		}
 	}
 	return nil

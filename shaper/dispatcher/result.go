@@ -30,7 +30,7 @@ func (d *drain) answerBytes(isTold bool) int64 {
 // A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
 func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
-	case shaper.ResultRetry, shaper.ResultDead:
+	case shaper.ResultRetry, shaper.ResultDead, shaper.ResultDropped:
 		outcome.Result = shaper.ResultDone
 	case shaper.ResultHeld:
 		hold = holdFor(d.Settings.Load(), outcome.RetryAfter)
@@ -48,6 +48,8 @@ func (d *drain) resultOf(s *settlement, cause string) result {
 	case shaper.ResultDone:
 	case shaper.ResultDead:
 		state = shaper.StateDead
+	case shaper.ResultDropped:
+		state = shaper.StateDropped
 	default:
 		return result{}
 	}

@@ -46,6 +46,7 @@ const (
 	heldAlone = 6
 	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
 	flowGone  = 8 // dead, and its flow is disabled
+	dropped   = 9
 )
 
 // settledHeld is its answer for a job that it held although its attempt failed: that was the probe of a breaker.
@@ -59,6 +60,8 @@ func (s *settlement) code() int {
 		return exhausted
 	case s.gone:
 		return flowGone
+	case s.result == shaper.ResultDropped:
+		return dropped
 	}
 	return int(s.result)
 }
@@ -105,7 +108,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	keys = d.Keys.More(keys, lua.Settle, flows.Names, nil)
 	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names), answers}, flows.Args(), outcomes)
 	ctx := d.life
-	wait := minFaultWait
+	wait, first := minFaultWait, time.Now()
 	for resent := false; ; resent = true {
 		began := time.Now()
 		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Settle, keys, args...)
@@ -115,7 +118,8 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			d.noteDisabled(ctx, flows.Names, r)
 			return nil
 		}
-		if errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
+		gone := d.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > d.lease
+		if gone || errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
 			d.log.WarnContext(ctx, "leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
 			d.store.Metrics.CountLost(d.Name, len(batch))
@@ -178,6 +182,9 @@ func (d *drain) forgetHeld(batch []*settlement) {
 		d.guard.leave(s.job)
 		if d.held[s.job.ID] == s.job { // not a later claim of the same job
 			delete(d.held, s.job.ID)
+		}
+		if s.job.ended != nil {
+			close(s.job.ended)
 		}
 	}
 }

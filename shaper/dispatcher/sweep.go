@@ -13,7 +13,7 @@ import (
 
 // mending is how a sweep takes back what it found.
 type mending struct {
-	crash int   // 1 if a lost lease counts as a crash
+	crash int   // 1 if a lost lease counts as a crash, 2 if it does only of a job that another process had started
 	bound int64 // the latest time that it can be, microseconds; 0 unknown
 }
 
@@ -26,6 +26,9 @@ type mended struct{ takenBack, poisoned, repaired, missing int64 }
 func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
 	start := time.Now()
 	how := mending{crash: 1}
+	if d.handsOver() {
+		how.crash = 2
+	}
 	atMost := sweepNames
 	if audit {
 		atMost = sweepAtMost

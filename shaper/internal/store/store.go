@@ -56,6 +56,7 @@ type Bucket struct {
 	Keys Keys
 
 	Settings   atomic.Pointer[shaper.Bucket] // of the configuration, replaced by a reload
+	lent       bool                          // this process has no configuration of it, and writes none
 	turn       chan struct{}                 // held by whoever writes the conf
 	Configured atomic.Bool
 	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
@@ -79,6 +80,16 @@ func New(client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Dur
 	s.set.Store(&bucketSet{})
 	return s, s.Reconfigure(buckets)
 }
+
+// Lent is a bucket as a process sees it that has no configuration. Settings are those that outcomes are settled by.
+func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
+	b := &Bucket{Name: settings.Name, Keys: keys, lent: true}
+	b.Settings.Store(settings)
+	return b
+}
+
+// IsLent reports whether this process has no configuration of the bucket.
+func (b *Bucket) IsLent() bool { return b.lent }
 
 // completed returns the bucket with the defaults of its limits, or what is
 // wrong with it.
@@ -235,7 +246,7 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 // Configure writes what the scripts obey, once. Concurrent callers wait for
 // the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
-	if b.Configured.Load() {
+	if b.lent || b.Configured.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)

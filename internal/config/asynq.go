@@ -1,0 +1,43 @@
+package config
+
+import (
+	"time"
+
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/workers/asynq"
+)
+
+// AsynqSettings are the settings of a bucket whose worker is "asynq".
+type AsynqSettings struct {
+	Queue     string        `mapstructure:"queue"`
+	Task      string        `mapstructure:"task"`      // of jobs that name none
+	RedisURL  RedisURL      `mapstructure:"redis_url"` // of the asynq servers; "" means redis.url
+	Retention time.Duration `mapstructure:"retention"`
+	Timeout   time.Duration `mapstructure:"timeout"`
+	Settle    string        `mapstructure:"settle"`
+}
+
+// Worker returns the settings as the worker has them. The Redis client is still to be set.
+func (a AsynqSettings) Worker() asynq.Config {
+	return asynq.Config{Queue: a.Queue, Task: a.Task, Retention: a.Retention, Timeout: a.Timeout, Settle: asynq.Settle(a.Settle)}
+}
+
+func defaultAsynq() AsynqSettings {
+	d := asynq.DefaultConfig()
+	return AsynqSettings{Timeout: d.Timeout, Settle: string(d.Settle)}
+}
+
+// asynq checks the settings of the worker of the bucket at p.
+func (l *loader) asynq(p place, b bucketSettings) {
+	if b.Asynq == nil {
+		l.fail(p.key("asynq"), "", "is missing: a bucket with the worker asynq wants a table [buckets.asynq] with a queue")
+		return
+	}
+	here, url := p.key("asynq").key("redis_url"), b.Asynq.RedisURL
+	if url.Embedded() {
+		l.fail(here, literal(url), "want the URL of a Redis server, or leave it out to have redis.url")
+	} else if err := redisconn.CheckURL(url.Reveal()); url != "" && err != nil {
+		l.fail(here, literal(url), "%v", err)
+	}
+	l.failAll(p, b.Asynq.Worker().Validate())
+}

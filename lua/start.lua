@@ -1,0 +1,33 @@
+-- start.lua: a process other than the dispatcher starts a job that was handed over to it, and takes over the lease. It does so
+-- once an epoch: the lease then has the claim of the start, so no other start succeeds, and the heartbeat and the outcome of the
+-- dispatcher count no more. May be sent twice.
+--
+-- KEYS[1]  …:meta    hash  id -> see codec.lua
+-- KEYS[2]  …:leases  zset  id -> deadline, microseconds
+-- ARGV[1]  id: of the job
+-- ARGV[2]  epoch: of the lease
+-- ARGV[3]  claim: of the dispatcher, by which the lease is known
+-- ARGV[4]  started: the claim of this start; it begins with a +, and no other start has it
+-- ARGV[5]  lease: microseconds from now
+-- Returns  {now, 1 started; 0 not: the lease is lost, or the job was started before}
+-- Stores   the claim of the start and the new deadline
+-- Needs    Redis 7.0
+
+--#include lib/codec.lua
+
+local meta, leases = KEYS[1], KEYS[2]
+local id, epoch, claim, started, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', leases, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local stored = redis.call('HGET', meta, id) or ''
+local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
+if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~= started) then return { now, 0 } end
+
+redis.call('HSET', meta, id,
+  codec.meta(state, tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), started, last))
+redis.call('ZADD', leases, string.format('%.0f', now + lease), id)
+return { now, 1 }

@@ -1,0 +1,191 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// LeasesConfig is what [NewLeases] needs.
+type LeasesConfig struct {
+	Redis   redis.UniversalClient // that of the dispatchers, made by redisconn.Connect
+	Timeout time.Duration         // of one call to Redis; 0 means shaper.DefaultTimeout
+	Logger  *slog.Logger          // nil logs nothing
+}
+
+// Leases starts and settles jobs that a dispatcher handed over, in a process that has no configuration and claims
+// nothing. It is safe for concurrent use. A heartbeat for each bucket extends the leases of all jobs under way, in one round trip for 500
+// of them, three times a lease.
+type Leases struct {
+	store *store.Store
+	life  context.Context //nolint:containedctx // ends with Close
+	end   context.CancelFunc
+	lone  chan struct{} // held by the only job on its last chance
+
+	mu     sync.Mutex
+	drains map[store.Keys]*drain // one for each bucket
+	beats  sync.WaitGroup
+	outage outage
+	guard  poisonGuard
+}
+
+// ErrNotStarted says that a job is not to be run: its lease is lost, it is over, or it was started before.
+var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is lost, or it was started before")
+
+// NewLeases makes a client for leases. It does not talk to Redis yet.
+func NewLeases(cfg LeasesConfig) (*Leases, error) {
+	s, err := store.New(cfg.Redis, nil, cfg.Timeout, cfg.Logger, nil)
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.Background())
+	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), drains: map[store.Keys]*drain{}, outage: outage{log: s.Log}}, nil
+}
+
+// Close ends the heartbeats. The leases of jobs that are not settled yet run out, and the jobs are delivered again. Close
+// after the last [Lease.Settle] has returned: for an asynq server, after its Shutdown.
+func (l *Leases) Close() {
+	l.mu.Lock()
+	l.end()
+	l.mu.Unlock()
+	l.beats.Wait()
+}
+
+// Lease is a job that this process has started. It ends with [Lease.Settle].
+type Lease struct {
+	leases *Leases
+	drain  *drain
+	job    *leased
+	ctx    context.Context //nolint:containedctx // of the handler: it ends with the lease
+}
+
+// Start marks the start of a job by its ticket, which a worker got from [shaper.Attempt.Ticket], and takes over its lease. It
+// returns [ErrNotStarted] if the job is not to be run. While Redis is unavailable it tries until ctx ends, and then returns
+// that error: the job has not started, and may be started later. A job that becomes poison by one more crash waits until no
+// other such job runs in this process. One round trip.
+func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
+	t, err := readTicket(text)
+	if err != nil {
+		return nil, err
+	}
+	if t.LastChance {
+		select {
+		case l.lone <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("dispatcher: job %q: wait for another job on its last chance: %w", t.ID, ctx.Err())
+		}
+	}
+	lease, err := l.start(ctx, t)
+	if err != nil && t.LastChance {
+		<-l.lone
+	}
+	return lease, err
+}
+
+func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
+	d, err := l.drainOf(t)
+	if err != nil {
+		return nil, err
+	}
+	job := t.leased("+" + store.ShortID(rand.Uint64())) //nolint:gosec // a name, not a secret
+	for wait := minFaultWait; ; wait = min(2*wait, maxFaultWait) {
+		started, err := d.startLent(ctx, t, job)
+		switch {
+		case err == nil && !started:
+			return nil, ErrNotStarted
+		case err == nil:
+			job.departed = time.Now()
+			within, cancel := context.WithCancelCause(ctx)
+			job.cancel = cancel
+			d.hold([]*leased{job})
+			return &Lease{leases: l, drain: d, job: job, ctx: within}, nil
+		case !redisconn.Unavailable(err):
+			return nil, err
+		}
+		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
+			return nil, err
+		}
+	}
+}
+
+// startLent runs start.lua.
+func (d *drain) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
+	// A canceled context would close the connection.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.store.Timeout)
+	defer cancel()
+	began := time.Now()
+	reply, err := d.store.Run(call, lua.Start, d.Keys.Of(lua.Start), t.ID, t.Epoch, t.Claim, job.claim, d.lease.Microseconds())
+	if err != nil {
+		return false, fmt.Errorf("start job %q of bucket %q: %w", t.ID, d.Name, err)
+	}
+	r := lua.NewReader(reply)
+	now, code := r.Int(), r.Int()
+	if r.Err() != nil {
+		return false, fmt.Errorf("start job %q of bucket %q: %w", t.ID, d.Name, r.Err())
+	}
+	d.clock.observe(began, time.Now(), now)
+	return code == 1, nil
+}
+
+// drainOf returns what settles for a bucket. Its settings are those of the newest ticket.
+func (l *Leases) drainOf(t *ticket) (*drain, error) {
+	b := t.bucket()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life.Err() != nil {
+		return nil, shaper.ErrClosed
+	}
+	if d := l.drains[b.Keys]; d != nil {
+		d.Settings.Store(t.settings())
+		return d, nil
+	}
+	d := &drain{
+		Bucket: b, store: l.store, log: l.store.Log.With("bucket", b.Name), dispatcher: store.ShortID(rand.Uint64()), //nolint:gosec // a name, not a secret
+		lease: t.lease(), life: l.life, outage: &l.outage, guard: &l.guard, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(),
+		held: make(map[string]*leased),
+	}
+	d.settler = settlerOf(d)
+	l.drains[b.Keys] = d
+	l.beats.Go(func() { d.heartbeat(l.life) })
+	return d, nil
+}
+
+// settlerOf is the queue in which outcomes of a drain travel.
+func settlerOf(d *drain) batch.Queue[*settlement] {
+	return batch.Queue[*settlement]{
+		Max: settleBatch, MaxWeight: settleBatchBytes, Send: d.sendSettlements,
+		Weigh: func(s *settlement) int {
+			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
+		},
+	}
+}
+
+// Context is for whatever runs the job: the context of the start. It ends when the lease is lost, too.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Settle ends the lease with an outcome of any result but [shaper.ResultHandedOver], once. It returns when Redis has taken the outcome, the
+// lease was lost, or [Leases.Close] was called; while Redis is unavailable it waits, and the lease is extended as soon as Redis is back.
+// Outcomes of one moment share a round trip.
+func (l *Lease) Settle(outcome shaper.Outcome) {
+	if outcome.Result < shaper.ResultDone || outcome.Result >= shaper.ResultHandedOver {
+		outcome = shaper.Retry("no_result", fmt.Sprintf("the handler answered result %d", outcome.Result))
+	}
+	l.drain.settle(l.job, outcome)
+	<-l.job.ended
+	l.job.cancel(nil)
+	if l.job.lastChance {
+		<-l.leases.lone
+	}
+}

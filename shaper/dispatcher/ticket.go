@@ -1,0 +1,113 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// ticket is what a process without the configuration needs to start and settle a lease: the job's names, the lease, and the
+// settings of the bucket as they were at the hand-over. Times are microseconds.
+type ticket struct {
+	Bucket      string          `json:"bucket"`
+	Pool        string          `json:"pool,omitempty"`
+	Levels      int             `json:"levels,omitempty"`
+	ID          string          `json:"id"`
+	Flow        string          `json:"flow,omitempty"`
+	Group       string          `json:"group,omitempty"`
+	Mark        string          `json:"mark"`
+	Epoch       int64           `json:"epoch"`
+	Claim       string          `json:"claim"`
+	ClaimedAt   int64           `json:"claimed_at"`
+	Number      int             `json:"number"`
+	Attempts    int             `json:"attempts,omitempty"`
+	MaxAttempts int             `json:"max_attempts"`
+	Enqueued    int64           `json:"enqueued,omitempty"`
+	Expires     int64           `json:"expires,omitempty"`
+	Once        bool            `json:"once,omitempty"`
+	Waiter      string          `json:"waiter,omitempty"`
+	Callback    string          `json:"callback,omitempty"` // the first line of its body, if its end is to be told
+	LastChance  bool            `json:"last_chance,omitempty"`
+	Lease       int64           `json:"lease"`
+	MinBackoff  int64           `json:"min_backoff"`
+	MaxBackoff  int64           `json:"max_backoff"`
+	Schedule    []time.Duration `json:"schedule,omitempty"` // nanoseconds
+	MaxHold     int64           `json:"max_hold,omitempty"`
+}
+
+// ticketOf is the text of a job's ticket.
+func (d *drain) ticketOf(job *leased) string {
+	settings := d.Settings.Load()
+	t := ticket{
+		Bucket: d.Name, Pool: d.Keys.Pool, Levels: d.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
+		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
+		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: d.lease.Microseconds(),
+		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
+		Schedule: settings.Retry.Schedule, MaxHold: settings.Adapt.MaxHold.Microseconds(),
+	}
+	if !job.Enqueued.IsZero() {
+		t.Enqueued = job.Enqueued.UnixMicro()
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "" // texts and numbers always marshal
+	}
+	return string(text)
+}
+
+// errNoTicket says that a text was not made by a dispatcher, or by a newer one.
+var errNoTicket = errors.New("is not a ticket of a Tundish dispatcher, or not one that this version reads")
+
+// readTicket reads the text of a ticket. It refuses what would name keys that no bucket has.
+func readTicket(text string) (*ticket, error) {
+	t := &ticket{}
+	if err := json.Unmarshal([]byte(text), t); err != nil {
+		return nil, fmt.Errorf("the lease of the task %w: %w", errNoTicket, err)
+	}
+	lease := t.lease()
+	if !admission.ValidName(t.Bucket) || t.Pool != "" && !admission.ValidName(t.Pool) || !shaper.ValidID(t.ID) ||
+		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || t.Claim == "" || lease < time.Second || lease > time.Hour {
+		return nil, fmt.Errorf("the lease of the task %w", errNoTicket)
+	}
+	return t, nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func (t *ticket) lease() time.Duration { return micros(t.Lease) }
+
+// settings are those that an outcome is settled by.
+func (t *ticket) settings() *shaper.Bucket {
+	return &shaper.Bucket{
+		Name:  t.Bucket,
+		Retry: shaper.RetryPolicy{MinBackoff: micros(t.MinBackoff), MaxBackoff: micros(t.MaxBackoff), Schedule: t.Schedule},
+		Adapt: shaper.Adapt{MaxHold: micros(t.MaxHold)},
+	}
+}
+
+// bucket is the bucket as a process sees it that has no configuration of its own.
+func (t *ticket) bucket() *store.Bucket {
+	tag := t.Bucket
+	if t.Pool != "" {
+		tag = t.Pool
+	}
+	return store.Lent(t.settings(), store.TaggedKeys(tag, t.Bucket).As(t.Levels))
+}
+
+// leased is the job as this process settles it, under the claim of its start.
+func (t *ticket) leased(claim string) *leased {
+	job := &leased{
+		Attempt: shaper.Attempt{
+			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
+		},
+		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, attempts: t.Attempts, maxAttempts: t.MaxAttempts,
+		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
+	}
+	return job
+}

@@ -1,0 +1,84 @@
+package asynq_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	hibiken "github.com/hibiken/asynq"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/asynq"
+)
+
+func TestCheckJob(t *testing.T) {
+	t.Parallel()
+	config := asynq.DefaultConfig()
+	config.Queue = queue
+	header := func(name string, values ...string) map[string][]string {
+		return map[string][]string{asynq.HeaderTask: {"email:send"}, name: values}
+	}
+	for _, test := range []struct {
+		name  string
+		job   shaper.Job
+		fault string // "" where the job is good
+	}{
+		{"a type", shaper.Job{Headers: header("traceparent", "00-1")}, ""},
+		{"a type in small letters", shaper.Job{Headers: map[string][]string{"asynq-task": {"email:send"}}}, ""},
+		{"no type", shaper.Job{}, "headers.Asynq-Task: is missing"},
+		{"a blank type", shaper.Job{Headers: map[string][]string{asynq.HeaderTask: {" "}}}, "headers.Asynq-Task: is missing"},
+		{"a URL", shaper.Job{URL: "https://example.com", Headers: header("a", "b")}, "url: "},
+		{"a method", shaper.Job{Method: "GET", Headers: header("a", "b")}, "method: "},
+		{"two values", shaper.Job{Headers: header("a", "b", "c")}, "headers.a: has 2 values"},
+		{"a reserved header", shaper.Job{Headers: header("Tundish-Lease", "x")}, "headers.Tundish-Lease: is set by Tundish"},
+		{"a timeout", shaper.Job{Headers: header(asynq.HeaderTimeout, "90s")}, ""},
+		{"a timeout with a fraction", shaper.Job{Headers: header(asynq.HeaderTimeout, "1.5s")}, "headers.Asynq-Timeout: "},
+		{"a timeout without a unit", shaper.Job{Headers: header(asynq.HeaderTimeout, "90")}, "headers.Asynq-Timeout: "},
+		{"a deadline", shaper.Job{Headers: header(asynq.HeaderDeadline, "2030-01-02T15:04:05Z")}, ""},
+		{"a deadline that is no time", shaper.Job{Headers: header(asynq.HeaderDeadline, "tomorrow")}, "headers.Asynq-Deadline: "},
+		{"retries", shaper.Job{Headers: header(asynq.HeaderMaxRetry, "-1")}, "headers.Asynq-Max-Retry: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			err := config.CheckJob(&test.job)
+			if test.fault == "" && err != nil || test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)) {
+				t.Errorf("%v, want %q", err, test.fault)
+			}
+		})
+	}
+	own := &shaper.OwnDelivery{URL: "https://example.com"}
+	if err := config.CheckFlow(own); err == nil {
+		t.Error("a flow of an asynq bucket has a URL")
+	}
+	if err := config.CheckFlow(&shaper.OwnDelivery{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInvalidJobIsDead has settings that changed after the enqueue: the job cannot become a task.
+func TestInvalidJobIsDead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ *shaper.Bucket, c *asynq.Config) { c.Task = "" })
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	if info := w.awaitState("a", shaper.StateDead); info.Last.Reason != "invalid" {
+		t.Errorf("the dead letter says %+v", info.Last)
+	}
+}
+
+func TestLateHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	worker, err := asynq.New(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempt := shaper.NewAttempt(time.Now().Add(-time.Minute), time.Second, nil)
+	attempt.ID, attempt.Bucket = "a", bucket
+	if outcome := worker.Deliver(t.Context(), attempt); outcome.Result != shaper.ResultReturned {
+		t.Errorf("a permit that is void: %+v", outcome)
+	}
+	if w.queueHolds(hibiken.TaskStatePending) != 0 {
+		t.Error("the task is there")
+	}
+}

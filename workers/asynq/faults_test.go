@@ -1,0 +1,207 @@
+package asynq_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	hibiken "github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/asynq"
+)
+
+func newProxy(t *testing.T, target string) *faultproxy.Proxy {
+	t.Helper()
+	proxy, err := faultproxy.New(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	return proxy
+}
+
+// deadline is the end of a job's lease, by the clock of Redis.
+func (w *world) deadline(id string) time.Time { return w.job(id).Deadline }
+
+// TestTasksWaitForThreeLeases has no asynq server at first: tasks wait in asynq for three leases, and occupy max_in_flight.
+func TestTasksWaitForThreeLeases(t *testing.T) {
+	t.Parallel()
+	const jobs, outThere = 20, 5
+	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) { b.MaxInFlight = outThere })
+	w.dispatch()
+	for i := range jobs {
+		w.enqueue(shaper.Job{Bucket: bucket, ID: fmt.Sprint("j", i)})
+	}
+	w.await("asynq has as many tasks as may be out there", func() bool { return w.queueHolds(hibiken.TaskStatePending) == outThere })
+	first := w.deadline("j0")
+	w.await("three leases have passed", func() bool {
+		if n := w.queueHolds(hibiken.TaskStatePending); n != outThere {
+			t.Fatalf("asynq has %d tasks, want %d", n, outThere)
+		}
+		return w.deadline("j0").After(first.Add(3 * lease))
+	})
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+	for i := range jobs {
+		id := fmt.Sprint("j", i)
+		w.awaitState(id, shaper.StateDone)
+		if n := ran.of(id); n != 1 {
+			t.Errorf("job %s ran %d times", id, n)
+		}
+	}
+	w.wantNoTrace()
+}
+
+// TestDispatcherDiesAfterHandover cuts dispatchers off from Redis while their task waits in asynq, more often than a job may crash.
+func TestDispatcherDiesAfterHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	direct := w.redis
+	options := direct.(*redis.Client).Options()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	for round := 1; round <= shaper.MaxCrashes+1; round++ {
+		proxy := newProxy(t, options.Addr)
+		w.redis = connect(t, "redis://"+proxy.Addr())
+		stop := w.dispatch()
+		w.await(fmt.Sprintf("asynq has task %d", round), func() bool { return w.queueHolds(hibiken.TaskStatePending) == round })
+		proxy.Close() // from here on the dispatcher is dead to the others
+		defer stop()
+		w.redis = direct
+	}
+	w.dispatch()
+	w.await("the last task is there", func() bool { return w.queueHolds(hibiken.TaskStatePending) == shaper.MaxCrashes+2 })
+	if info := w.job("a"); info.Crashes != 0 || info.Attempts != 0 {
+		t.Errorf("the job has %d crashes and %d attempts, and never started", info.Crashes, info.Attempts)
+	}
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+	w.awaitState("a", shaper.StateDone)
+	w.wantNoTrace()
+	if n := ran.of("a"); n != 1 {
+		t.Errorf("the job ran %d times: tasks of old epochs are to be revoked", n)
+	}
+}
+
+// TestLostReplyOfHandover loses the reply to the hand-over, with each way to settle.
+func TestLostReplyOfHandover(t *testing.T) {
+	t.Parallel()
+	for _, settle := range asynq.Settles() {
+		t.Run(string(settle), func(t *testing.T) {
+			t.Parallel()
+			var proxy *faultproxy.Proxy
+			w := newWorld(t, func(_ *shaper.Bucket, c *asynq.Config) {
+				c.Settle = settle
+				proxy = newProxy(t, c.Redis.(*redis.Client).Options().Addr)
+				c.Redis = connect(t, "redis://"+proxy.Addr())
+			})
+			lost := proxy.DropReply("asynq:{default}:t:a.")
+			w.dispatch()
+			w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+			<-lost
+			w.await("the hand-over is known", func() bool {
+				return settle == asynq.SettleHandler && w.queueHolds(hibiken.TaskStatePending) == 1 || w.job("a").State == shaper.StateDone
+			})
+			var ran runs
+			w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+			w.awaitState("a", shaper.StateDone)
+			w.await("the handler has run", func() bool { return ran.of("a") > 0 })
+			w.wantNoTrace()
+			if n := ran.of("a"); n != 1 {
+				t.Errorf("the job ran %d times", n)
+			}
+		})
+	}
+}
+
+// TestRedisOfAsynqAway has a Redis of its own for asynq, which is away when the job departs. No attempt is spent.
+func TestRedisOfAsynqAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes")
+	w := newWorld(t, func(b *shaper.Bucket, c *asynq.Config) {
+		c.Redis = connect(t, server.URL())
+		b.Retry.MaxAttempts = 1
+	})
+	server.Kill()
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	w.await("the job is held twice", func() bool {
+		info := w.job("a")
+		return info.Lost >= 2 && info.Last.Reason == asynq.ReasonUnavailable
+	})
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w.serve(func(context.Context, *hibiken.Task) error { return nil }, asynq.Middleware(w.leases))
+	w.awaitState("a", shaper.StateDone)
+}
+
+// TestLeaseIsLostInAHandler has the lease of a running handler taken back: its context ends, and its outcome does not count.
+func TestLeaseIsLostInAHandler(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var first atomic.Bool
+	started, causes := make(chan struct{}), make(chan error, 1)
+	w.serve(func(ctx context.Context, _ *hibiken.Task) error {
+		if first.CompareAndSwap(false, true) {
+			close(started)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return fmt.Errorf("cut off: %w", hibiken.SkipRetry) // would be a dead letter
+		}
+		return nil
+	}, asynq.Middleware(w.leases))
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	<-started
+	// A heartbeat may put it back before the sweeper looks.
+	w.await("the lease is taken back", func() bool {
+		w.redis.ZAdd(t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":leases", redis.Z{Member: "a", Score: 1})
+		return w.job("a").State != shaper.StateInFlight || w.job("a").Lost > 0
+	})
+	if cause := <-causes; cause == nil {
+		t.Error("the context of the handler ended without a cause")
+	}
+	w.awaitState("a", shaper.StateDone)
+	w.wantNoTrace()
+}
+
+// TestIDOfAnEarlierTask has the id of a task taken by one of an earlier job, which asynq retains.
+func TestIDOfAnEarlierTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	client := hibiken.NewClientFromRedisClient(w.config.Redis)
+	old := hibiken.NewTaskWithHeaders("other", nil, map[string]string{asynq.HeaderLease: "old"})
+	if _, err := client.Enqueue(old, hibiken.TaskID("a.1"), hibiken.Queue(queue), hibiken.ProcessIn(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	w.awaitState("a", shaper.StateDone)
+	if n := ran.of("a"); n != 1 {
+		t.Errorf("the job ran %d times", n)
+	}
+}
+
+// TestStopBeforeTheStart stops the dispatcher for good while its task waits, and another one takes over.
+func TestStopBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	stop := w.dispatch()
+	w.await("asynq has the task", func() bool { return w.queueHolds(hibiken.TaskStatePending) == 1 })
+	stop()
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+	w.awaitState("a", shaper.StateDone) // its lease still runs: the handler starts it, with no dispatcher at all
+	if n := ran.of("a"); n != 1 {
+		t.Errorf("the job ran %d times", n)
+	}
+}

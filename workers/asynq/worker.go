@@ -1,0 +1,153 @@
+package asynq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+)
+
+// Reasons of outcomes of this worker and its middleware, beside those of package workers.
+const (
+	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not take the task
+	ReasonNeverStarted = "never_started"     // the task left asynq, and no Middleware had started it
+	ReasonHandler      = "handler_error"     // the handler returned an error
+	ReasonPanic        = "panic"             // the handler panicked
+	ReasonSkipRetry    = "skip_retry"        // the handler returned asynq.SkipRetry
+	ReasonRevoked      = "revoked"           // the handler returned asynq.RevokeTask
+)
+
+const (
+	holdWhileAway = time.Second // of jobs, while the Redis of asynq does not take tasks
+	handoverTries = 2           // of one attempt: a lost reply is asked for once more
+)
+
+// Worker is the [shaper.Worker] of the kind "asynq". It is safe for concurrent use.
+type Worker struct {
+	config    Config
+	client    *asynq.Client
+	inspector *asynq.Inspector
+}
+
+var _ shaper.HandsOver = (*Worker)(nil)
+
+// New makes a worker, or returns what [Config.Validate] says of config. It does not talk to Redis yet.
+func New(config Config) (*Worker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.Redis == nil {
+		return nil, errors.New("asynq: no Redis client is given: Config.Redis is that of the asynq servers")
+	}
+	return &Worker{
+		config: config, client: asynq.NewClientFromRedisClient(config.Redis), inspector: asynq.NewInspectorFromRedisClient(config.Redis),
+	}, nil
+}
+
+// HandsOver says that jobs run in asynq servers: see [shaper.HandsOver].
+func (*Worker) HandsOver() {}
+
+// Deliver hands the job to asynq. It takes one round trip, and one more for each queue that this process has not used yet.
+//
+// With [SettleHandler] the task has the id "<job>.<epoch>", so a hand-over that is repeated after a lost reply makes no second task.
+// With [SettleHandover] the id is "<job>.<time of its enqueue in microseconds>", which also stays the same after a crash. While the
+// Redis of asynq does not take tasks, the job and all others of its scope are held for a second at a time, and no attempt is spent.
+func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	lease := ""
+	if w.config.byHandler() {
+		lease = attempt.Ticket()
+	}
+	task, s, err := w.config.task(attempt, lease)
+	if err != nil {
+		return shaper.Dead(workers.ReasonInvalid, workers.Snippet([]byte(err.Error())))
+	}
+	if err := attempt.Depart(); err != nil {
+		return shaper.Returned(workers.ReasonLate)
+	}
+	id, opts := w.taskID(attempt), w.config.options(s)
+	for try := 1; ; try++ {
+		switch err = w.enqueue(ctx, task, id, opts); {
+		case err == nil && w.config.byHandler():
+			return shaper.HandedOver(w.left(id))
+		case err == nil:
+			return shaper.Done(0)
+		case errors.Is(err, errOtherTask):
+			id = fmt.Sprintf("%s.%d", id, time.Now().UnixMicro())
+		case ctx.Err() != nil:
+			return shaper.Returned(workers.ReasonShutdown)
+		case !redisconn.Unavailable(err), try >= handoverTries:
+			return shaper.Outcome{
+				Result: shaper.ResultHeld, RetryAfter: holdWhileAway, Reason: ReasonUnavailable,
+				Detail: workers.Snippet([]byte(fmt.Sprintf("asynq queue %q did not take the task: %v", w.config.Queue, err))),
+			}
+		}
+	}
+}
+
+// taskID names the task of an attempt.
+func (w *Worker) taskID(a *shaper.Attempt) string {
+	if w.config.byHandler() || a.Enqueued.IsZero() {
+		return fmt.Sprintf("%s.%d", a.ID, a.Epoch)
+	}
+	return fmt.Sprintf("%s.%d", a.ID, a.Enqueued.UnixMicro())
+}
+
+// errOtherTask says that the id of a task is taken by a task of an earlier job with the same id.
+var errOtherTask = errors.New("asynq: another task has this id")
+
+// enqueue makes a task. A task that is there already is this one, unless its lease says otherwise.
+func (w *Worker) enqueue(ctx context.Context, task *asynq.Task, id string, opts []asynq.Option) error {
+	for {
+		_, err := w.client.EnqueueContext(ctx, task, append(opts[:len(opts):len(opts)], asynq.TaskID(id))...)
+		if !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return err
+		}
+		lease := task.Headers()[HeaderLease]
+		if lease == "" {
+			return nil
+		}
+		info, err := w.inspector.GetTaskInfo(w.config.Queue, id)
+		switch {
+		case isGone(err): // if that was this task, a second one does no harm: it starts no more
+		case err != nil:
+			return err
+		case info.Headers[HeaderLease] == lease:
+			return nil
+		default:
+			return errOtherTask
+		}
+	}
+}
+
+func isGone(err error) bool {
+	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
+}
+
+// left reports whether a task has left the queue without a start. Only the dispatcher asks, as long as nobody has started the
+// job. One round trip.
+func (w *Worker) left(id string) func(context.Context) (shaper.Outcome, bool, error) {
+	return func(ctx context.Context) (shaper.Outcome, bool, error) {
+		if ctx.Err() != nil {
+			return shaper.Outcome{}, false, ctx.Err()
+		}
+		info, err := w.inspector.GetTaskInfo(w.config.Queue, id)
+		became := "is not there any more"
+		switch {
+		case isGone(err):
+		case err != nil:
+			return shaper.Outcome{}, false, fmt.Errorf("asynq queue %q: look for task %q: %w", w.config.Queue, id, err)
+		case info.State == asynq.TaskStateCompleted, info.State == asynq.TaskStateArchived:
+			became = "is " + info.State.String()
+		default:
+			return shaper.Outcome{}, false, nil
+		}
+		return shaper.Dead(ReasonNeverStarted, fmt.Sprintf(
+			"task %s of queue %q %s, and it never started: is the middleware of Tundish installed in the asynq server?", id, w.config.Queue, became)), true, nil
+	}
+}
