@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,9 @@ func TestHandlerSettles(t *testing.T) {
 	}
 }
 
+// taskID is that of a task of job a. A busy machine gives permits back, and then its epoch is above 1.
+var taskID = regexp.MustCompile(`^a\.[0-9]+$`)
+
 // TestTaskOfAJob shows what a handler sees of a job, and the task's id.
 func TestTaskOfAJob(t *testing.T) {
 	t.Parallel()
@@ -92,7 +96,7 @@ func TestTaskOfAJob(t *testing.T) {
 	}})
 	w.awaitState("a", shaper.StateDone)
 	s := <-seen
-	if s.name != "email:welcome" || s.payload != "\x00\xff" || s.id != "a.1" {
+	if s.name != "email:welcome" || s.payload != "\x00\xff" || !taskID.MatchString(s.id) {
 		t.Errorf("the handler saw task %q of type %q with payload %q", s.id, s.name, s.payload)
 	}
 	if s.left > 5*time.Second || s.retries == 0 {
@@ -140,9 +144,9 @@ func TestTaskThatNeverStarted(t *testing.T) {
 	if info.Last.Reason != asynq.ReasonNeverStarted {
 		t.Errorf("the dead letter says %+v, want reason %s", info.Last, asynq.ReasonNeverStarted)
 	}
-	if !strings.Contains(w.log.String(), "is the middleware of Tundish installed") {
-		t.Errorf("the log does not ask for the middleware: %s", w.log)
-	}
+	w.await("the log asks for the middleware", func() bool {
+		return strings.Contains(w.log.String(), "is the middleware of Tundish installed")
+	})
 }
 
 // TestFromHandler runs an asynq handler in the dispatcher's process.
