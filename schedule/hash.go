@@ -59,6 +59,6 @@ func spread(name string, field, n int) int {
 	hash := fnv.New64a()
 	_, _ = fmt.Fprintf(hash, "%s %d", name, field)
 	sum := hash.Sum64()
-	sum ^= sum >> 32 //nolint:mnd // FNV alone spreads short names badly in its low bits
+	sum ^= sum >> 32
 	return int(sum % uint64(n))
 }

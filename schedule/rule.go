@@ -204,7 +204,7 @@ func segmentAt(t time.Time) segment {
 	s := segment{}
 	s.start, s.end = t.ZoneBounds()
 	if !s.end.IsZero() && !s.end.After(t) { // so it is in package time on the last day of a leap year after 2037: no clocks change then
-		s.end = t.Add(24 * time.Hour) //nolint:mnd // a day
+		s.end = t.Add(24 * time.Hour)
 	}
 	s.offset = offsetAt(t)
 	s.before = s.offset
