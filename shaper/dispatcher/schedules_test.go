@@ -191,7 +191,7 @@ func TestAYearOfSchedules(t *testing.T) {
 // Dispatchers that see the same fire at the same time make one job of it, on a real server, also if ids are not remembered.
 func TestOneOfManyFires(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
+	server := redistest.Start(t)
 	b := rig.Bucket("b", 1)
 	b.DedupeWindow = 0
 	for i := range 40 {
