@@ -116,7 +116,8 @@ func (m *Metrics) AddBucket(b string) {
 	for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 		v.WithLabelValues(b)
 	}
-	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
+	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
+		ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
 		m.actions.WithLabelValues(b, action)
 	}
 	for _, outcome := range shaper.ScheduleOutcomes() {
@@ -314,6 +315,10 @@ const (
 	ActionRedrive = "redrive"
 	ActionDrop    = "drop" // of dead letters
 	ActionCancel  = "cancel"
+
+	ActionSchedulePause  = "schedule_pause"
+	ActionScheduleResume = "schedule_resume"
+	ActionScheduleFire   = "schedule_fire"
 )
 
 // ScheduleBlocked is the label of an attempt to fire whose job did not get in.

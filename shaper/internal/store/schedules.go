@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -270,6 +272,27 @@ func scheduleInfo(bucket, definition, stateText string) (shaper.ScheduleInfo, er
 	}
 	info.Next = rule.NextN(due.Add(-time.Second), nextFires)
 	return info, nil
+}
+
+// BucketOfSchedule is the bucket that has the schedule, nil if none of the configuration has. One round trip.
+func (s *Store) BucketOfSchedule(ctx context.Context, name string) (*Bucket, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	all := s.All()
+	pipe := s.Redis.Pipeline()
+	found := make([]*redis.BoolCmd, len(all))
+	for i, b := range all {
+		found[i] = pipe.HExists(ctx, b.Keys.Schedules(), name+":state")
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("schedule %q: look for its bucket: %w", name, err)
+	}
+	for i, b := range all {
+		if found[i].Val() {
+			return b, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // it is not an error
 }
 
 // ControlSchedule runs control_schedule.lua. It reports whether something changed, and when the fire that waits was asked for.
