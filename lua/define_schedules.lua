@@ -1,29 +1,32 @@
 -- define_schedules.lua: writes which schedules a bucket has, as its configuration says. A configuration with a lower revision than the
--- stored one of the bucket changes nothing. A schedule whose time changes is reckoned anew; what else changes holds from its next
--- fire on. May be sent twice.
+-- stored one of the bucket changes nothing, nor does one that knows an older place of the bucket. A schedule whose time changes is
+-- reckoned anew; what else changes holds from its next fire on. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  the revision in force
+-- KEYS[1]  …:settings  hash  the revision in force, and the lowest generation that is obeyed here (see relocate.lua)
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  revision: of the configuration
--- ARGV[2]  channel: to wake dispatchers on
--- ARGV[3]  message: what to publish there
--- ARGV[4]  action: keep: all names follow, and other schedules are removed; put: names and definitions follow, at most 100
--- ARGV[5...]  name, ... or name, definition, ...; in a definition the line of the time comes first
--- Returns  {1 a higher revision is in force, else 0; how many schedules came, changed or went}
+-- ARGV[2]  generation: with what the index says (see assign.lua)
+-- ARGV[3]  channel: to wake dispatchers on
+-- ARGV[4]  message: what to publish there
+-- ARGV[5]  action: keep: all names follow, and other schedules are removed; put: names and definitions follow, at most 100
+-- ARGV[6...]  name, ... or name, definition, ...; in a definition the line of the time comes first
+-- Returns  {2 the bucket has left this place, 1 a higher revision is in force, else 0; how many schedules came, changed or went}
 -- Stores   schedules, until the configuration names them no more; at most 1000 a bucket, as Go sees to
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
 
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
-local revision, channel, message, action = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local FIRST = 5
+local revision, generation, channel, message, action = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local FIRST = 6
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
-if tonumber(redis.call('HGET', settings, 'revision') or 0) > revision then return { 1, 0 } end
+local place = redis.call('HMGET', settings, 'schema', 'generation', 'revision')
+if not place[1] or tonumber(place[2] or 0) > generation then return { 2, 0 } end
+if tonumber(place[3] or 0) > revision then return { 1, 0 } end
 
 local changed = 0
 if action == 'keep' then

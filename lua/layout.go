@@ -96,7 +96,7 @@ var layouts = map[string]layout{
 	},
 	"define_schedules": {
 		keys: names("settings schedules schedule_due"),
-		args: names("revision channel message action"),
+		args: names("revision generation channel message action"),
 		more: true,
 	},
 	"due_schedules": {

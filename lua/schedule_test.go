@@ -40,7 +40,7 @@ func (r *rig) define(revision int, pairs ...string) (changed int64) {
 		names, all = append(names, pairs[i]), append(all, pairs[i], pairs[i+1])
 	}
 	for action, rest := range map[string][]any{"keep": names, "put": all} {
-		in := lua.NewReader(r.run(lua.DefineSchedules, r.fixed(lua.DefineSchedules), append([]any{revision, "tundish:wake", "schedules:b", action}, rest...)...))
+		in := lua.NewReader(r.run(lua.DefineSchedules, r.fixed(lua.DefineSchedules), append([]any{revision, 0, "tundish:wake", "schedules:b", action}, rest...)...))
 		in.Int()
 		changed += in.Int()
 		r.ok(in.Err())

@@ -21,14 +21,23 @@ const (
 	definedBytes  = 512 << 10
 )
 
-// defineSchedules writes which schedules a bucket has. Its settings are in Redis.
-func (s *Store) defineSchedules(ctx context.Context, b *Bucket, own *shaper.Bucket) error {
+// defineLeft is the answer of define_schedules.lua where a bucket does not live any more.
+const defineLeft = 2
+
+// defineSchedules writes which schedules a bucket has, to the place where its settings are. The error is errOvertaken if the bucket has
+// left that place meanwhile.
+func (s *Store) defineSchedules(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) error {
 	run := func(action string, args []any) error {
-		head := []any{own.Revision, WakeChannel, WakeSchedules + b.Name, action}
-		if _, err := s.Run(ctx, lua.DefineSchedules, b.Keys.Of(lua.DefineSchedules), append(head, args...)...); err != nil {
+		head := []any{own.Revision, p.number(), WakeChannel, WakeSchedules + b.Name, action}
+		reply, err := s.Run(ctx, lua.DefineSchedules, b.Keys.Of(lua.DefineSchedules), append(head, args...)...)
+		if err != nil {
 			return fmt.Errorf("bucket %q: write its schedules: %w", b.Name, err)
 		}
-		return nil
+		r := lua.NewReader(reply)
+		if r.Int() == defineLeft {
+			return errOvertaken
+		}
+		return r.Err()
 	}
 	names := make([]any, len(own.Schedules))
 	for i := range own.Schedules {

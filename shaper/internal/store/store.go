@@ -327,7 +327,8 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
 			b.Name, schema, readHoldings(r), schemaVersion)
 	}
-	return true, s.defineSchedules(ctx, b, own)
+	err = s.defineSchedules(ctx, b, own, p)
+	return err == nil, err
 }
 
 // configureOld is the answer of configure.lua where the data is of the version before, and not empty.
