@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // A dispatcher sleeps until a fire, and is in time. A reload brings, changes and removes schedules while it runs.
@@ -88,4 +90,35 @@ func TestAnOlderFileFiresNothingOfItsOwn(t *testing.T) {
 			t.Errorf("%+v, %v", found, err)
 		}
 	})
+}
+
+// A bucket that joins a pool takes its schedules along, with their pauses and what they have fired.
+func TestSchedulesGoWithTheirBucket(t *testing.T) {
+	t.Parallel()
+	mini := redistest.Miniredis(t)
+	conn := func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} }
+	b := rig.Bucket("b", 10)
+	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 2 * * *"}, {Name: "other", Cron: "0 3 * * *"}}
+	before := newFirers(t, 1, b, conn)
+	before.look(0)
+	d := before.own[0].drain
+	if _, _, err := d.store.ControlSchedule(t.Context(), d.Bucket, "s", "pause", "ann", "holidays"); err != nil {
+		t.Fatal(err)
+	}
+	joined := rig.In(rig.PoolNamed("vendor"), b)
+	cfg := conn()
+	client, err := rig.NewActors(producer.Config{Redis: cfg.Redis, Buckets: []shaper.Bucket{joined}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found, err := client.Op.Schedules(t.Context())
+	if err != nil || len(found) != 2 || found[1].Name != "s" || found[1].PausedBy != "ann" || found[0].Name != "other" || len(found[0].Next) != 5 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if n := cfg.Redis.Exists(t.Context(), d.Keys.Schedules(), d.Keys.ScheduleDue()).Val(); n != 0 {
+		t.Errorf("%d keys are left where the bucket was", n)
+	}
 }
