@@ -27,8 +27,8 @@ func expandHashes(fields []string, name string) error {
 		}
 		match := hashPattern.FindStringSubmatch(field)
 		if match == nil {
-			if strings.Contains(strings.ToUpper(field), "THU") || strings.Contains(strings.ToUpper(field), "MARCH") {
-				continue // names of days and months
+			if strings.Contains(strings.ToUpper(field), "THU") { // of the short names of days and months only this one has the letter
+				continue
 			}
 			return fmt.Errorf("%s %q: want H, H/15, H(0-29) or H(0-29)/10", ranges[i].name, field)
 		}
