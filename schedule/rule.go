@@ -141,7 +141,7 @@ func (r *Rule) Next(t time.Time) time.Time {
 	const years = 5 // as far as the parser's own search goes
 	limit := t.AddDate(years, 0, 0)
 	s := segmentAt(t.In(r.zone))
-	for from := s.shown(t); ; from = s.shown(s.start).Add(-time.Second) {
+	for from := s.shown(t); ; {
 		if !r.repeat && s.before > s.offset && from.Before(s.start.Add(s.before).UTC()) {
 			from = s.start.Add(s.before - time.Second).UTC() // the times until then were shown before the change, and fired
 		}
@@ -155,8 +155,10 @@ func (r *Rule) Next(t time.Time) time.Time {
 		if s.end.After(limit) {
 			return time.Time{}
 		}
-		s = segmentAt(s.end)
-		if !r.repeat && s.before < s.offset { // no clock shows the times between the two
+		change := s.end
+		s = segmentAt(change)
+		from = s.shown(change).Add(-time.Second)
+		if !r.repeat && s.before < s.offset && s.start.Equal(change) { // no clock shows the times between the two
 			if missing := r.fields.Next(s.start.Add(s.before - time.Second).UTC()); missing.Before(s.shown(s.start)) && !missing.IsZero() {
 				return s.start
 			}
