@@ -1,8 +1,8 @@
 -- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is decided whole: a refusal by any limit or by a bound
--- spends nothing. The same id is the same job: sent twice, it is answered as a duplicate. The first write is one that Redis refuses
--- when it is out of memory, so that nothing is half done then. A paused bucket takes jobs in until it is full, and tells no times. In
--- a bucket with flows a job has to fit into its flow too, and a flow that has something to send is put on the calendar (see flow.lua); so
--- it is with its group, where there are some.
+-- spends nothing. The same id is the same job: sent twice, it is answered as a duplicate. The first write is one that Redis refuses when
+-- it is out of memory, so that nothing is half done then. A paused bucket takes jobs in until it is full, and tells no times. In a bucket
+-- with flows a job has to fit into its flow too, and a flow that has something to send is put on the calendar (see flow.lua); so it is
+-- with its group, where there are some. The job of a fire (see schedule.lua) gets in, and its schedule moves on, in the same step.
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
@@ -19,47 +19,43 @@
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
---          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and
---          …:limit:<limit>:overflow:<tier>, state of the key that all share who are above max;
---          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list  ids
---          that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what group.load wants
+--          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
+--          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
+--          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
+--          group.load wants; of a fire, last …:schedules, …:schedule_due
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
--- ARGV[3]  limits_rev: the number of the limits that the caller knows
+-- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
--- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids
---          were also made for this batch, which was not sent before; else 0
+-- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
+--          made for this batch, which was not sent before; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max,
---          life (see limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else
---          stands with each job: their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key
---          among KEYS[15...], 0 not asked; then for each job: id, sealed job ("mark index envelope", no space after the mark; the
---          mark is 11 characters of fingerprint, then c or g: id from the caller or generated, then the priority: k, h, n or l;
---          the index has three digits and counts the jobs from 1; ~N after it: it expires N microseconds after its enqueue, ^: it has a
---          callback); if they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of
---          the flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else
---          "N/I": N microseconds, where the pool of the bucket lets a job go each I at best)
--- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has
---          flows, and the caller thinks that it has none, or the other way round;
---          {0, now, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others
---          leave per/count microseconds apart; and for each limit: remaining (-1 not asked), reset}: all are alike
---          and queued, in order; else
---          {0, now, 0, and for each job: code, position or state, eta in microseconds, wait in
---          microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
---          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch
---          code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded,
---          6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full for the priority, 10 flow full, 11 too many
---          flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many bytes of them, 16 flow disabled, 17 the wait is
---          expected to be too long; position
---          is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow
---          is paused; with 7 to 15 position is how many there are, eta how many there may be, and wait 0 while it is
---          paused; with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds;
---          with 17 it is how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: nobody knows)
--- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its
---          sequence number is base + index, so that a batch has one base and needs one text; in a bucket with flows the
---          flow's counts, and its turn; limit states expire by themselves
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max, life (see
+--          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job: their
+--          priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked; then for
+--          each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint, then c or g:
+--          id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs from 1; ~N
+--          after it: it expires N microseconds after its enqueue, ^: it has a callback); if they are alike and there is more than one flow, the number of its
+--          flow; if they are not alike: priority, number of the flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N"
+--          at that time), cost, max_wait ("" any, else "N/I": N microseconds, where the pool of the bucket lets a job go each I at best)
+-- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
+--          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
+--          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, now, 1, for each flow: position of
+--          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart; and for each
+--          limit: remaining (-1 not asked), reset}: all are alike and queued, in order; else {0, now, 0, and for each job: code, position
+--          or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
+--          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch code: 1
+--          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
+--          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
+--          bytes of them, 16 flow disabled, 17 the wait is expected to be too long; position is that in the flow, behind all of its
+--          priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15 position is how many there are, eta
+--          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
+--          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
+--          soon enough (both 0: nobody knows)
+-- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
+--          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
 --#include lib/dlq.lua
@@ -71,6 +67,7 @@
 --#include lib/outbox.lua
 --#include lib/places.lua
 --#include lib/refusal.lua
+--#include lib/schedule.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -85,7 +82,7 @@ local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'ra
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
   'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events')
 if not settings[1] then return { 1 } end
-if (settings[5] or '') ~= known_rev then return { 2 } end
+if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
 local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
 local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
@@ -98,10 +95,14 @@ for priority = 2, 4 do bounds[priority] = math.ceil(capacity * tonumber(settings
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
+local last_key, fire, over = #KEYS, nil, nil
+if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
+if over then return over end
+
 local names, group_keys = {}, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if levels == '2' then group_keys = #KEYS - 2 - #group.names(names) end
-local first_place = (group_keys or #KEYS) - flow.PLACES * flow_count
+if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
+local first_place = (group_keys or last_key) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / KEYS_OF_LIMIT
 local rules, shadow = {}, {}
 for i = 1, key_count do
@@ -114,7 +115,6 @@ for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' e
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
 local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
-
 local ids = {}
 for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
 local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
@@ -446,4 +446,5 @@ else
   write_limits()
   places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further
 end
+if fire and reply[4] <= 3 then schedule.finish(fire, 'fired') end -- it is in, or was
 return reply

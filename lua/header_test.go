@@ -144,6 +144,7 @@ var moreKeys = map[lua.Keys][]string{
 	lua.CalendarsOfFlows:    {"…:due:<group>"},
 	lua.KeysOfPool:          {"in a pool", "the pool's seven (see pool.lua)"},
 	lua.KeysOfLimits:        {"<limit>"},
+	lua.KeysOfFire:          {"of a fire, last …:schedules, …:schedule_due"},
 	lua.KeysToMove:          {"the key to write", "the keys to remove"},
 }
 
@@ -276,7 +277,7 @@ func TestScriptsOpenTheDoor(t *testing.T) {
 	for _, script := range lua.All() {
 		m := first.FindStringSubmatch(split(fileText(t, script.Name())).body)
 		opens := m != nil && (m[1] == "ZREM" || m[1] == "HDEL" || m[1] == "LPOP")
-		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_result", "inspect_bucket", "inspect_pool", "flows_of", "off_calendar"}, script.Name())
+		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_result", "inspect_bucket", "inspect_pool", "flows_of", "due_schedules", "off_calendar"}, script.Name())
 		if opens == exempt {
 			t.Errorf("%s: begins with %v", script.Name(), m)
 		}

@@ -34,6 +34,7 @@ const (
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfAnswers                       // of answers that somebody waits for: the caller makes them
+	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
 	KeysToMove                          // what relocate.lua writes or removes: the caller names them
 )
 
@@ -48,6 +49,10 @@ func (s *Script) FixedArgs() (names []string, more bool) { return s.layout.args,
 
 // layouts are those of all scripts, by name.
 var layouts = map[string]layout{
+	"advance_schedule": {
+		keys: names("schedules schedule_due"),
+		args: names("fire blocked pause"),
+	},
 	"allow": {
 		keys: names("tundish:{l:<limit>}:conf"),
 		then: []Keys{KeysOfLimits},
@@ -85,9 +90,22 @@ var layouts = map[string]layout{
 		args: names("channel bucket name action kind"),
 		more: true,
 	},
+	"control_schedule": {
+		keys: names("schedules schedule_due"),
+		args: names("channel message name action by reason"),
+	},
+	"define_schedules": {
+		keys: names("settings schedules schedule_due"),
+		args: names("revision generation channel message action"),
+		more: true,
+	},
+	"due_schedules": {
+		keys: names("schedules schedule_due"),
+		args: names("at_most"),
+	},
 	"enqueue": {
 		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts"),
-		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows},
+		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
 	},

@@ -41,12 +41,17 @@ var (
 	InspectBucket = newScript("inspect_bucket")
 	InspectPool   = newScript("inspect_pool")
 	Instances     = newScript("instances")
+
+	DefineSchedules = newScript("define_schedules")
+	DueSchedules    = newScript("due_schedules")
+	AdvanceSchedule = newScript("advance_schedule")
+	ControlSchedule = newScript("control_schedule")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }

@@ -97,6 +97,9 @@ type Bucket struct {
 	// without any. Without a dispatcher that has hooks they stay there.
 	Events []Event
 
+	// Schedules enqueue jobs into the bucket at their times. They are written with the other settings.
+	Schedules []Schedule
+
 	// Revision orders configurations: one with a lower revision than the
 	// bucket's in Redis obeys that and changes nothing.
 	Revision int64
@@ -245,6 +248,7 @@ func (b Bucket) Validate() error {
 			fail("events", "%q: want some of %v", event, Events())
 		}
 	}
+	errs = append(errs, b.validateSchedules()...)
 	errs = append(errs, b.Results.validate()...)
 	errs = append(errs, b.Callbacks.validate(b.Name)...)
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())

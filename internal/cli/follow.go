@@ -10,7 +10,7 @@ import (
 )
 
 // bucketPaths are the keys that buckets follow while a daemon runs: all that concern them.
-var bucketPaths = []string{"revision", "limits", "pools", "buckets", "hooks"}
+var bucketPaths = []string{"revision", "limits", "pools", "buckets", "hooks", "schedules"}
 
 // followBuckets has what enqueues and what operators use follow the buckets, and brings each into its pool.
 func (d *daemon) followBuckets(ctx context.Context, cfg *config.Config) error {

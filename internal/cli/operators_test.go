@@ -159,6 +159,7 @@ var operatorRuns = map[string][]string{
 	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
 	"flow purge": {"flowing acme --dry-run", "flowing acme --yes"},
 	"job list":   {"plain"}, "job show": {"plain waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
+	"schedule list": {""}, "schedule show": {"nightly"}, "schedule pause": {"nightly --reason leak"}, "schedule resume": {"nightly"}, "schedule fire": {"nightly"},
 	"dead list": {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
 	"dead redrive": {"plain --status 404 --dry-run", "plain dead0", "plain --reason http_404 --text dead1", "plain --all --limit 1"},
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
@@ -259,6 +260,7 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	}
 	plain, flowing, grouped := bucket(t, "plain"), bucket(t, "flowing"), bucket(t, "grouped")
 	plain.Capacity = 100
+	plain.Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
 	plain.Pool = &shaper.Pool{Name: "vendor", Rate: plain.Rate, Burst: 1}
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob

@@ -12,7 +12,6 @@ import (
 
 // later lists keys and values that the design promises and this version lacks.
 var later = map[string]bool{
-	"schedules":   true,
 	"buckets.llm": true,
 
 	"buckets.worker=llm": true,

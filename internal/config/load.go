@@ -158,6 +158,11 @@ func (l *loader) config(s settings) *Config {
 	for _, b := range s.Buckets {
 		made := b.bucket(c.Limits, c.Pools, s.Revision)
 		made.Events = eventsOf(s.Hooks)
+		for _, written := range s.Schedules {
+			if written.Bucket == b.Name {
+				made.Schedules = append(made.Schedules, written.schedule())
+			}
+		}
 		c.Buckets = append(c.Buckets, made)
 	}
 	fillCallbacks(c.Buckets)

@@ -27,6 +27,8 @@ type settings struct {
 	Pools      []poolSettings   `mapstructure:"pools"`
 	Buckets    []bucketSettings `mapstructure:"buckets"`
 	Hooks      []hookSettings   `mapstructure:"hooks"`
+
+	Schedules []scheduleSettings `mapstructure:"schedules"`
 }
 
 type keySettings struct {
@@ -233,6 +235,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultFlow())
 	case reflect.TypeFor[groupSettings]():
 		return reflect.ValueOf(defaultGroup())
+	case reflect.TypeFor[scheduleSettings]():
+		return reflect.ValueOf(defaultSchedule())
 	case reflect.TypeFor[HTTPSettings]():
 		return reflect.ValueOf(defaultHTTP())
 	case reflect.TypeFor[AsynqSettings]():

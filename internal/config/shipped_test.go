@@ -3,8 +3,8 @@ package config
 import (
 	"os"
 	"reflect"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )

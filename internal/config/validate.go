@@ -67,6 +67,7 @@ func (l *loader) validate(s *settings) {
 	l.pools(s)
 	l.buckets(s)
 	l.hooks(s)
+	l.schedules(s)
 }
 
 // redisTLS wants no options of TLS where there is none.

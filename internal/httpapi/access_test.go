@@ -358,6 +358,11 @@ func (*fakeBuckets) PoolDetails(context.Context, ...string) ([]operator.PoolDeta
 	return []operator.PoolDetails{{Name: "vendor", Buckets: []operator.PoolBucket{{Name: "roomy"}, {Name: "small"}}}}, nil
 }
 
+func (f *fakeBuckets) Schedule(name string) operator.Schedule { return f.op.Schedule(name) }
+func (*fakeBuckets) Schedules(context.Context) ([]shaper.ScheduleInfo, error) {
+	return []shaper.ScheduleInfo{{Schedule: shaper.Schedule{Name: "nightly"}, Bucket: "roomy"}, {Schedule: shaper.Schedule{Name: "daily"}, Bucket: "small"}}, nil
+}
+
 func (f *fakeBuckets) As(author string) operator.Author             { return f.op.As(author) }
 func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.op.Bucket(name) }
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }

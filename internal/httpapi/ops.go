@@ -29,6 +29,8 @@ type Buckets interface {
 	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
 	As(author string) operator.Author
 	Bucket(name string) operator.Bucket
+	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
+	Schedule(name string) operator.Schedule
 }
 
 // OpsConfig configures the operator's API.
@@ -85,7 +87,7 @@ func (o *ops) routes() []route {
 	return append([]route{
 		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
 		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
+	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.scheduleRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
 // bucketViews look at buckets; no names are no buckets.

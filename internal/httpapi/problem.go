@@ -32,6 +32,7 @@ const (
 	codeNotInTime        code = "not-in-time"
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
+	codeUnknownSchedule  code = "unknown-schedule"
 	codeUnknownFlow      code = "unknown-flow"
 	codeUnknownGroup     code = "unknown-group"
 	codeMethod           code = "method-not-allowed"
@@ -81,6 +82,7 @@ var kinds = map[code]struct {
 	codeNotInTime:        {http.StatusGatewayTimeout, "There was no answer in time"},
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
+	codeUnknownSchedule:  {http.StatusNotFound, "There is no such schedule"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
 	codeUnknownGroup:     {http.StatusNotFound, "There is no such group now"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},

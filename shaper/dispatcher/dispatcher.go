@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,8 @@ type Dispatcher struct {
 	hooks  atomic.Pointer[[]Hook]
 	drains atomic.Pointer[[]*drain] // of all buckets, while it runs
 
+	scheduleWake *scheduleWake
+
 	mu      sync.Mutex // of changes of hooks, drains, and the following
 	workers map[string]shaper.Worker
 	crew    *crew    // nil while it does not run
@@ -96,7 +99,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{cfg: cfg, store: s, workers: cfg.Workers}
+	d := &Dispatcher{cfg: cfg, store: s, workers: cfg.Workers, scheduleWake: newScheduleWake()}
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
@@ -136,6 +139,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { d.listen(life) })
 	helpers.Go(func() { d.patrol(ctx) })
+	helpers.Go(func() { d.fireSchedules(ctx) })
 
 	<-ctx.Done()
 	d.mu.Lock()
@@ -210,6 +214,9 @@ func (d *Dispatcher) listen(ctx context.Context) {
 				known, byName = drains, wokenBy(*drains)
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
+				if bucket, ok := strings.CutPrefix(m.Payload, store.WakeSchedules); ok {
+					d.scheduleWake.add(bucket)
+				}
 				for _, drain := range byName[m.Payload] {
 					drain.nudge()
 				}
@@ -218,6 +225,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 			for _, drain := range *known { // (re)subscribed: something may have been missed
 				drain.nudge()
 			}
+			d.scheduleWake.add("")
 		}
 	}
 }

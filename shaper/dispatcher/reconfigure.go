@@ -66,6 +66,7 @@ func (d *Dispatcher) staff() {
 		after = append(after, r)
 	}
 	d.drains.Store(&after)
+	d.scheduleWake.add("")
 	for _, r := range before {
 		if !slices.Contains(after, r) {
 			d.store.Log.Info("nothing more is claimed of a bucket that left the configuration, or its place; deliveries under way may end",

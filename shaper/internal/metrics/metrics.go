@@ -17,26 +17,28 @@ import (
 // nothing. Labels come from closed lists: buckets of the configuration and
 // constants; never an id, a URL or a tenant.
 type Metrics struct {
-	decisions  *prometheus.CounterVec
-	limits     *prometheus.CounterVec
-	overflow   *prometheus.CounterVec
-	departures *prometheus.CounterVec
-	lateness   *prometheus.HistogramVec
-	attempts   *prometheus.CounterVec
-	reasons    reasons
-	duration   *prometheus.HistogramVec
-	retries    *prometheus.CounterVec
-	dead       *prometheus.CounterVec
-	lost       *prometheus.CounterVec
-	reclaimed  *prometheus.CounterVec
-	repaired   *prometheus.CounterVec
-	expired    *prometheus.CounterVec
-	returned   *prometheus.CounterVec
-	actions    *prometheus.CounterVec
-	steps      prometheus.Counter
-	scripts    *prometheus.HistogramVec
-	errors     *prometheus.CounterVec
-	up         prometheus.Gauge
+	decisions        *prometheus.CounterVec
+	limits           *prometheus.CounterVec
+	overflow         *prometheus.CounterVec
+	departures       *prometheus.CounterVec
+	lateness         *prometheus.HistogramVec
+	attempts         *prometheus.CounterVec
+	reasons          reasons
+	duration         *prometheus.HistogramVec
+	retries          *prometheus.CounterVec
+	dead             *prometheus.CounterVec
+	lost             *prometheus.CounterVec
+	reclaimed        *prometheus.CounterVec
+	repaired         *prometheus.CounterVec
+	expired          *prometheus.CounterVec
+	returned         *prometheus.CounterVec
+	actions          *prometheus.CounterVec
+	schedules        *prometheus.CounterVec
+	scheduleLateness *prometheus.HistogramVec
+	steps            prometheus.Counter
+	scripts          *prometheus.HistogramVec
+	errors           *prometheus.CounterVec
+	up               prometheus.Gauge
 }
 
 // Outcomes of the door that are no refusal.
@@ -81,7 +83,11 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		expired:    counter("jobs_expired_total", "Jobs whose time ran out while they waited; they became dead letters."),
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
 		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
-		actions:    counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
+		schedules: counter("schedule_fires_total",
+			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
+		scheduleLateness: histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 60, 3600}, "bucket"),
+		actions: counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
 		scripts: histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine, "script"),
@@ -110,9 +116,14 @@ func (m *Metrics) AddBucket(b string) {
 	for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 		v.WithLabelValues(b)
 	}
-	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel} {
+	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
+		ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
 		m.actions.WithLabelValues(b, action)
 	}
+	for _, outcome := range shaper.ScheduleOutcomes() {
+		m.schedules.WithLabelValues(b, string(outcome))
+	}
+	m.schedules.WithLabelValues(b, ScheduleBlocked)
 	m.lateness.WithLabelValues(b)
 	m.duration.WithLabelValues(b)
 	m.reclaimed.WithLabelValues(b, reclaimExpired)
@@ -126,10 +137,11 @@ func (m *Metrics) RemoveBucket(b string) {
 	}
 	of := prometheus.Labels{"bucket": b}
 	for _, v := range []*prometheus.CounterVec{m.decisions, m.limits, m.overflow, m.departures, m.attempts, m.retries, m.dead, m.lost,
-		m.reclaimed, m.repaired, m.expired, m.returned, m.actions} {
+		m.reclaimed, m.repaired, m.expired, m.returned, m.actions, m.schedules} {
 		v.DeletePartialMatch(of)
 	}
 	m.lateness.DeletePartialMatch(of)
+	m.scheduleLateness.DeletePartialMatch(of)
 	m.duration.DeletePartialMatch(of)
 }
 
@@ -303,4 +315,25 @@ const (
 	ActionRedrive = "redrive"
 	ActionDrop    = "drop" // of dead letters
 	ActionCancel  = "cancel"
+
+	ActionSchedulePause  = "schedule_pause"
+	ActionScheduleResume = "schedule_resume"
+	ActionScheduleFire   = "schedule_fire"
 )
+
+// ScheduleBlocked is the label of an attempt to fire whose job did not get in.
+const ScheduleBlocked = "blocked"
+
+// CountSchedule counts fires of a schedule.
+func (m *Metrics) CountSchedule(bucket, outcome string, n int) {
+	if m != nil {
+		m.schedules.WithLabelValues(bucket, outcome).Add(float64(n))
+	}
+}
+
+// ObserveScheduleLateness notes how long after its time the job of a fire got in.
+func (m *Metrics) ObserveScheduleLateness(bucket string, late time.Duration) {
+	if m != nil {
+		m.scheduleLateness.WithLabelValues(bucket).Observe(late.Seconds())
+	}
+}

@@ -19,6 +19,9 @@ const WakeChannel = "tundish:wake"
 // WakePool and a pool's name stand there for all its buckets. No bucket's name has a colon.
 const WakePool = "pool:"
 
+// WakeSchedules and a bucket's name stand there for those that fire its schedules.
+const WakeSchedules = "schedules:"
+
 // WakeOne stands there for one dispatcher of a bucket: the one that a claim names. No bucket's name has a space.
 func WakeOne(bucket, dispatcher string) string { return bucket + " " + dispatcher }
 
@@ -128,6 +131,11 @@ func (k Keys) Results() string         { return k.Prefix + "results" }
 func (k Keys) ResultEnds() string      { return k.Prefix + "result_ends" }
 func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
 
+// Schedules are the schedules of the bucket and their states, and ScheduleDue when there is something to do with each: see
+// lua/lib/schedule.lua.
+func (k Keys) Schedules() string   { return k.Prefix + "schedules" }
+func (k Keys) ScheduleDue() string { return k.Prefix + "schedule_due" }
+
 // Idle is when flows and groups can be forgotten: see lua/idle.lua.
 func (k Keys) Idle() string { return k.Prefix + "idle" }
 
@@ -166,7 +174,8 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts()}, k.Purged(), k.Places(""))
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(),
+		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".

@@ -331,13 +331,15 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	case code == 1:
 		s.Log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
+		return true, nil
 	case code == 2:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
 	case code == configureOld:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
 			b.Name, schema, readHoldings(r), schemaVersion)
 	}
-	return true, nil
+	err = s.defineSchedules(ctx, b, own, p)
+	return err == nil, err
 }
 
 // configureOld is the answer of configure.lua where the data is of the version before, and not empty.

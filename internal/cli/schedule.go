@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+func (a *app) scheduleCommand() *cobra.Command {
+	return a.serverFlags(group(&cobra.Command{
+		Use:   "schedule",
+		Short: "Look at schedules, pause them and have them fire",
+		Long: `Look at schedules, which enqueue jobs at the times of a cron line, and change them: all
+dispatchers obey at once, and after every restart. A schedule is declared as [[schedules]]
+in the configuration.`,
+		Example: `  dispatcher schedule list
+  dispatcher schedule show nightly-report
+  dispatcher schedule pause nightly-report --reason "the warehouse moves"
+  dispatcher schedule resume nightly-report
+  dispatcher schedule fire nightly-report`,
+	}, a.scheduleListCommand(), a.scheduleShowCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleFireCommand()))
+}
+
+func (a *app) scheduleListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List all schedules with their next fires",
+		Long: `List the schedules of all configured buckets. NEXT is the next fire, in the time zone of
+the schedule; --json has the next five.`,
+		Example: `  dispatcher schedule list
+  dispatcher schedule list --json | jq '.[] | {name, next}'`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.withAPI(cmd.Context(), a.scheduleList) },
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) scheduleList(ctx context.Context, c *api) error {
+	var list struct{ Schedules []opsview.Schedule }
+	if err := c.call(ctx, http.MethodGet, apiPath("schedules"), nil, nil, &list); err != nil {
+		return err
+	}
+	if len(list.Schedules) == 0 && !a.json {
+		a.note("there are no schedules: declare one as [[schedules]] in the configuration, and let a dispatcher run")
+		return nil
+	}
+	return a.print(list.Schedules, func(w io.Writer) {
+		fmt.Fprintln(w, "SCHEDULE\tBUCKET\tCRON\tTIMEZONE\tNEXT\tLAST\tFIRED\tMISSED\tSKIPPED\tNOTE")
+		for i := range list.Schedules {
+			v := &list.Schedules[i]
+			last := "-"
+			if v.Last != nil {
+				last = stamp(*v.Last)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", v.Name, v.Bucket, v.Cron, v.Timezone, nextFire(v), last, v.Fired, v.Missed, v.Skipped, dash(scheduleNote(v)))
+		}
+	})
+}
+
+// fireLayout shows a fire in the time zone of its schedule.
+const fireLayout = "Mon 2006-01-02 15:04:05 MST"
+
+func nextFire(v *opsview.Schedule) string {
+	if len(v.Next) == 0 {
+		return "-"
+	}
+	return inZone(v, v.Next[0])
+}
+
+// inZone is a fire in the time zone of its schedule, or in UTC where this machine does not know that.
+func inZone(v *opsview.Schedule, fire time.Time) string {
+	zone, err := time.LoadLocation(v.Timezone)
+	if err != nil {
+		zone = time.UTC
+	}
+	return fire.In(zone).Format(fireLayout)
+}
+
+// scheduleNote is what people should know of a schedule.
+func scheduleNote(v *opsview.Schedule) string {
+	switch {
+	case v.Paused != nil:
+		return "paused by " + v.Paused.By
+	case v.Blocked != "":
+		return "blocked: " + v.Blocked
+	case v.Requested != nil:
+		return "a fire was asked for"
+	case len(v.Next) == 0:
+		return "no dispatcher has seen it yet"
+	}
+	return ""
+}
+
+func (a *app) scheduleShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one schedule, its next five fires and its last ones",
+		Long: `Show one schedule in full: its next five fires, and what became of the last twenty. The job
+of a fire is shown by ` + "`dispatcher job show BUCKET ID`" + `.`,
+		Example: `  dispatcher schedule show nightly-report
+  dispatcher schedule show nightly-report --json | jq .runs`,
+		Args: positional("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.scheduleShow(ctx, c, args[0]) })
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) scheduleShow(ctx context.Context, c *api, name string) error {
+	var v struct {
+		opsview.Schedule
+		Runs []opsview.ScheduleRun `json:"runs"`
+	}
+	if err := c.call(ctx, http.MethodGet, apiPath("schedules", name), nil, nil, &v.Schedule); err != nil {
+		return err
+	}
+	if err := c.call(ctx, http.MethodGet, apiPath("schedules", name, "runs"), nil, nil, &v); err != nil {
+		return err
+	}
+	return a.print(v, func(w io.Writer) {
+		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+		row("schedule", "%s", v.Name)
+		row("bucket", "%s", v.Bucket)
+		row("cron", "%s in %s", v.Cron, v.Timezone)
+		row("missed fires", "catch_up %s", v.CatchUp)
+		row("overlap", "%s", v.Overlap)
+		row("fires", "%d fired, %d missed, %d skipped", v.Fired, v.Missed, v.Skipped)
+		if note := scheduleNote(&v.Schedule); note != "" {
+			row("note", "%s", note)
+		}
+		for _, fire := range v.Next {
+			row("next", "%s (%s)", inZone(&v.Schedule, fire), relative(fire, time.Now()))
+		}
+		for _, run := range v.Runs {
+			row("run", "%s", runText(&v.Schedule, run))
+		}
+	})
+}
+
+func runText(v *opsview.Schedule, run opsview.ScheduleRun) string {
+	text := inZone(v, run.Fire) + " " + run.Outcome
+	switch {
+	case run.Count > 1:
+		text += fmt.Sprintf(" with %d more", run.Count-1)
+	case run.Job != "":
+		text += fmt.Sprintf(" %.3fs late, job %s", run.Lateness, run.Job)
+	}
+	if run.Reason != "" {
+		text += " (" + run.Reason + ")"
+	}
+	if run.AskedBy != "" {
+		text += ", asked for by " + run.AskedBy
+	}
+	return text
+}
+
+// onSchedule makes the RunE of a command that changes the schedule NAME by a request to an address below it.
+func (a *app) onSchedule(below string, body func() any, say func(v *opsview.Schedule) string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			var view opsview.Schedule
+			if err := c.call(ctx, http.MethodPost, apiPath("schedules", args[0], below), nil, body(), &view); err != nil {
+				return named(err, "schedule", args[0])
+			}
+			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
+		})
+	}
+}
+
+func (a *app) schedulePauseCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Stop the fires of a schedule",
+		Long: `Stop the fires of a schedule, in all processes, at once and across restarts, until it is
+resumed. ` + "`schedule fire`" + ` works while it is paused. To pause a schedule twice is harmless.`,
+		Example: `  dispatcher schedule pause nightly-report --reason "the warehouse moves"
+  dispatcher schedule resume nightly-report`,
+		Args: positional("NAME"),
+	}
+	cmd.RunE = a.onSchedule("pause", func() any { return because(reason) }, func(v *opsview.Schedule) string { return "paused: " + v.Name })
+	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why the schedule is paused: a `text` of at most 500 bytes")
+	return cmd
+}
+
+func (a *app) scheduleResumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let a paused schedule fire again",
+		Long: `Let a paused schedule fire again, from its next time on. Fires of the pause are not made up
+for, whatever catch_up says. To resume a schedule that is not paused is harmless.`,
+		Example: `  dispatcher schedule resume nightly-report`,
+		Args:    positional("NAME"),
+	}
+	cmd.RunE = a.onSchedule("resume", func() any { return nil }, func(v *opsview.Schedule) string {
+		return resumedText(opsview.OutcomeOf(deref(v.Changed)), v.Name)
+	})
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) scheduleFireCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fire NAME",
+		Short: "Have a schedule fire now",
+		Long: `Have a schedule fire now, also while it is paused. A dispatcher enqueues the job within about
+a second, if the bucket has room; else it waits for room. Its next regular fire stays. The
+answer names the job. While such a fire waits, another request is the same one.`,
+		Example: `  dispatcher schedule fire nightly-report`,
+		Args:    positional("NAME"),
+	}
+	cmd.RunE = a.onSchedule("fire", func() any { return nil }, func(v *opsview.Schedule) string {
+		if !deref(v.Changed) {
+			return fmt.Sprintf("a fire of %s waits already: job %s", v.Name, v.Job)
+		}
+		return fmt.Sprintf("%s fires now: job %s of bucket %s", v.Name, v.Job, v.Bucket)
+	})
+	a.jsonFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+type scheduleSettings struct {
+	Name        string            `mapstructure:"name"`
+	Cron        string            `mapstructure:"cron"`
+	Timezone    string            `mapstructure:"timezone"`
+	Bucket      string            `mapstructure:"bucket"`
+	CatchUp     string            `mapstructure:"catch_up"`
+	Overlap     string            `mapstructure:"overlap"`
+	Payload     string            `mapstructure:"payload"`
+	URL         Secret            `mapstructure:"url"`
+	Method      string            `mapstructure:"method"`
+	Flow        string            `mapstructure:"flow"`
+	Group       string            `mapstructure:"group"`
+	Priority    string            `mapstructure:"priority"`
+	MaxAttempts int               `mapstructure:"max_attempts"` // 0: the bucket's
+	ExpiresIn   time.Duration     `mapstructure:"expires_in"`   // 0: never
+	Headers     map[string]Secret `mapstructure:"headers"`
+}
+
+func defaultSchedule() scheduleSettings {
+	return scheduleSettings{
+		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
+	}
+}
+
+// schedule reveals the secrets.
+func (s scheduleSettings) schedule() shaper.Schedule {
+	made := shaper.Schedule{
+		Name: s.Name, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp), Overlap: schedule.Overlap(s.Overlap),
+		Job: shaper.ScheduledJob{
+			Flow: s.Flow, Group: s.Group, URL: s.URL.Reveal(), Method: s.Method, Payload: []byte(s.Payload), Priority: shaper.Priority(s.Priority),
+			MaxAttempts: s.MaxAttempts, ExpiresIn: s.ExpiresIn,
+		},
+	}
+	for name, value := range s.Headers {
+		if made.Job.Headers == nil {
+			made.Job.Headers = make(map[string][]string, len(s.Headers))
+		}
+		made.Job.Headers[name] = []string{value.Reveal()}
+	}
+	return made
+}
+
+// schedules checks each schedule: its times, and that the worker of its bucket takes its job.
+func (l *loader) schedules(s *settings) {
+	names, perBucket := map[string]place{}, map[string]int{}
+	var buckets []string
+	for _, b := range s.Buckets {
+		buckets = append(buckets, b.Name)
+	}
+	for i, written := range s.Schedules {
+		p := at("schedules").element(i, written.Name)
+		l.unique(p, written.Name, names)
+		if written.Cron == "" {
+			l.fail(p.key("cron"), "", `is missing: want a cron line such as "0 2 * * *", or "@every 10m"`)
+			written.Cron = "@daily"
+		}
+		at := slices.Index(buckets, written.Bucket)
+		switch {
+		case written.Bucket == "":
+			l.fail(p.key("bucket"), "", "is missing: want the name of the bucket that the jobs go into")
+			continue
+		case at < 0:
+			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", didYouMean(written.Bucket, buckets))
+			continue
+		}
+		if perBucket[written.Bucket]++; perBucket[written.Bucket] == shaper.MaxSchedules+1 {
+			l.fail(p.key("bucket"), literal(written.Bucket), "has more than %d schedules: spread them over several buckets", shaper.MaxSchedules)
+		}
+		l.scheduledJob(p, written.schedule(), s.Buckets[at])
+	}
+}
+
+func (l *loader) scheduledJob(p place, made shaper.Schedule, b bucketSettings) {
+	bucket := b.bucket(nil, nil, 0)
+	err := made.Validate(&bucket.Bucket)
+	l.failAll(p, err)
+	if err != nil {
+		return
+	}
+	job := made.JobOf(b.Name)
+	switch {
+	case b.Worker == workerHTTP && b.HTTP != nil:
+		l.failAll(p, b.HTTP.Worker(1).CheckJob(&job))
+	case b.Worker == workerWebhook:
+		l.failAll(p, b.Webhook.Worker(1).CheckJob(&job))
+	}
+}

@@ -1,0 +1,32 @@
+-- advance_schedule.lua: moves a schedule on without a job: to its first fire, over fires that are given up, or, while the job of a fire
+-- does not get in, to the next attempt. A fire with a job is a matter of enqueue.lua. May be sent twice: the second call finds that
+-- another fire is due.
+--
+-- KEYS[1]  …:schedules  hash  see schedule.lua
+-- KEYS[2]  …:schedule_due  zset  name -> when a dispatcher has something to do
+-- ARGV[1]  fire: see schedule.lua
+-- ARGV[2]  blocked: why its job has not got in, at most 200 bytes; "" it is over
+-- ARGV[3]  pause: microseconds until the next attempt
+-- Returns  1; 0 if another dispatcher was faster, or the schedule is paused or another one now
+-- Stores   what schedule.lua says
+-- Needs    Redis 7.0
+
+--#include lib/schedule.lua
+
+local key, due_key = KEYS[1], KEYS[2]
+local text, blocked, pause = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', due_key, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local fire = schedule.open(key, due_key, text, now)
+if not fire then return 0 end
+if blocked ~= '' then
+  fire.state.blocked = blocked
+  schedule.write(key, due_key, fire.name, fire.state, string.format('%.0f', now + pause))
+else
+  schedule.finish(fire)
+end
+return 1

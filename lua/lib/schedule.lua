@@ -1,0 +1,98 @@
+-- schedule.lua: the schedules of a bucket. What one is, and when it fires, is said and reckoned in Go (package schedule): here is what
+-- must happen at once, whoever does it.
+--
+--   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
+--                       "name:state" -> JSON, times in microseconds as texts:
+--                         v         the number of definitions that it has had
+--                         due       the fire that comes, "0" not reckoned yet, "" none
+--                         manual    when an operator asked for a fire that has not been yet, and manual_by
+--                         paused    since when, paused_by, paused_reason
+--                         blocked   why the job of the fire that is due has not got in
+--                         job, last the job of the last fire, and which fire that was
+--                         fired, missed, skipped  how many
+--                       "name:runs" -> what became of the last fires, newest first, a line of JSON each; at most RUNS
+--   schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
+--
+-- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
+-- skips), job, by, and how many fires before it are given up: missed, the first of them at first.
+
+local schedule = { RUNS = 20, NEVER = 9007199254740991 } -- a time in the year 2255
+
+local function field_of(name, kind) return name .. ':' .. kind end
+
+function schedule.read(key, name)
+  local text = redis.call('HGET', key, field_of(name, 'state'))
+  return text and cjson.decode(text)
+end
+
+-- Writes a state, and when a dispatcher is to look at it: at a time as text, or when it has something to do.
+function schedule.write(key, due_key, name, state, again)
+  local look = again or state.manual or (not state.paused and state.due ~= '' and state.due) or string.format('%.0f', schedule.NEVER)
+  redis.call('HSET', key, field_of(name, 'state'), cjson.encode(state))
+  redis.call('ZADD', due_key, look, name)
+end
+
+function schedule.remove(key, due_key, name)
+  redis.call('HDEL', key, name, field_of(name, 'state'), field_of(name, 'runs'))
+  redis.call('ZREM', due_key, name)
+end
+
+-- The fire of a text, nil if another dispatcher was faster, or an operator has paused the schedule, or it is another one now.
+function schedule.open(key, due_key, text, now)
+  local fire = cjson.decode(text)
+  local state = schedule.read(key, fire.name)
+  if not state or state.v ~= fire.v then return nil end
+  local due = state.due
+  if fire.manual then due = state.manual elseif state.paused then return nil end
+  if due ~= fire.due then return nil end
+  fire.key, fire.due_key, fire.state, fire.now = key, due_key, state, string.format('%.0f', now)
+  return fire
+end
+
+-- Whether the job of the fire before is unfinished, and that matters.
+function schedule.overlaps(fire, body, dead)
+  local job = fire.skip and fire.state.job
+  return job and redis.call('HEXISTS', body, job) == 1 and not redis.call('ZSCORE', dead, job)
+end
+
+-- The fire is over: outcome is fired or skipped, nil if there were only some to give up, or none.
+function schedule.finish(fire, outcome)
+  local state, runs = fire.state, {}
+  local function note(run, n)
+    runs[#runs + 1] = cjson.encode(run)
+    state[run.outcome] = (state[run.outcome] or 0) + n
+  end
+  if fire.missed > 0 then
+    local reason = state.blocked or 'late'
+    note({ at = fire.first, now = fire.now, by = fire.by, outcome = 'missed', count = fire.missed, reason = reason }, fire.missed)
+  end
+  if outcome then
+    local run = { at = fire.at, now = fire.now, by = fire.by, outcome = outcome, job = fire.job }
+    if fire.manual then run.asked_by = state.manual_by end
+    if outcome == 'fired' then state.job, state.last = fire.job, fire.at else run.job, run.reason = state.job, 'overlap' end
+    note(run, 1)
+  end
+  if #runs > 0 then
+    local field, lines = field_of(fire.name, 'runs'), {}
+    for i = #runs, 1, -1 do lines[#lines + 1] = runs[i] end
+    for line in string.gmatch(redis.call('HGET', fire.key, field) or '', '[^\n]+') do
+      if #lines < schedule.RUNS then lines[#lines + 1] = line end
+    end
+    redis.call('HSET', fire.key, field, table.concat(lines, '\n'))
+  end
+  state.blocked = nil
+  if fire.manual then state.manual, state.manual_by = nil, nil else state.due = fire.next end
+  schedule.write(fire.key, fire.due_key, fire.name, state)
+end
+
+-- What enqueue.lua does first for a fire. Returns how many keys come before those of the fire, the fire, and the answer if it gets no job.
+function schedule.begin(keys, args, now, body, dead)
+  local last = #keys - 2
+  local fire = schedule.open(keys[last + 1], keys[last + 2], args[#args], now)
+  if not fire then return last, nil, { 4, 0 } end
+  if not schedule.overlaps(fire, body, dead) then return last, fire, nil end
+  schedule.finish(fire, 'skipped')
+  return last, nil, { 4, 1 }
+end
+
+return schedule

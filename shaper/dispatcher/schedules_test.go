@@ -1,0 +1,346 @@
+package dispatcher
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// firers are dispatchers of one bucket, of which a test makes the looks at schedules.
+type firers struct {
+	t   *testing.T
+	all []*Dispatcher
+	own []*scheduler
+}
+
+// newFirers makes n dispatchers of a bucket with schedules, which is configured.
+func newFirers(t *testing.T, n int, b shaper.Bucket, conn func() producer.Config) *firers {
+	t.Helper()
+	f := &firers{t: t}
+	for range n {
+		cfg := conn()
+		cfg.Buckets = []shaper.Bucket{b}
+		d, err := New(Config{Redis: cfg.Redis, Buckets: cfg.Buckets, Workers: rig.Workers(cfg.Buckets, shaper.WorkerFunc(nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := d.store.Known(b.Name)
+		if err := d.store.Configure(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+		f.all = append(f.all, d)
+		f.own = append(f.own, &scheduler{drain: newDrain(d, known, t.Context()), rules: map[string]readSchedule{}})
+	}
+	return f
+}
+
+// look has a dispatcher look until it has nothing to do.
+func (f *firers) look(n int) {
+	f.t.Helper()
+	for range 500 {
+		f.all[n].lookAtSchedules(f.t.Context(), f.own[n:n+1])
+		if f.own[n].failed {
+			f.t.Fatal("a look at the schedules failed")
+		}
+		if f.own[n].next.After(time.Now()) {
+			return
+		}
+	}
+	f.t.Fatal("there is no end to what is due")
+}
+
+// ids are those of all jobs in the bucket.
+func (f *firers) ids() []string {
+	f.t.Helper()
+	ids := f.all[0].store.Redis.HKeys(f.t.Context(), f.own[0].drain.Keys.Body()).Val()
+	slices.Sort(ids)
+	return ids
+}
+
+func (f *firers) runs(name string) []shaper.ScheduleRun {
+	f.t.Helper()
+	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), f.own[0].drain.Bucket, name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return runs
+}
+
+// byTheClock lists when clocks of a zone show one of some times of day in a year, by looking at them each minute: the first time of
+// the day, or each time.
+func byTheClock(t *testing.T, zone string, year int, eachTime bool, wanted func(shown time.Time) bool) []time.Time {
+	t.Helper()
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []time.Time
+	seen := map[string]bool{}
+	end := time.Date(year+1, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for at := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Minute); at.Before(end); at = at.Add(time.Minute) {
+		shown := at.In(place)
+		if day := shown.Format("2006-01-02 15:04"); wanted(shown) && (eachTime || !seen[day]) {
+			seen[day] = true
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+// A year of five schedules in two time zones, with both changes of the clocks in each. Three dispatchers look when their own clocks, which
+// are up to 2 s wrong, say that a fire is due, in any order. Each fire makes one job.
+func TestAYearOfSchedules(t *testing.T) {
+	t.Parallel()
+	const newYork, paris = "America/New_York", "Europe/Paris"
+	daily := func(hour, minute int) func(time.Time) bool {
+		return func(shown time.Time) bool { return shown.Hour() == hour && shown.Minute() == minute }
+	}
+	lost := func(text string) []time.Time { // times that no clock shows: they fire at the change
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []time.Time{at}
+	}
+	want := map[string][]time.Time{
+		"night":  slices.Concat(byTheClock(t, newYork, 2026, false, daily(2, 30)), lost("2026-03-08T03:00:00-04:00")),
+		"early":  byTheClock(t, newYork, 2026, false, daily(1, 30)),
+		"often":  byTheClock(t, paris, 2026, true, func(shown time.Time) bool { return shown.Hour()%4 == 2 && shown.Minute() == 30 }),
+		"month":  byTheClock(t, paris, 2026, false, func(shown time.Time) bool { return shown.Day() == 1 && daily(0, 0)(shown) }),
+		"sunday": slices.Concat(byTheClock(t, paris, 2026, false, func(shown time.Time) bool { return shown.Weekday() == time.Sunday && daily(2, 15)(shown) }), lost("2026-03-29T03:00:00+02:00")),
+	}
+	b := rig.Bucket("b", 1)
+	b.Capacity, b.Shed = 100_000, shaper.NoShedding
+	for name, line := range map[string][2]string{
+		"night": {"30 2 * * *", newYork}, "early": {"30 1 * * *", newYork}, "often": {"30 2/4 * * *", paris}, "month": {"@monthly", paris}, "sunday": {"15 2 * * SUN", paris},
+	} {
+		if name == "often" {
+			line[0] = "30 */4 * * *"
+			want[name] = byTheClock(t, paris, 2026, true, func(shown time.Time) bool { return shown.Hour()%4 == 0 && shown.Minute() == 30 })
+		}
+		b.Schedules = append(b.Schedules, shaper.Schedule{Name: name, Cron: line[0], Timezone: line[1], CatchUp: schedule.CatchUpNone})
+	}
+	mini := redistest.Miniredis(t)
+	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	mini.SetTime(start)
+	f := newFirers(t, 3, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
+	var instants []time.Time
+	for _, times := range want {
+		instants = append(instants, times...)
+	}
+	slices.SortFunc(instants, time.Time.Compare)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	f.look(0)
+	looks := 0
+	for _, at := range slices.CompactFunc(instants, time.Time.Equal) {
+		type look struct {
+			who int
+			at  time.Time
+		}
+		var order []look
+		for who := range f.all {
+			skew := time.Duration(random.IntN(4001)-2000) * time.Millisecond
+			order = append(order, look{who, at.Add(skew)}, look{who, at.Add(max(skew, 0) + time.Duration(random.IntN(1000))*time.Millisecond)})
+		}
+		slices.SortFunc(order, func(a, b look) int { return a.at.Compare(b.at) })
+		for _, one := range order {
+			mini.SetTime(one.at)
+			f.look(one.who)
+			looks++
+		}
+	}
+	var wanted []string
+	for name, times := range want {
+		for _, at := range times {
+			wanted = append(wanted, shaper.ScheduleJobID(name, at))
+		}
+	}
+	slices.Sort(wanted)
+	got := f.ids()
+	t.Logf("%d fires, %d jobs, %d looks", len(wanted), len(got), looks)
+	for _, id := range wanted {
+		if !slices.Contains(got, id) {
+			t.Errorf("%s has not fired", id)
+		}
+	}
+	for _, id := range got {
+		if !slices.Contains(wanted, id) {
+			t.Errorf("%s is none of the fires", id)
+		}
+	}
+	if len(wanted) < 2800 {
+		t.Errorf("%d fires in a year, want about 2980", len(wanted))
+	}
+}
+
+// Dispatchers that see the same fire at the same time make one job of it, on a real server, also if ids are not remembered.
+func TestOneOfManyFires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := rig.Bucket("b", 1)
+	b.DedupeWindow = 0
+	for i := range 40 {
+		b.Schedules = append(b.Schedules, shaper.Schedule{Name: fmt.Sprint("s", i), Cron: "@every 1s"})
+	}
+	f := newFirers(t, 4, b, func() producer.Config { return producer.Config{Redis: server.Client()} })
+	f.look(0)
+	due := fmt.Sprint(time.Now().Add(-time.Minute / 2).Truncate(time.Second).UnixMicro())
+	keys := f.own[0].drain.Keys
+	for i := range 40 { // each due at the same time, once
+		name := fmt.Sprint("s", i)
+		text := f.all[0].store.Redis.HGet(t.Context(), keys.Schedules(), name+":state").Val()
+		state, err := store.ReadScheduleState(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = strings.Replace(text, `"due":"`+state.Due+`"`, `"due":"`+due+`"`, 1)
+		f.all[0].store.Redis.HSet(t.Context(), keys.Schedules(), name+":state", text)
+	}
+	var all sync.WaitGroup
+	for n := range f.all {
+		for i := range 40 {
+			all.Go(func() {
+				name := fmt.Sprint("s", i)
+				values := f.all[n].store.Redis.HMGet(t.Context(), keys.Schedules(), name+":state", name).Val()
+				state, _ := values[0].(string)
+				definition, _ := values[1].(string)
+				if !strings.Contains(state, due) {
+					return // it is over
+				}
+				if err := f.own[n].fire(t.Context(), time.Now(), dueSchedule{name, state, definition}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	perSchedule := map[string]int{}
+	for _, id := range f.ids() {
+		perSchedule[id]++
+	}
+	at := time.UnixMicro(mustInt(t, due))
+	for i := range 40 {
+		if n := perSchedule[shaper.ScheduleJobID(fmt.Sprint("s", i), at)]; n != 1 {
+			t.Errorf("s%d: %d jobs", i, n)
+		}
+	}
+}
+
+func mustInt(t *testing.T, text string) (n int64) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A full bucket keeps a fire due. When there is room again its job gets in, unless catch_up has given it up.
+func TestAFullBucketKeepsAFireDue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		catch schedule.CatchUp
+		want  string
+	}{
+		{schedule.CatchUpNone, "missed 12:00:00 bucket-full"},
+		{schedule.CatchUpLast, "fired 12:00:00"},
+	} {
+		mini := redistest.Miniredis(t)
+		noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+		mini.SetTime(noon.Add(-time.Hour))
+		b := rig.Bucket("b", 1)
+		b.Capacity, b.Shed = 1, shaper.NoShedding
+		b.Schedules = []shaper.Schedule{{Name: "noon", Cron: "0 12 * * *", CatchUp: c.catch, Job: shaper.ScheduledJob{Payload: []byte("hello")}}}
+		f := newFirers(t, 2, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
+		f.look(0)
+		client, err := rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}); err != nil {
+			t.Fatal(err)
+		}
+		mini.SetTime(noon)
+		f.look(0)
+		f.look(1)
+		if got := f.ids(); fmt.Sprint(got) != "[other]" {
+			t.Errorf("while it is full: %v", got)
+		}
+		mini.SetTime(noon.Add(2 * time.Minute))
+		if _, err := client.Cancel(t.Context(), "b", "other"); err != nil {
+			t.Fatal(err)
+		}
+		f.look(1)
+		runs := f.runs("noon")
+		if len(runs) != 1 || strings.TrimSpace(fmt.Sprint(runs[0].Outcome, " ", runs[0].Fire.Format(time.TimeOnly), " ", runs[0].Reason)) != c.want {
+			t.Errorf("catch_up %s: %+v, want %s", c.catch, runs, c.want)
+		}
+		if c.catch == schedule.CatchUpLast {
+			if l := runs[0].Lateness(); l != 2*time.Minute {
+				t.Errorf("late by %s", l)
+			}
+			body := f.all[0].store.Redis.HGet(t.Context(), f.own[0].drain.Keys.Body(), shaper.ScheduleJobID("noon", noon)).Val()
+			if job, err := codec.Open(body); err != nil || string(job.Payload) != "hello" {
+				t.Errorf("%q: %v", body, err)
+			}
+		}
+	}
+}
+
+// The clock of Redis steps over a fire time, both ways: it fires once.
+func TestAStepOverAFire(t *testing.T) {
+	t.Parallel()
+	mini := redistest.Miniredis(t)
+	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+	mini.SetTime(noon.Add(-time.Minute))
+	b := rig.Bucket("b", 1)
+	b.Schedules = []shaper.Schedule{{Name: "noon", Cron: "0 12 * * *"}}
+	f := newFirers(t, 2, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
+	for i, step := range []time.Duration{0, 2 * time.Hour, -2 * time.Hour, 30 * time.Minute, time.Hour} {
+		mini.SetTime(noon.Add(-time.Minute).Add(step))
+		f.look(i % 2)
+	}
+	if got, want := fmt.Sprint(f.ids()), "["+shaper.ScheduleJobID("noon", noon)+"]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A dispatcher whose reply is lost does not know that it has fired. The next look finds that it has.
+func TestALostReplyOfAFire(t *testing.T) {
+	t.Parallel()
+	b := rig.Bucket("b", 1)
+	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 0 1 1 *", CatchUp: schedule.CatchUpLast}}
+	w := rig.NewWorld(t, b)
+	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: rig.Connect(t, w.Proxy.Addr())} })
+	f.look(0)
+	w.Enqueue(1) // so that the server knows the script
+	d := f.own[0].drain
+	if _, _, err := d.store.ControlSchedule(t.Context(), d.Bucket, "s", "fire", "ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	lost := w.Proxy.DropReply(lua.Enqueue.SHA())
+	f.all[0].lookAtSchedules(t.Context(), f.own)
+	<-lost
+	if !f.own[0].failed || len(f.ids()) != 2 {
+		t.Fatalf("failed %t, %d jobs", f.own[0].failed, len(f.ids()))
+	}
+	f.own[0].failed = false
+	f.look(0)
+	if runs := f.runs("s"); len(f.ids()) != 2 || len(runs) != 1 || runs[0].AskedBy != "ann" {
+		t.Errorf("%v, runs %+v", f.ids(), runs)
+	}
+}

@@ -1,0 +1,185 @@
+package shaper
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/schedule"
+)
+
+// Bounds of schedules.
+const (
+	MaxSchedules       = 1000     // of a bucket
+	MaxScheduleBytes   = 64 << 10 // of the payload
+	maxDefinitionBytes = 96 << 10 // of all of it, as Redis has it
+)
+
+// Schedule enqueues a job at the times of a cron line. Any number of dispatchers look after the schedules of their buckets, and exactly
+// one of them enqueues the job of a fire. The clock is that of Redis.
+//
+// The limits of the bucket are not asked, as no caller sends the job. Its bounds hold: while the bucket is full the fire stays due,
+// until its job gets in or CatchUp gives it up.
+type Schedule struct {
+	Name     string           `json:"name"`               // unique among all schedules of a configuration
+	Cron     string           `json:"cron"`               // see schedule.Parse
+	Timezone string           `json:"timezone,omitempty"` // a name such as "Europe/Paris"; "" means UTC
+	CatchUp  schedule.CatchUp `json:"catch_up,omitempty"` // "" means last
+	Overlap  schedule.Overlap `json:"overlap,omitempty"`  // "" means queue
+	Job      ScheduledJob     `json:"job"`
+}
+
+// ScheduledJob is the job of each fire of a schedule: see [Job].
+type ScheduledJob struct {
+	Flow        string              `json:"flow,omitempty"`
+	Group       string              `json:"group,omitempty"`
+	URL         string              `json:"url,omitempty"`
+	Method      string              `json:"method,omitempty"`
+	Headers     map[string][]string `json:"headers,omitempty"`
+	Payload     []byte              `json:"payload,omitempty"`
+	Priority    Priority            `json:"priority,omitempty"`
+	MaxAttempts int                 `json:"max_attempts,omitempty"`
+	ExpiresIn   time.Duration       `json:"expires_in,omitempty"`
+}
+
+// Rule says when the schedule fires. An error says what is wrong with Cron or Timezone.
+func (s Schedule) Rule() (*schedule.Rule, error) { return schedule.Parse(s.Cron, s.Timezone, s.Name) }
+
+// CatchesUp is CatchUp, or what it means where it is empty.
+func (s Schedule) CatchesUp() schedule.CatchUp {
+	if s.CatchUp == "" {
+		return schedule.CatchUpLast
+	}
+	return s.CatchUp
+}
+
+// JobOf is the job of one fire, without its id.
+func (s Schedule) JobOf(bucket string) Job {
+	j := s.Job
+	return Job{
+		Bucket: bucket, Flow: j.Flow, Group: j.Group, URL: j.URL, Method: j.Method, Headers: j.Headers, Payload: j.Payload,
+		Priority: j.Priority, MaxAttempts: j.MaxAttempts, ExpiresIn: j.ExpiresIn,
+	}
+}
+
+// ScheduleJobID is the id of the job of a fire of a schedule, such as "schedule-nightly-20261123T020000Z". An id of a fire that an
+// operator asked for has microseconds.
+func ScheduleJobID(name string, fire time.Time) string {
+	safe := strings.ReplaceAll(name, ".", "_")
+	if safe != name { // another one may have the underscores
+		sum := sha256.Sum256([]byte(name))
+		safe += "-" + hex.EncodeToString(sum[:4])
+	}
+	fire = fire.UTC()
+	stamp := fire.Format("20060102T150405Z")
+	if fire.Nanosecond() != 0 {
+		stamp = strings.Replace(fire.Format("20060102T150405.000000Z"), ".", "_", 1)
+	}
+	return "schedule-" + safe + "-" + stamp
+}
+
+// Validate reports every fault of the schedule of a bucket, joined, or nil. Each begins with the key of the configuration.
+func (s Schedule) Validate(b *Bucket) error {
+	var errs []error
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	if !admission.ValidName(s.Name) {
+		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", s.Name)
+	}
+	if _, err := s.Rule(); err != nil {
+		key, reason, _ := strings.Cut(err.Error(), " ")
+		fail(key, "%s", reason)
+	}
+	if c := s.CatchUp; c != "" && !slices.Contains([]schedule.CatchUp{schedule.CatchUpNone, schedule.CatchUpLast, schedule.CatchUpAll}, c) {
+		fail("catch_up", "%q: want none, last or all", c)
+	}
+	if o := s.Overlap; o != "" && o != schedule.OverlapQueue && o != schedule.OverlapSkip {
+		fail("overlap", "%q: want queue or skip", o)
+	}
+	job := s.JobOf(b.Name)
+	if err := job.Validate(min(b.MaxPayload, MaxScheduleBytes)); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := b.Flow.NameOf(&job); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := b.Group.NameOf(&job); err != nil {
+		errs = append(errs, err)
+	}
+	if text, err := json.Marshal(s); err != nil || len(text) > maxDefinitionBytes {
+		fail("headers", "the schedule is larger than %d bytes", maxDefinitionBytes)
+	}
+	return errors.Join(errs...)
+}
+
+// validateSchedules reports the faults of all schedules of the bucket.
+func (b *Bucket) validateSchedules() (errs []error) {
+	if len(b.Schedules) > MaxSchedules {
+		errs = append(errs, fmt.Errorf("schedules: there are %d: want at most %d for a bucket", len(b.Schedules), MaxSchedules))
+	}
+	names := make(map[string]bool, len(b.Schedules))
+	for _, s := range b.Schedules {
+		if names[s.Name] {
+			errs = append(errs, fmt.Errorf("schedules: %q: is given twice", s.Name))
+		}
+		names[s.Name] = true
+		if err := s.Validate(b); err != nil {
+			errs = append(errs, fmt.Errorf("schedules: %q: %w", s.Name, err))
+		}
+	}
+	return errs
+}
+
+// ScheduleInfo is a schedule with its state, as operators see it.
+type ScheduleInfo struct {
+	Schedule
+	Bucket string
+
+	Next         []time.Time // the next five fires; none while it is paused, or before a dispatcher has seen it
+	Paused       time.Time   // since when; zero: it is not
+	PausedBy     string
+	PausedReason string
+	Blocked      string    // why the job of the fire that is due has not got in; "" it has, or none is due
+	Requested    time.Time // when an operator asked for a fire that has not been yet; zero: none did
+	Last         time.Time // the last fire whose job got in; zero: none
+	LastJob      string    // its id
+
+	Fired, Missed, Skipped int64 // since the schedule is known
+}
+
+// ScheduleOutcome is what became of a fire.
+type ScheduleOutcome string
+
+// The outcomes of a fire.
+const (
+	ScheduleFired   ScheduleOutcome = "fired"   // its job got in
+	ScheduleMissed  ScheduleOutcome = "missed"  // it was given up
+	ScheduleSkipped ScheduleOutcome = "skipped" // the job of the one before was unfinished
+)
+
+// ScheduleOutcomes lists them.
+func ScheduleOutcomes() []ScheduleOutcome {
+	return []ScheduleOutcome{ScheduleFired, ScheduleMissed, ScheduleSkipped}
+}
+
+// ScheduleRun is what became of a fire, or of several in a row that were missed.
+type ScheduleRun struct {
+	Fire    time.Time // when it was to be; of several the first
+	At      time.Time // when it was decided
+	By      string    // the dispatcher that did
+	AskedBy string    // the operator who asked for it; "" the schedule did
+	Outcome ScheduleOutcome
+	Job     string // the id of its job; of a skipped fire that of the unfinished one
+	Count   int64  // of fires that were missed in a row; else 1
+	Reason  string // of a fire that was missed: "late", or why its job did not get in; of one that was skipped: "overlap"
+}
+
+// Lateness is how long after its time the job got in.
+func (r ScheduleRun) Lateness() time.Duration { return r.At.Sub(r.Fire) }

@@ -1,0 +1,116 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// TestSchedulesFireOnce: three dispatchers, a schedule that fires each second, and one of them killed with -9 around each fire. Each fire
+// makes one job, none is missed, although ids of settled jobs are not remembered.
+func TestSchedulesFireOnce(t *testing.T) {
+	t.Parallel()
+	fires := 12
+	if redistest.Soak {
+		fires = 200
+	}
+	var mu sync.Mutex
+	delivered := map[string]int{}
+	s := start(t, redistest.Start(t), plan{
+		rate: 200, dispatchers: 3, lease: 3 * time.Second,
+		bucket: "dedupe_window = \"0s\"\n[[schedules]]\nname = \"tick\"\ncron = \"@every 1s\"\nbucket = \"" + bucketName + "\"\ncatch_up = \"all\"\npayload = \"{}\"\n",
+		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			delivered[id]++
+		},
+	})
+	ids := func() (all []time.Time) {
+		mu.Lock()
+		defer mu.Unlock()
+		for id := range delivered {
+			if at, err := time.Parse("20060102T150405Z", strings.TrimPrefix(id, "schedule-tick-")); err == nil {
+				all = append(all, at)
+			}
+		}
+		return all
+	}
+	await(t, 20*time.Second, "the schedule fires", func() bool { return len(ids()) > 0 })
+	kills := 0
+	for began := time.Now(); time.Since(began) < time.Duration(fires)*time.Second; kills++ {
+		next := time.Now().Truncate(time.Second).Add(time.Second + time.Duration(rand.IntN(30)-20)*time.Millisecond)
+		<-time.After(time.Until(next))
+		victim := kills % len(s.dispatchers)
+		s.dispatchers[victim].kill()
+		s.dispatchers[victim] = s.restart[victim]()
+	}
+	// From here on no other fire counts.
+	status, answer := s.requestTo(s.opsOf[0], http.MethodPost, "/v1/schedules/tick/pause")
+	if status != http.StatusOK {
+		t.Fatalf("pause: %d %s", status, answer)
+	}
+	var view struct {
+		Fired, Missed, Skipped int
+		Last                   time.Time
+	}
+	if err := json.Unmarshal(answer, &view); err != nil {
+		t.Fatal(err)
+	}
+	jobs := s.inspector.HGet(t.Context(), s.key("count"), "seq").Val()
+	await(t, 30*time.Second, "all jobs are delivered", func() bool { return len(ids()) >= view.Fired })
+	first, last := view.Last, time.Time{}
+	times := ids()
+	for _, at := range times {
+		if at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	seconds := int(last.Sub(first)/time.Second) + 1
+	again := 0
+	for _, n := range delivered {
+		again += n - 1
+	}
+	t.Logf("%d kills of a dispatcher, %d seconds: %d fires, %d jobs made, %d delivered, %d deliveries again after a kill; missed %d", kills, seconds, view.Fired, mustAtoi(t, jobs), len(times), again, view.Missed)
+	if view.Fired != seconds || len(times) != seconds || jobs != fmt.Sprint(seconds) || view.Missed != 0 || !last.Equal(view.Last) {
+		t.Errorf("want one fire, one job and one delivered id for each of %d seconds", seconds)
+	}
+}
+
+func mustAtoi(t *testing.T, text string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// requestTo asks one of the programs.
+func (s *system) requestTo(base, method, path string) (status int, answer []byte) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, base+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, answer
+}
