@@ -33,13 +33,14 @@
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max, life (see
---          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job: their
---          priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked; then for
---          each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint, then c or g:
---          id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs from 1; ~N
---          after it: it expires N microseconds after its enqueue, ^: it has a callback); if they are alike and there is more than one flow, the number of its
---          flow; if they are not alike: priority, number of the flow, a key number for each limit, due ("" now, "+N" in N microseconds, "N"
---          at that time), cost, max_wait ("" any, else "N/I": N microseconds, where the pool of the bucket lets a job go each I at best)
+--          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked;
+--          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
+--          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
+--          from 1; ~N after it: it expires N microseconds after its enqueue, ^: it has a callback); if they are alike and there is more
+--          than one flow, the number of its flow; if they are not alike: priority, number of the flow, a key number for each limit, due
+--          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N microseconds, where the pool of the
+--          bucket lets a job go each I at best)
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
 --          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
 --          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, now, 1, for each flow: position of
@@ -151,7 +152,6 @@ local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
   if string.byte(sealed, 17) == 126 then expiring = '1' end -- "~": see codec.lua
 end
-
 local function limit_state(number)
   local state = states[number]
   if not state then
