@@ -1,0 +1,228 @@
+//go:build soak
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// asynqKilled is a bucket in front of asynq servers, with a dispatcher that dies at points that a test forces. Proxies stand between
+// this dispatcher and both Redis servers. Nothing else uses them.
+type asynqKilled struct {
+	*asynqUnder
+
+	tundish, handover *faultproxy.Proxy // to the Redis of Tundish, to that of asynq
+	config            string            // of the dispatcher
+	kills             int
+}
+
+const killedInFlight = 40
+
+func startAsynqKilled(t *testing.T, moreKeys string) *asynqKilled {
+	t.Helper()
+	const perSecond, lease = 400, 2 * time.Second
+	tasks := redistest.Start(t)
+	u := &asynqKilled{asynqUnder: &asynqUnder{tasks: tasks, maxInFlight: killedInFlight}}
+	u.system = start(t, redistest.Start(t), plan{
+		rate: perSecond, lease: lease, maxInFlight: killedInFlight, hold: 20 * time.Millisecond, asynq: asynqKeys(tasks.URL()) + moreKeys,
+	})
+	u.plan = asynqPlan{Tasks: tasks.URL(), Tundish: u.redis.URL(), Receiver: u.receiver.URL, Workers: 50}
+	u.tundish, u.handover = proxyTo(t, u.redis), proxyTo(t, tasks)
+	text, err := os.ReadFile(u.system.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.config = filepath.Join(t.TempDir(), "killed.toml")
+	proxied := strings.NewReplacer(u.redis.URL(), "redis://"+u.tundish.Addr(), tasks.URL(), "redis://"+u.handover.Addr()).Replace(string(text))
+	if err := os.WriteFile(u.config, []byte(proxied), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func proxyTo(t *testing.T, server *redistest.Server) *faultproxy.Proxy {
+	t.Helper()
+	proxy, err := faultproxy.New(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
+}
+
+// handedOver counts the tasks that wait in asynq and those that have started.
+func (u *asynqKilled) handedOver() int64 {
+	u.t.Helper()
+	waiting, err := u.tasks.Client().LLen(u.t.Context(), "asynq:{"+asynqQueue+"}:pending").Result()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return waiting + int64(u.history.Check().Delivered)
+}
+
+func (u *asynqKilled) leases() int64 {
+	u.sample()
+	return u.inspector.ZCard(u.t.Context(), u.key("leases")).Val()
+}
+
+// killPoint is where a dispatcher dies. arm prepares it, and returns what waits until the dispatcher is there. That runs with the bucket
+// resumed. The dispatcher is killed right after it.
+type killPoint struct {
+	name string
+	arm  func(u *asynqKilled) (reached func())
+}
+
+// dropAndFreeze is a point at which Redis has carried out a request, and the dispatcher never hears so.
+func dropAndFreeze(proxy func(*asynqKilled) *faultproxy.Proxy, name, match string) killPoint {
+	return killPoint{name, func(u *asynqKilled) func() {
+		lost := proxy(u).DropReply(match)
+		return func() {
+			select {
+			case <-lost:
+			case <-time.After(patience * 20 * time.Second):
+				u.t.Fatalf("%s: the dispatcher did not come there", name)
+			}
+			proxy(u).Freeze()
+		}
+	}}
+}
+
+func toTundish(u *asynqKilled) *faultproxy.Proxy { return u.tundish }
+func toAsynq(u *asynqKilled) *faultproxy.Proxy   { return u.handover }
+
+var (
+	claimNotHeard    = dropAndFreeze(toTundish, "claimed, and it has not heard", lua.Claim.SHA())
+	handoverNotHeard = dropAndFreeze(toAsynq, "handed over, and it has not heard", "asynq:{"+asynqQueue+"}:t:")
+	extendNotHeard   = dropAndFreeze(toTundish, "extended the leases, and it has not heard", lua.Extend.SHA())
+	settleNotHeard   = dropAndFreeze(toTundish, "settled, and it has not heard", lua.Settle.SHA())
+
+	claimedOnly = killPoint{"claimed, and nothing is handed over", func(u *asynqKilled) func() {
+		u.handover.Freeze()
+		return func() {
+			await(u.t, 20*time.Second, "jobs are claimed", func() bool { return u.leases() > 0 })
+		}
+	}}
+	handedOverOnly = killPoint{"handed over, and nothing after it", func(u *asynqKilled) func() {
+		u.handover.Freeze()
+		before := u.handedOver()
+		return func() {
+			await(u.t, 20*time.Second, "jobs are claimed", func() bool { return u.leases() > 0 })
+			u.tundish.Freeze()
+			u.handover.Thaw()
+			await(u.t, 20*time.Second, "tasks are in asynq", func() bool { return u.handedOver() > before })
+		}
+	}}
+)
+
+// die starts a dispatcher and kills it at a point. Before that no job is leased, so that what it claims there is new to it.
+func (u *asynqKilled) die(at killPoint) {
+	u.t.Helper()
+	u.operate("pause", bucketName)
+	d := run(u.t, u.ops, "dispatcher", "run", "--config", u.config)
+	await(u.t, 30*time.Second, "leases of the dispatcher before are over", func() bool { return u.leases() == 0 })
+	reached := at.arm(u)
+	u.operate("resume", bucketName)
+	reached()
+	d.kill()
+	u.kills++
+	for _, proxy := range []*faultproxy.Proxy{u.tundish, u.handover} {
+		proxy.CutAll() // what is frozen is lost
+		proxy.Thaw()
+	}
+}
+
+// finish runs a dispatcher that lives, and judges.
+func (u *asynqKilled) finish() {
+	u.t.Helper()
+	run(u.t, u.ops, "dispatcher", "run", "--config", u.config)
+	if extra := u.end(); extra > 0 {
+		u.t.Errorf("%d runs beyond the first, and no handler crashed", extra)
+	}
+}
+
+// crashes are those of all jobs that are not finished.
+func (u *asynqKilled) crashes() (jobs, crashes, lost int) {
+	u.t.Helper()
+	metas, err := u.inspector.HGetAll(u.t.Context(), u.key("meta")).Result()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for id, meta := range metas {
+		var state, epoch, attempts, lostHere, crashed int
+		if _, err := fmt.Sscan(meta, &state, &epoch, &attempts, &lostHere, &crashed); err != nil {
+			u.t.Fatalf("job %s has the meta %q: %v", id, meta, err)
+		}
+		jobs, crashes, lost = jobs+1, crashes+crashed, lost+lostHere
+	}
+	return jobs, crashes, lost
+}
+
+// TestAsynqKilledAtEachPoint kills the dispatcher at each point between claim and settlement, while asynq servers run. No handler crashes, so no
+// job may run twice.
+func TestAsynqKilledAtEachPoint(t *testing.T) {
+	t.Parallel()
+	const rounds, each = 5, 60
+	for _, way := range []struct {
+		name, keys string
+		points     []killPoint
+	}{
+		{"handler", "", []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, extendNotHeard}},
+		// With a retention, asynq knows a task also after its end: see docs/asynq.md.
+		{"handover", "settle = \"handover\"\nretention = \"1h\"\n", []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, settleNotHeard}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			u := startAsynqKilled(t, way.keys)
+			for range 2 {
+				u.servers = append(u.servers, startAsynq(t, u.plan))
+			}
+			for round := range rounds {
+				for i, point := range way.points {
+					u.post(fmt.Sprintf("%s-%d-%d", way.name, round, i), each)
+					u.die(point)
+				}
+			}
+			u.finish()
+			t.Logf("%d kills at %d points", u.kills, len(way.points))
+		})
+	}
+}
+
+// TestAsynqKilledAgainAndAgain kills dispatchers that have the same jobs, more often than a job may crash, while no asynq server runs. None of
+// these jobs has started, so none is poison. Then servers start, and each job runs once: the tasks of dead dispatchers are revoked.
+func TestAsynqKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	const rounds = 3
+	points := []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, extendNotHeard}
+	u := startAsynqKilled(t, "")
+	u.post("again", killedInFlight/2)
+	for range rounds {
+		for _, point := range points {
+			u.die(point)
+		}
+	}
+	u.die(handedOverOnly) // waits until what the last one had is taken back
+	jobs, crashes, lost := u.crashes()
+	if crashes > 0 {
+		t.Errorf("%d crashes of %d jobs that never started", crashes, jobs)
+	}
+	if jobs == 0 || lost <= shaper.MaxCrashes*jobs {
+		t.Errorf("%d jobs lost their leases %d times: too few to show anything", jobs, lost)
+	}
+	waiting := u.handedOver()
+	for range 2 {
+		startAsynq(t, u.plan)
+	}
+	u.finish()
+	t.Logf("%d kills; %d jobs lost %d leases and counted %d crashes; %d tasks were in asynq when its servers started", u.kills, jobs, lost, crashes, waiting)
+}
