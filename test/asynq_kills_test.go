@@ -177,8 +177,7 @@ func TestAsynqKilledAtEachPoint(t *testing.T) {
 		points     []killPoint
 	}{
 		{"handler", "", []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, extendNotHeard}},
-		// With a retention, asynq knows a task also after its end: see docs/asynq.md.
-		{"handover", "settle = \"handover\"\nretention = \"1h\"\n", []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, settleNotHeard}},
+		{"handover", "settle = \"handover\"\n", []killPoint{claimNotHeard, claimedOnly, handoverNotHeard, handedOverOnly, settleNotHeard}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()

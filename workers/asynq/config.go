@@ -40,7 +40,7 @@ type Config struct {
 	// Timeout is how long a handler may run, in whole seconds. A job may have its own in the header [HeaderTimeout].
 	Timeout time.Duration
 
-	// Retention is how long asynq keeps a completed task, in whole seconds; 0: not at all.
+	// Retention is how long asynq keeps a completed task, in whole seconds; 0: not at all. With SettleHandover it is a minute at least.
 	Retention time.Duration
 
 	Settle Settle // "" means SettleHandler

@@ -108,7 +108,13 @@ func TestLostReplyOfHandover(t *testing.T) {
 				return settle == asynq.SettleHandler && w.queueHolds(hibiken.TaskStatePending) == 1 || w.job("a").State == shaper.StateDone
 			})
 			var ran runs
-			w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+			w.serve(func(_ context.Context, task *hibiken.Task) error {
+				if n := task.Headers()[asynq.HeaderAttempt]; n != "1" {
+					t.Errorf("delivery %s runs: the job was held, and the hand-over only had to be repeated", n)
+				}
+				ran.note(task)
+				return nil
+			}, asynq.Middleware(w.leases))
 			w.awaitState("a", shaper.StateDone)
 			w.await("the handler has run", func() bool { return ran.of("a") > 0 })
 			w.wantNoTrace()
@@ -116,6 +122,32 @@ func TestLostReplyOfHandover(t *testing.T) {
 				t.Errorf("the job ran %d times", n)
 			}
 		})
+	}
+}
+
+// TestHandoverIsRemembered loses the reply to a hand-over, and the task has ended before the job is handed over again.
+func TestHandoverIsRemembered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ *shaper.Bucket, c *asynq.Config) { c.Settle = asynq.SettleHandover })
+	worker, err := asynq.New(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil })
+	enqueued := time.Now()
+	for round := range 2 {
+		attempt := shaper.NewAttempt(time.Now(), time.Minute, nil)
+		attempt.ID, attempt.Bucket, attempt.Epoch, attempt.Enqueued = "a", bucket, int64(round+1), enqueued
+		if outcome := worker.Deliver(t.Context(), attempt); outcome.Result != shaper.ResultDone {
+			t.Fatalf("round %d: %+v", round, outcome)
+		}
+		w.await("the task has ended", func() bool {
+			return w.queueHolds(hibiken.TaskStateCompleted) == 1 && w.queueHolds(hibiken.TaskStatePending) == 0
+		})
+	}
+	if n := ran.of("a"); n != 1 {
+		t.Errorf("the job ran %d times", n)
 	}
 }
 

@@ -133,8 +133,12 @@ func (c Config) options(s spec) []asynq.Option {
 	if !s.deadline.IsZero() {
 		opts = append(opts, asynq.Deadline(s.deadline))
 	}
-	if c.Retention > 0 {
-		opts = append(opts, asynq.Retention(c.Retention))
+	retention := c.Retention
+	if !c.byHandler() {
+		retention = max(retention, handoverRetention)
+	}
+	if retention > 0 {
+		opts = append(opts, asynq.Retention(retention))
 	}
 	if !c.byHandler() && s.maxRetry >= 0 {
 		// Without any retry, a reply of Redis that asynq loses archives a task that never ran.

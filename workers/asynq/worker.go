@@ -8,7 +8,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -25,7 +24,11 @@ const (
 
 const (
 	holdWhileAway = time.Second // of jobs, while the Redis of asynq does not take tasks
-	handoverTries = 2           // of one attempt: a lost reply is asked for once more
+	handoverTries = 2           // of one attempt: a reply that was lost is asked for again
+
+	// handoverRetention is how long asynq keeps a completed task at least, with SettleHandover. Meanwhile it refuses the task if its
+	// job is handed over again, because the reply or the dispatcher was lost.
+	handoverRetention = time.Minute
 )
 
 // Worker is the [shaper.Worker] of the kind "asynq". It is safe for concurrent use.
@@ -56,7 +59,8 @@ func (*Worker) HandsOver() {}
 // Deliver hands the job to asynq. It takes one round trip, and one more for each queue that this process has not used yet.
 //
 // With [SettleHandler] the task has the id "<job>.<epoch>", so a hand-over that is repeated after a lost reply makes no second task.
-// With [SettleHandover] the id is "<job>.<time of its enqueue in microseconds>", which also stays the same after a crash. While the
+// With [SettleHandover] the id is "<job>.<time of its enqueue in microseconds>", which also stays the same after a crash. asynq knows it
+// until its retention is over, which is a minute at least then. A hand-over that fails is repeated once at once. While the
 // Redis of asynq does not take tasks, the job and all others of its scope are held for a second at a time, and no attempt is spent.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	lease := ""
@@ -81,7 +85,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			id = fmt.Sprintf("%s.%d", id, time.Now().UnixMicro())
 		case ctx.Err() != nil:
 			return shaper.Returned(workers.ReasonShutdown)
-		case !redisconn.Unavailable(err), try >= handoverTries:
+		case try >= handoverTries: // asynq does not say whether a reply was lost, so each error may be one
 			return shaper.Outcome{
 				Result: shaper.ResultHeld, RetryAfter: holdWhileAway, Reason: ReasonUnavailable,
 				Detail: workers.Snippet([]byte(fmt.Sprintf("asynq queue %q did not take the task: %v", w.config.Queue, err))),
