@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
@@ -23,6 +24,9 @@ type LeasesConfig struct {
 	Redis   redis.UniversalClient // that of the dispatchers, made by redisconn.Connect
 	Timeout time.Duration         // of one call to Redis; 0 means shaper.DefaultTimeout
 	Logger  *slog.Logger          // nil logs nothing
+
+	// Registerer is where the metrics of outcomes go, under the names of a dispatcher's; nil counts nothing.
+	Registerer prometheus.Registerer
 }
 
 // Leases starts and settles jobs that a dispatcher handed over, in a process that has no configuration and claims
@@ -46,7 +50,7 @@ var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is
 
 // NewLeases makes a client for leases. It does not talk to Redis yet.
 func NewLeases(cfg LeasesConfig) (*Leases, error) {
-	s, err := store.New(cfg.Redis, nil, cfg.Timeout, cfg.Logger, nil)
+	s, err := store.New(cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

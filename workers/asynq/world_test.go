@@ -10,6 +10,7 @@ import (
 	"time"
 
 	hibiken "github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -41,13 +42,14 @@ type world struct {
 	operator  *operator.Operator
 	inspector *hibiken.Inspector
 	leases    *dispatcher.Leases
+	registry  *prometheus.Registry // of leases
 	log       *lockedBuffer
 	stops     []func()
 }
 
 func newWorld(t *testing.T, change ...func(*shaper.Bucket, *asynq.Config)) *world {
 	t.Helper()
-	w := &world{t: t, log: &lockedBuffer{}}
+	w := &world{t: t, log: &lockedBuffer{}, registry: prometheus.NewRegistry()}
 	w.redis = connect(t, redistest.Start(t).URL())
 	b := shaper.DefaultBucket()
 	b.Name = bucket
@@ -67,7 +69,7 @@ func newWorld(t *testing.T, change ...func(*shaper.Bucket, *asynq.Config)) *worl
 	if w.operator, err = operator.New(operator.Config{Redis: w.redis, Buckets: w.buckets}); err != nil {
 		t.Fatal(err)
 	}
-	if w.leases, err = dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: w.redis, Logger: w.logger()}); err != nil {
+	if w.leases, err = dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: w.redis, Logger: w.logger(), Registerer: w.registry}); err != nil {
 		t.Fatal(err)
 	}
 	w.inspector = hibiken.NewInspectorFromRedisClient(w.config.Redis)
