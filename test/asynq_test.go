@@ -93,6 +93,14 @@ func callReceiver(ctx context.Context, url string, task *hibiken.Task) error {
 		return err
 	}
 	response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusGone:
+		return fmt.Errorf("the receiver is gone: %w", hibiken.SkipRetry)
+	case http.StatusConflict:
+		return fmt.Errorf("the receiver has it: %w", hibiken.RevokeTask)
+	case http.StatusServiceUnavailable:
+		return errors.New("the receiver is busy")
+	}
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // outcomeTold is the payload of a callback: as that of a hook, with the result as its data.
 type outcomeTold struct {
-	Type      string             `json:"type"` // job.done or job.dead
+	Type      string             `json:"type"` // job.done, job.dead or job.dropped
 	Timestamp time.Time          `json:"timestamp"`
 	Data      *shaper.ResultJSON `json:"data"`
 }
