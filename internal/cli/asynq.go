@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"errors"
+	"runtime"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/config"
@@ -8,19 +11,12 @@ import (
 	"github.com/tundish-io/tundish/workers/asynq"
 )
 
-// asynqWorker is a worker of the kind asynq, with its connections if they are its own.
-type asynqWorker struct {
-	*asynq.Worker
+// asynqWorker is a worker of the kind asynq.
+type asynqWorker struct{ *asynq.Worker }
 
-	own redis.UniversalClient // nil: it uses those of Tundish
-}
-
-// Close closes the connections to a Redis of its own.
-func (w asynqWorker) Close() {
-	if w.own != nil {
-		_ = w.own.Close() // nothing is under way any more
-	}
-}
+// Close closes nothing: tasks that wait in asynq are looked after by the worker that handed them over. Connections of its own are
+// closed when nothing refers to the worker any more.
+func (asynqWorker) Close() {}
 
 // asynqSettings are those of a worker of the kind asynq.
 type asynqSettings struct {
@@ -36,20 +32,21 @@ func asynqConfig(cfg *config.Config, b config.Bucket) asynqSettings {
 
 // worker makes the worker. conn is the Redis of Tundish.
 func (s asynqSettings) worker(conn redis.UniversalClient) (closer, error) {
-	w, settings := asynqWorker{}, s.Config
+	settings := s.Config
 	settings.Redis = conn
-	if s.url != "" {
-		own, err := redisconn.Connect(s.url, s.options)
-		if err != nil {
-			return nil, err
-		}
-		settings.Redis, w.own = own, own
+	if s.url == "" {
+		w, err := asynq.New(settings)
+		return asynqWorker{w}, err
 	}
-	made, err := asynq.New(settings)
+	own, err := redisconn.Connect(s.url, s.options)
 	if err != nil {
-		w.Close()
 		return nil, err
 	}
-	w.Worker = made
-	return w, nil
+	settings.Redis = own
+	w, err := asynq.New(settings)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	runtime.AddCleanup(w, func(own redis.UniversalClient) { _ = own.Close() }, own) // nothing is under way any more
+	return asynqWorker{w}, nil
 }

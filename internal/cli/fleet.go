@@ -17,7 +17,7 @@ import (
 )
 
 // fleet is what drains the buckets, with the worker of each. A reload makes anew the workers whose settings have changed. A worker
-// that is closed finishes its deliveries, and closes each connection after the last one.
+// that is closed finishes its deliveries, and closes each connection after the last one. Tasks that wait in asynq are part of these.
 type fleet struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
@@ -72,10 +72,6 @@ func (f *fleet) hire(cfg *config.Config) error {
 		if old, ok := f.open[b.Name]; ok && reflect.DeepEqual(old.settings, settings) {
 			f.next[b.Name] = old
 			continue
-		} else if _, is := old.settings.(asynqSettings); ok && is { // tasks are out there that it asks after
-			f.dismiss(f.next, f.open)
-			f.next = nil
-			return fmt.Errorf("bucket %q: its worker asynq cannot change while it runs: restart the dispatcher", b.Name)
 		}
 		worker, err := f.newWorker(settings)
 		if err != nil {
