@@ -119,6 +119,7 @@ func (d *drain) run(ctx context.Context) error {
 	defer d.kill(nil)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { d.heartbeat(d.life) })
+	helpers.Go(func() { d.lookAfterHandedOver(d.life) })
 	if d.enqueue != nil {
 		helpers.Go(func() { d.tellCallbacks(ctx) })
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lookAfter is how many jobs that were handed over one heartbeat asks after at most: each costs a round trip to their queue.
+// lookAfter is how many jobs that were handed over one look asks after at most: each costs a round trip to their queue.
 const lookAfter = 500
 
 // handedOver is what a dispatcher knows of a job that another process is to start.
@@ -33,18 +33,27 @@ func (d *drain) handsOver() bool {
 	return ok
 }
 
+// lookAfterHandedOver looks three times a lease until ctx ends. It is no part of the heartbeat, which a queue that does not answer must not stop.
+func (d *drain) lookAfterHandedOver(ctx context.Context) {
+	for sleep(ctx, d.heartbeatEvery()) {
+		d.askAfterHandedOver(ctx)
+	}
+}
+
 // askAfterHandedOver settles jobs that were handed over and have left their queue without a start. It asks after those
 // that it has not asked after for the longest time, and gives up at the first fault, because their queues are mostly one.
 func (d *drain) askAfterHandedOver(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.heartbeatEvery()/2)
+	look, cancel := context.WithTimeout(ctx, d.heartbeatEvery()/2)
 	defer cancel()
 	for _, job := range d.leastAskedAfter(time.Now().Add(-d.heartbeatEvery())) {
-		outcome, isLeft, err := job.handedOver.how.Left(ctx)
-		if err != nil {
+		outcome, isLeft, err := job.handedOver.how.Left(look)
+		switch {
+		case err != nil && look.Err() != nil: // no time is left: the next look goes on
+			return
+		case err != nil:
 			d.log.WarnContext(ctx, "the queue that jobs were handed over to does not answer", "job", job.ID, "error", err)
 			return
-		}
-		if !isLeft {
+		case !isLeft:
 			continue
 		}
 		// It may have been started, and settled, since the last heartbeat: then the lease is not ours any more.

@@ -40,10 +40,13 @@ type Leases struct {
 
 	mu     sync.Mutex
 	drains map[store.Keys]*drain // one for each bucket
-	beats  sync.WaitGroup
+	beats  sync.WaitGroup        // the heartbeats, and jobs that are given back
 	outage outage
 	guard  poisonGuard
 }
+
+// reasonNotStarted is why a job is returned whose start nobody knows of.
+const reasonNotStarted = "not_started"
 
 // ErrNotStarted says that a job is not to be run: its lease is lost, it is over, or it was started before.
 var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is lost, or it was started before")
@@ -119,9 +122,25 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 			return nil, err
 		}
 		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
+			l.giveBack(d, job)
 			return nil, err
 		}
 	}
+}
+
+// giveBack returns a job that may have been started by a call whose reply was lost. Nobody runs it: without this its lease would run out, and
+// count as a crash.
+func (l *Leases) giveBack(d *drain, job *leased) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life.Err() != nil {
+		return
+	}
+	d.hold([]*leased{job})
+	l.beats.Go(func() {
+		d.settle(job, shaper.Returned(reasonNotStarted))
+		<-job.ended
+	})
 }
 
 // startLent runs start.lua.

@@ -241,7 +241,6 @@ func (d *drain) heartbeat(ctx context.Context) {
 			}
 			jobs, claimID = jobs[n:], ""
 		}
-		d.askAfterHandedOver(ctx)
 	}
 }
 

@@ -153,7 +153,9 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 			d.someDied(1)
 		}
 		if code == 0 && !resent {
-			lost++
+			if s.outcome.Reason != reasonNotStarted { // else Redis had not started it
+				lost++
+			}
 			continue
 		}
 		d.logOutcome(ctx, s)

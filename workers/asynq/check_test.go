@@ -82,3 +82,18 @@ func TestLateHandover(t *testing.T) {
 		t.Error("the task is there")
 	}
 }
+
+// TestDeadlineOfAWaitingTask has no asynq server: a task waits until its deadline has passed. asynq would retry it for days. A job whose deadline
+// has passed already becomes no task.
+func TestDeadlineOfAWaitingTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.dispatch()
+	for id, in := range map[string]time.Duration{"waits": 2 * time.Second, "late": -time.Second} {
+		w.enqueue(shaper.Job{Bucket: bucket, ID: id, Headers: map[string][]string{asynq.HeaderDeadline: {time.Now().Add(in).Format(time.RFC3339)}}})
+		if info := w.awaitState(id, shaper.StateDead); info.Last.Reason != asynq.ReasonDeadline || info.Last.Detail == "" {
+			t.Errorf("the dead letter of job %s says %+v", id, info.Last)
+		}
+	}
+	w.wantNoTrace()
+}

@@ -2,7 +2,9 @@ package asynq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
 
@@ -171,6 +175,60 @@ func TestRedisOfAsynqAway(t *testing.T) {
 	}
 	w.serve(func(context.Context, *hibiken.Task) error { return nil }, asynq.Middleware(w.leases))
 	w.awaitState("a", shaper.StateDone)
+}
+
+// TestStartIsGivenUp loses the replies to the start of a job until the task's time is over. Nobody knows whether the job has started, and nobody runs
+// it: it is returned at once, and counts no crash.
+func TestStartIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	proxy := newProxy(t, w.redis.(*redis.Client).Options().Addr)
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, "redis://"+proxy.Addr()), Logger: w.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leases.Close)
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	var tasks []*hibiken.TaskInfo
+	w.await("the task is there", func() bool {
+		tasks, _ = w.inspector.ListPendingTasks(queue)
+		return len(tasks) == 1
+	})
+	ticket := tasks[0].Headers[asynq.HeaderLease]
+	// The server does not have the script yet: the first reply would say so.
+	if _, err := leases.Start(t.Context(), strings.Replace(ticket, `"claim":"`, `"claim":"another`, 1)); !errors.Is(err, dispatcher.ErrNotStarted) {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	lost := proxy.DropReply(lua.Start.SHA())
+	for range 20 { // no later try gets its reply either
+		proxy.DropReply(lua.Start.SHA())
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := leases.Start(ctx, ticket)
+		ended <- err
+	}()
+	<-lost
+	giveUp()
+	if err := <-ended; err == nil || errors.Is(err, dispatcher.ErrNotStarted) {
+		t.Errorf("the start ended with %v, want that Redis does not answer", err)
+	}
+	w.await("the job is handed over again", func() bool { return w.queueHolds(hibiken.TaskStatePending) == 2 })
+	if info := w.job("a"); info.Crashes+info.Lost > 0 {
+		t.Errorf("the job never ran, and %d crashes and %d lost leases are counted", info.Crashes, info.Lost)
+	}
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
+	w.awaitState("a", shaper.StateDone)
+	if n := ran.of("a"); n != 1 {
+		t.Errorf("the job ran %d times", n)
+	}
+	if strings.Contains(w.log.String(), "leases were lost") {
+		t.Error("the log says that leases were lost")
+	}
 }
 
 // TestLeaseIsLostInAHandler has the lease of a running handler taken back: its context ends, and its outcome does not count.

@@ -18,6 +18,9 @@ func FromHandler(config Config, handler asynq.Handler) shaper.Worker {
 		if err != nil {
 			return shaper.Dead(workers.ReasonInvalid, workers.Snippet([]byte(err.Error())))
 		}
+		if s.isOver() {
+			return tooLate(s.deadline)
+		}
 		if err := attempt.Depart(); err != nil {
 			return shaper.Returned(workers.ReasonLate)
 		}

@@ -40,6 +40,9 @@ type spec struct {
 	headers  map[string]string
 }
 
+// isOver reports whether the deadline has passed. asynq runs no such task.
+func (s spec) isOver() bool { return !s.deadline.IsZero() && time.Now().After(s.deadline) }
+
 // specOf reads a job. Each fault is a [*shaper.FieldError].
 func (c Config) specOf(jobURL, method string, headers map[string][]string) (spec, error) {
 	s := spec{name: c.Task, timeout: c.Timeout, maxRetry: -1, headers: make(map[string]string, len(headers)+5)}

@@ -16,6 +16,7 @@ import (
 const (
 	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not take the task
 	ReasonNeverStarted = "never_started"     // the task left asynq, and no Middleware had started it
+	ReasonDeadline     = "deadline"          // the deadline of the job's header passed before a handler started
 	ReasonHandler      = "handler_error"     // the handler returned an error
 	ReasonPanic        = "panic"             // the handler panicked
 	ReasonSkipRetry    = "skip_retry"        // the handler returned asynq.SkipRetry
@@ -70,6 +71,9 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	task, s, err := w.config.task(attempt, lease)
 	if err != nil {
 		return shaper.Dead(workers.ReasonInvalid, workers.Snippet([]byte(err.Error())))
+	}
+	if s.isOver() {
+		return tooLate(s.deadline)
 	}
 	if err := attempt.Depart(); err != nil {
 		return shaper.Returned(workers.ReasonLate)
@@ -133,8 +137,13 @@ func isGone(err error) bool {
 	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
 }
 
-// left reports whether a task has left the queue without a start. Only the dispatcher asks, as long as nobody has started the
-// job. One round trip.
+// tooLate is the outcome of a job that asynq would never run.
+func tooLate(deadline time.Time) shaper.Outcome {
+	return shaper.Dead(ReasonDeadline, fmt.Sprintf("no handler had started the job at its deadline, %s", deadline.UTC().Format(time.RFC3339)))
+}
+
+// left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, as long as nobody has
+// started the job. One round trip.
 func (w *Worker) left(id string) func(context.Context) (shaper.Outcome, bool, error) {
 	return func(ctx context.Context) (shaper.Outcome, bool, error) {
 		if ctx.Err() != nil {
@@ -148,10 +157,13 @@ func (w *Worker) left(id string) func(context.Context) (shaper.Outcome, bool, er
 			return shaper.Outcome{}, false, fmt.Errorf("asynq queue %q: look for task %q: %w", w.config.Queue, id, err)
 		case info.State == asynq.TaskStateCompleted, info.State == asynq.TaskStateArchived:
 			became = "is " + info.State.String()
+		case !info.Deadline.IsZero() && time.Now().After(info.Deadline):
+			_ = w.inspector.DeleteTask(w.config.Queue, id) // else asynq retries it for days, without running it
+			return tooLate(info.Deadline), true, nil
 		default:
 			return shaper.Outcome{}, false, nil
 		}
 		return shaper.Dead(ReasonNeverStarted, fmt.Sprintf(
-			"task %s of queue %q %s, and it never started: is the middleware of Tundish installed in the asynq server?", id, w.config.Queue, became)), true, nil
+			"task %s of queue %q %s, and it never started: is the middleware of Tundish installed in the asynq server? Or did somebody delete the task?", id, w.config.Queue, became)), true, nil
 	}
 }
