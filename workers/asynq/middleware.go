@@ -41,8 +41,9 @@ func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 			case err != nil:
 				return fmt.Errorf("job %q has not started, and asynq tries again: %w", task.Headers()[HeaderJob], err)
 			}
+			err = errEnded
+			defer func() { lease.Settle(OutcomeOf(err)) }()
 			err = run(lease.Context(), next, task)
-			lease.Settle(OutcomeOf(err))
 			if err == nil {
 				return nil
 			}
@@ -50,6 +51,9 @@ func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 		})
 	}
 }
+
+// errEnded is what a handler returns that does not return: it called runtime.Goexit.
+var errEnded = errors.New("the handler ended its goroutine, and returned nothing")
 
 // panicked is the error of a handler that panicked.
 type panicked struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,25 @@ func TestTaskThatNeverStarted(t *testing.T) {
 	w.await("the log asks for the middleware", func() bool {
 		return strings.Contains(w.log.String(), "is the middleware of Tundish installed")
 	})
+}
+
+// TestHandlerThatNeverReturns ends the goroutine of a handler. Its job does not stay in flight.
+func TestHandlerThatNeverReturns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var ran runs
+	w.serve(func(_ context.Context, task *hibiken.Task) error {
+		if ran.note(task) == 1 {
+			runtime.Goexit()
+		}
+		return nil
+	}, asynq.Middleware(w.leases))
+	w.dispatch()
+	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
+	w.awaitState("a", shaper.StateDone)
+	if n := ran.of("a"); n != 2 {
+		t.Errorf("the job ran %d times", n)
+	}
 }
 
 // TestFromHandler runs an asynq handler in the dispatcher's process.
