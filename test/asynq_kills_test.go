@@ -116,7 +116,13 @@ var (
 		u.handover.Freeze()
 		before := u.handedOver()
 		return func() {
-			await(u.t, 20*time.Second, "jobs are claimed", func() bool { return u.leases() > 0 })
+			looks := 0 // at leases in a row: the dispatcher is to hear of its claim, and jobs that were late to leave are claimed again
+			await(u.t, 20*time.Second, "jobs are claimed", func() bool {
+				if looks++; u.leases() == 0 {
+					looks = 0
+				}
+				return looks > 15
+			})
 			u.tundish.Freeze()
 			u.handover.Thaw()
 			await(u.t, 20*time.Second, "tasks are in asynq", func() bool { return u.handedOver() > before })
