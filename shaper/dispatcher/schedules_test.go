@@ -72,7 +72,7 @@ func (f *firers) ids() []string {
 
 func (f *firers) runs(name string) []shaper.ScheduleRun {
 	f.t.Helper()
-	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), f.own[0].drain.Bucket, name)
+	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), store.HomeOf(f.own[0].drain.Bucket), name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestALostReplyOfAFire(t *testing.T) {
 	f.look(0)
 	w.Enqueue(1) // so that the server knows the script
 	d := f.own[0].drain
-	if _, _, err := d.store.ControlSchedule(t.Context(), d.Bucket, "s", "fire", "ann", ""); err != nil {
+	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "fire", "ann", ""); err != nil {
 		t.Fatal(err)
 	}
 	lost := w.Proxy.DropReply(lua.Enqueue.SHA())
