@@ -45,22 +45,17 @@ func (o *ops) listSchedules(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"schedules": views})
 }
 
-// schedule looks at the schedule of a request.
+// schedule looks at the schedule of a request. To a key that is not for its bucket there is none.
 func (o *ops) schedule(r *http.Request) (shaper.ScheduleInfo, *fault) {
-	info, err := o.lookAtSchedule(r)
-	if err != nil {
-		return info, o.scheduleFault(r, r.PathValue("schedule"), err)
-	}
-	return info, nil
-}
-
-// lookAtSchedule looks at the schedule of a request. To a key that is not for its bucket there is none.
-func (o *ops) lookAtSchedule(r *http.Request) (shaper.ScheduleInfo, error) {
-	info, err := o.buckets.Schedule(r.PathValue("schedule")).Info(r.Context())
+	name := r.PathValue("schedule")
+	info, err := o.buckets.Schedule(name).Info(r.Context())
 	if key := keyOf(r); err == nil && key != nil && !key.mayUse(info.Bucket) {
 		err = operator.ErrNoSchedule
 	}
-	return info, err
+	if err != nil {
+		return info, o.scheduleFault(r, name, err)
+	}
+	return info, nil
 }
 
 // isForeign reports whether one of the buckets in the way is none of those of the caller's key.
@@ -261,16 +256,31 @@ const nextFires = 5 // that a dry run tells
 
 // removeSchedule removes a schedule that was made through the API: DELETE /v1/schedules/{schedule}.
 func (o *ops) removeSchedule(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("schedule")
-	_, err := o.lookAtSchedule(r)
-	conflict, ok := errors.AsType[*operator.ScheduleConflictError](err)
-	if err != nil && (!ok || isForeign(r, conflict)) { // of two of this name, the one of the API is removed
+	name, dryRun := r.PathValue("schedule"), false
+	if r.ContentLength != 0 {
+		f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+			if name == "dry_run" {
+				dryRun = d.truth(name, value)
+			} else {
+				d.fail(name, "is not taken here: want dry_run")
+			}
+		})
+		if f != nil {
+			f.write(w, r)
+			return
+		}
+	}
+	control := o.as(r).Schedule(name)
+	info, err := control.Removable(r.Context())
+	if key := keyOf(r); err == nil && key != nil && !key.mayUse(info.Bucket) {
+		err = operator.ErrNoSchedule
+	}
+	if err == nil && !dryRun {
+		info, err = control.Remove(context.WithoutCancel(r.Context()))
+	}
+	if err != nil {
 		o.scheduleFault(r, name, err).write(w, r)
 		return
 	}
-	if err := o.as(r).Schedule(name).Remove(context.WithoutCancel(r.Context())); err != nil {
-		o.scheduleFault(r, name, err).write(w, r)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"name": name, "removed": true})
+	writeJSON(w, http.StatusOK, map[string]any{"schedule": opsview.ScheduleOf(info), "removed": !dryRun})
 }

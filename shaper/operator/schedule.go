@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -168,23 +169,44 @@ func (s Schedule) isConfigured(home store.ScheduleHome) error {
 	return s.conflict([]store.ScheduleHome{home}, "is in the configuration, for bucket %q: change [[schedules]] there and reload", home.Bucket)
 }
 
-// Remove removes the schedule that was made by [ScheduleControl.Set]. Its jobs stay. Where the configuration has one of this name for the same
-// bucket, that comes instead. A [*ScheduleConflictError] if the only one is that of the configuration. Three round trips.
-func (s ScheduleControl) Remove(ctx context.Context) error {
+// Remove removes the schedule that was made by [ScheduleControl.Set], with its history, and returns what it was. Its jobs stay. Where the
+// configuration has one of this name for the same bucket, that comes instead. A [*ScheduleConflictError] if the only one is that of the
+// configuration. Four round trips.
+func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error) {
+	home, info, err := s.removable(ctx)
+	if err == nil {
+		_, _, err = s.control(ctx, home, metrics.ActionScheduleRemove, "remove", "")
+	}
+	return info, err
+}
+
+// Removable returns what [ScheduleControl.Remove] would, and changes nothing. Three round trips.
+func (s ScheduleControl) Removable(ctx context.Context) (shaper.ScheduleInfo, error) {
+	_, info, err := s.removable(ctx)
+	return info, err
+}
+
+func (s ScheduleControl) removable(ctx context.Context) (home store.ScheduleHome, info shaper.ScheduleInfo, err error) {
 	found, err := s.op.store.FindSchedule(ctx, s.name)
 	if err != nil {
-		return err
+		return home, info, err
 	}
-	if len(found) == 0 {
-		return fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+	made := slices.IndexFunc(found, func(home store.ScheduleHome) bool { return home.Source == shaper.ScheduleOfAPI })
+	if made < 0 && len(found) > 0 {
+		return home, info, s.isConfigured(found[0])
 	}
-	for _, home := range found {
-		if home.Source == shaper.ScheduleOfAPI {
-			_, _, err := s.control(ctx, home, metrics.ActionScheduleRemove, "remove", "")
-			return err
-		}
+	var infos []shaper.ScheduleInfo
+	if made >= 0 {
+		home = found[made]
+		infos, err = s.op.store.Schedules(ctx, home, s.name)
 	}
-	return s.isConfigured(found[0])
+	if err == nil && len(infos) == 0 {
+		err = fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+	}
+	if err != nil {
+		return home, info, err
+	}
+	return home, infos[0], nil
 }
 
 // Pause stops the fires of the schedule, in all processes and across restarts, until it is resumed; but not those that an operator asks
