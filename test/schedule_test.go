@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -23,12 +25,21 @@ func TestSchedulesFireOnce(t *testing.T) {
 	t.Parallel()
 	fires := 12
 	if redistest.Soak {
-		fires = 200
+		fires = soakFires
 	}
+	server := redistest.Start(t)
+	fireAndKill(t, server, server.Client(), "", fires)
+}
+
+const soakFires = 200
+
+// fireAndKill has three dispatchers fire each second, and kills one of them around each fire.
+func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable, redisURL string, fires int) {
+	t.Helper()
 	var mu sync.Mutex
 	delivered := map[string]int{}
-	s := start(t, redistest.Start(t), plan{
-		rate: 200, dispatchers: 3, lease: 3 * time.Second,
+	s := start(t, server, plan{
+		rate: 200, dispatchers: 3, lease: 3 * time.Second, redisURL: redisURL,
 		bucket: "dedupe_window = \"0s\"\n[[schedules]]\nname = \"tick\"\ncron = \"@every 1s\"\nbucket = \"" + bucketName + "\"\ncatch_up = \"all\"\npayload = \"{}\"\n",
 		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -68,7 +79,7 @@ func TestSchedulesFireOnce(t *testing.T) {
 	if err := json.Unmarshal(answer, &view); err != nil {
 		t.Fatal(err)
 	}
-	jobs := s.inspector.HGet(t.Context(), s.key("count"), "seq").Val()
+	jobs := inspector.HGet(t.Context(), s.key("count"), "seq").Val()
 	await(t, 30*time.Second, "all jobs are delivered", func() bool { return len(ids()) >= view.Fired })
 	first, last := view.Last, time.Time{}
 	times := ids()

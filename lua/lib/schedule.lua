@@ -3,7 +3,7 @@
 --
 --   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
---                         v         the number of definitions that it has had
+--                         v         the number of its definition: no other one of this name has had it
 --                         due       the fire that comes, "0" not reckoned yet, "" none
 --                         since     since when it counts, of one that is not reckoned yet
 --                         manual    when an operator asked for a fire that has not been yet, and manual_by
@@ -50,7 +50,7 @@ function schedule.define(key, due_key, name, text, now)
     state = state or { v = 0 }
     state.due, state.since, state.blocked = '0', string.format('%.0f', now), nil
   end
-  state.v = state.v + 1
+  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, as JSON has here; it grows also after a removal
   redis.call('HSET', key, name, text)
   schedule.write(key, due_key, name, state)
   return true
