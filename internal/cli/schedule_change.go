@@ -126,7 +126,7 @@ const maxScheduleFile = 1 << 20
 func (a *app) scheduleFile(cmd *cobra.Command, name string) (json.RawMessage, error) {
 	from := a.in
 	if name != "-" {
-		file, err := os.Open(name)
+		file, err := os.Open(name) //nolint:gosec // the user names the file
 		if err != nil {
 			return nil, wrongUsage(cmd, "--file: %v", err)
 		}
