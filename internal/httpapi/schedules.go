@@ -65,7 +65,7 @@ func isForeign(r *http.Request, conflict *operator.ScheduleConflictError) bool {
 }
 
 func (o *ops) scheduleFault(r *http.Request, name string, err error) *fault {
-	if errors.Is(err, operator.ErrNoSchedule) || errors.Is(err, shaper.ErrNotFound) {
+	if errors.Is(err, operator.ErrNoSchedule) {
 		return newFault(codeUnknownSchedule, "unknown schedule %q: GET /v1/schedules lists them", name)
 	}
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
@@ -78,7 +78,7 @@ func (o *ops) scheduleFault(r *http.Request, name string, err error) *fault {
 		return newFault(codeScheduleConflict, "%s", conflict)
 	}
 	f := o.store.of(r, err)
-	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet {
+	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet && elsewhere(err) == "" {
 		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: schedule %q may be changed; send the same request again, which is safe", name)
 	}
 	return f

@@ -168,3 +168,27 @@ func TestSchedulesAndKeys(t *testing.T) {
 	do("read", "DELETE", one, "", 403, "lacks")
 	do("admin", "DELETE", one, "", 200, "removed")
 }
+
+// A bucket that lives in another pool than this process knows takes no schedule from it; those that it has are looked at and controlled.
+func TestSchedulesOfABucketElsewhere(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	all := buckets(t)
+	joined := all[0]
+	joined.Pool = &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")}
+	joined.Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{joined}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all)}))
+	refused := api.do("PUT", "/v1/schedules/made", `{"cron":"@daily","bucket":"`+joined.Name+`"}`).want(503, "store-unavailable")
+	if detail, _ := refused.json["detail"].(string); !strings.Contains(detail, "another pool of the bucket") || strings.Contains(detail, "not reachable") {
+		t.Errorf("refused: %s", refused.text)
+	}
+	api.do("GET", "/v1/schedules/nightly", "").want(200, "").has("bucket", joined.Name)
+	api.do("POST", "/v1/schedules/nightly/pause", "").want(200, "").has("changed", true)
+}
