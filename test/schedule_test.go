@@ -168,6 +168,10 @@ func TestReloadOfSchedules(t *testing.T) {
 	reload([2]string{"goes", "@every 1s"}, [2]string{"stays", "0 0 1 1 *"})
 	listed("[{goes @every 1s config} {stays 0 0 1 1 * config}]")
 	fires("goes")
+	await(t, 10*time.Second, "the history tells that a job is done", func() bool {
+		_, answer := s.requestTo(s.opsOf[0], http.MethodGet, "/v1/schedules/goes/runs")
+		return strings.Contains(string(answer), `"job_state":"done","jobs":1`)
+	})
 	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.opsOf[0]+"/v1/schedules/made", strings.NewReader(`{"cron":"@every 2s","bucket":"`+bucketName+`","payload":{}}`))
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 // A schedule is made by flags or from a file, changed, shown and removed; what is wrong is said with its key.
@@ -59,4 +61,27 @@ func TestScheduleSetAndRemove(t *testing.T) {
 	run("", "remove", "made", "--dry-run").want(t, 0, `would remove schedule made of bucket plain, "@hourly" in UTC, which was made by key root and has fired 0 times`)
 	run("", "remove", "made", "--yes").want(t, 0, "removed: made")
 	run("", "show", "made").want(t, 4, "")
+}
+
+// Without --server the commands go to Redis. The history tells what became of each job, and the list where a schedule comes from.
+func TestScheduleHistory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newPlan(t, server.URL(), `rate = "1/h"`)
+	run := func(words ...string) result {
+		t.Helper()
+		return runArgs(t.Context(), p.env, "", append([]string{"dispatcher", "schedule"}, words...)...)
+	}
+	run("set", "made", "--cron", "@every 1h", "--bucket", "webhooks", "--payload", "{}").want(t, 2, `schedule "made": url: is missing, and the bucket has none`)
+	run("set", "made", "--cron", "@every 1h", "--bucket", "webhooks", "--payload", "{}", "--url", "https://example.com/").want(t, 0, "set: made for bucket webhooks")
+	client, key := server.Client(), "tundish:{webhooks}:b:webhooks:"
+	client.HSet(t.Context(), key+"schedules", "made:runs", `{"at":"3000000","now":"4000000","outcome":"skipped","job":"waits","reason":"overlap"}
+{"at":"2000000","now":"2500000","outcome":"fired","job":"waits"}
+{"at":"1000000","now":"1000000","outcome":"fired","job":"gone"}`)
+	client.HSet(t.Context(), key+"body", "waits", "0 1 00000000000cn001 \n1")
+	run("show", "made").want(t, 0,
+		"Thu 1970-01-01 00:00:03 UTC skipped 1.000s late, job waits (overlap)\n",
+		"Thu 1970-01-01 00:00:02 UTC fired 0.500s late, job waits, which is queued\n",
+		"Thu 1970-01-01 00:00:01 UTC fired 0.000s late, job gone, which has ended: how is no longer known\n")
+	run("list").want(t, 0, "SOURCE", "api", "no dispatcher has seen it yet")
 }
