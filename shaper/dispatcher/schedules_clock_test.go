@@ -136,6 +136,31 @@ func TestAStepBackBeforeAResume(t *testing.T) {
 	}
 }
 
+// A clock that was a year ahead leaves a schedule that is due in a year. To pause and resume it has it count by the clock again.
+func TestAResumeAfterAWrongClock(t *testing.T) {
+	t.Parallel()
+	mini := redistest.Miniredis(t)
+	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+	mini.SetTime(noon.Add(-time.Minute))
+	b := rig.Bucket("b", 1)
+	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 * * * *"}}
+	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
+	f.look(0)
+	ahead := noon.AddDate(1, 0, 0)
+	mini.SetTime(ahead)
+	f.look(0)
+	mini.SetTime(noon)
+	f.control("s", "pause", "")
+	f.control("s", "resume", "")
+	f.look(0)
+	mini.SetTime(noon.Add(time.Hour))
+	f.look(0)
+	want := []string{shaper.ScheduleJobID("s", noon.Add(time.Hour)), shaper.ScheduleJobID("s", ahead)}
+	if got := f.ids(); !slices.Equal(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // The metric of missed fires counts what the history counts, also where a job is blocked for a while, and where a fire is skipped.
 func TestMissedFiresAreCountedOnce(t *testing.T) {
 	t.Parallel()

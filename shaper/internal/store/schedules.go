@@ -142,14 +142,18 @@ func (s *ScheduleState) Reckoned() (due time.Time, known bool) {
 	return timeOf(s.Due), s.Due != notReckoned
 }
 
+// wrongClock is how far ahead of the clock the last fire is where the clock was wrong then.
+const wrongClock = 24 * time.Hour
+
 // From is the time after which the first fire of a schedule is to be that is not reckoned yet. It counts since it was defined or resumed,
-// so that no fire is lost before a dispatcher has seen it; but not back to a fire that was already, where the clock was set back.
+// so that no fire is lost before a dispatcher has seen it; but not back to a fire that was already, where the clock was set back by
+// less than a day. A fire further ahead is that of a clock that was wrong: it counts no more.
 func (s *ScheduleState) From(now time.Time) time.Time {
 	from := now
 	if !s.Since.IsZero() && s.Since.Before(now) {
 		from = s.Since.Time
 	}
-	if s.Last.After(from) {
+	if s.Last.After(from) && s.Last.Sub(now) < wrongClock {
 		from = s.Last.Time
 	}
 	return from
