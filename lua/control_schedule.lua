@@ -1,42 +1,63 @@
--- control_schedule.lua: an operator pauses a schedule, resumes it, or has it fire now. A schedule that is resumed goes on with its next
--- fire: what it would have fired meanwhile is not made up for. A fire that was asked for waits for a dispatcher, and goes ahead
--- of a pause. May be sent twice: a second fire is not asked for while one waits.
+-- control_schedule.lua: an operator makes or changes a schedule, removes one, pauses it, resumes it, or has it fire now. A schedule of the
+-- configuration is not made, changed or removed here. Where the configuration has one of the name of a schedule that is removed, that
+-- comes instead. A schedule that is resumed goes on with its next fire: what it would have fired meanwhile is not made up for. A fire
+-- that was asked for waits for a dispatcher, and goes ahead of a pause. May be sent twice: what is so already is not changed, and a
+-- second fire is not asked for while one waits.
 --
--- KEYS[1]  …:schedules  hash  see schedule.lua
--- KEYS[2]  …:schedule_due  zset  name -> when a dispatcher has something to do
+-- KEYS[1]  …:settings  hash  there is none where the bucket does not live
+-- KEYS[2]  …:schedules  hash  see schedule.lua
+-- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  message: what to publish there
 -- ARGV[3]  name
--- ARGV[4]  action: pause, resume or fire
+-- ARGV[4]  action: set, remove, pause, resume or fire
 -- ARGV[5]  by: who asks
--- ARGV[6]  reason: of a pause
--- Returns  {} there is no such schedule; {1 changed, 0 it was so; when the fire that waits was asked for, microseconds, 0 none does}
--- Stores   what schedule.lua says
+-- ARGV[6]  text: of a pause its reason; of set the definition, at most 96 KiB
+-- ARGV[7]  most: schedules of the bucket that set makes, at most
+-- Returns  {1} the bucket is not configured; {0, 4 there are too many, 3 it is one of the configuration, 2 there is no such schedule, 1
+--          changed, 0 it was so; when the fire that waits was asked for, microseconds, 0 none does}
+-- Stores   what schedule.lua says; a schedule that set has made, until it is removed
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
 
-local key, due_key = KEYS[1], KEYS[2]
-local channel, message, name, action, by, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
+local channel, message, name, action, by, text, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
+if redis.call('EXISTS', settings) == 0 then return { 1 } end
 local state = schedule.read(key, name)
-if not state then return {} end
+if not state and action ~= 'set' then return { 0, 2, 0 } end
 local time = redis.call('TIME')
-local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
-local changed = 0
-if action == 'pause' and not state.paused then
-  state.paused, state.paused_by, state.paused_reason, changed = now, by, reason, 1
-elseif action == 'resume' and state.paused then
-  state.paused, state.paused_by, state.paused_reason, changed = nil, nil, nil, 1
-  state.due, state.blocked = '0', nil
-elseif action == 'fire' and not state.manual then
-  state.manual, state.manual_by, changed = now, by, 1
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_text = string.format('%.0f', now)
+local changed = false
+
+if action == 'set' or action == 'remove' then
+  if state and redis.call('HEXISTS', key, name .. ':made') == 0 then return { 0, 3, 0 } end
+  if action == 'remove' then
+    local configured = redis.call('HGET', key, name .. ':configured')
+    schedule.remove(key, due_key, name)
+    if configured then schedule.define(key, due_key, name, configured, now) end
+    state, changed = {}, true
+  else
+    if not state and redis.call('ZCARD', due_key) >= most then return { 0, 4, 0 } end
+    changed = schedule.define(key, due_key, name, text, now)
+    if changed then redis.call('HSET', key, name .. ':made', now_text .. ' ' .. by) end
+    state = schedule.read(key, name)
+  end
+else
+  if action == 'pause' and not state.paused then
+    state.paused, state.paused_by, state.paused_reason, changed = now_text, by, text, true
+  elseif action == 'resume' and state.paused then
+    state.paused, state.paused_by, state.paused_reason, changed = nil, nil, nil, true
+    state.due, state.since, state.blocked = '0', now_text, nil
+  elseif action == 'fire' and not state.manual then
+    state.manual, state.manual_by, changed = now_text, by, true
+  end
+  if changed then schedule.write(key, due_key, name, state) end
 end
-if changed == 1 then
-  schedule.write(key, due_key, name, state)
-  redis.call('PUBLISH', channel, message)
-end
-return { changed, tonumber(state.manual or 0) }
+if changed then redis.call('PUBLISH', channel, message) end
+return { 0, changed and 1 or 0, tonumber(state.manual or 0) }

@@ -1,6 +1,6 @@
 -- define_schedules.lua: writes which schedules a bucket has, as its configuration says. A configuration with a lower revision than the
--- stored one of the bucket changes nothing, nor does one that knows an older place of the bucket. A schedule whose time changes is
--- reckoned anew; what else changes holds from its next fire on. May be sent twice.
+-- stored one of the bucket changes nothing, nor does one that knows an older place of the bucket. A schedule that was made through the
+-- API stays: one of the same name in the configuration waits until that is removed. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  the revision in force, and the lowest generation that is obeyed here (see relocate.lua)
 -- KEYS[2]  …:schedules  hash  see schedule.lua
@@ -9,54 +9,71 @@
 -- ARGV[2]  generation: with what the index says (see assign.lua)
 -- ARGV[3]  channel: to wake dispatchers on
 -- ARGV[4]  message: what to publish there
--- ARGV[5]  action: keep: all names follow, and other schedules are removed; put: names and definitions follow, at most 100
--- ARGV[6...]  name, ... or name, definition, ...; in a definition the line of the time comes first
--- Returns  {2 the bucket has left this place, 1 a higher revision is in force, else 0; how many schedules came, changed or went}
+-- ARGV[5]  keep: how many names follow, which are all of the configuration: other schedules of it are removed; "" all stay
+-- ARGV[6...]  the names, if keep says so; then name, definition, ... of at most 100; in a definition the line of the time comes first
+-- Returns  {3 there is more to do: call again, 2 the bucket has left this place, 1 a higher revision is in force, else 0; how many
+--          schedules came, changed or went; the names of those that wait for one of the API to be removed}
 -- Stores   schedules, until the configuration names them no more; at most 1000 a bucket, as Go sees to
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
 
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
-local revision, generation, channel, message, action = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local FIRST = 6
+local revision, generation, channel, message, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local FIRST, AT_ONCE = 6, 100
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local place = redis.call('HMGET', settings, 'schema', 'generation', 'revision')
 if not place[1] or tonumber(place[2] or 0) > generation then return { 2, 0 } end
-if tonumber(place[3] or 0) > revision then return { 1, 0 } end
 
-local changed = 0
-if action == 'keep' then
+local names, made, waits, changed = {}, {}, {}, 0
+for _, field in ipairs(redis.call('HKEYS', key)) do
+  local name, kind = string.match(field, '^([^:]*):?(.*)$')
+  if kind == '' then names[#names + 1] = name end
+  if kind == 'made' then made[name] = true end
+  if kind == 'configured' then waits[name] = true end
+end
+-- After a change of the pool nothing is due: that key is made anew.
+local lacking = #names - redis.call('ZCARD', due_key)
+for _, name in ipairs(lacking > 0 and names or {}) do
+  local state = not redis.call('ZSCORE', due_key, name) and schedule.read(key, name)
+  if state then
+    schedule.write(key, due_key, name, state)
+    changed = changed + 1
+    if changed == AT_ONCE and lacking > AT_ONCE then return { 3, changed } end
+  end
+end
+
+local stale = tonumber(place[3] or 0) > revision
+local reply, first = { stale and 1 or 0, 0 }, FIRST
+if keep ~= '' and not stale then
+  first = FIRST + tonumber(keep)
   local named = {}
-  for i = FIRST, #ARGV do named[ARGV[i]] = true end
-  for _, name in ipairs(redis.call('HKEYS', key)) do
-    if not string.find(name, ':', 1, true) and not named[name] then
+  for i = FIRST, first - 1 do named[ARGV[i]] = true end
+  for _, name in ipairs(names) do
+    if not named[name] and made[name] then
+      if waits[name] then redis.call('HDEL', key, name .. ':configured') end
+    elseif not named[name] then
       schedule.remove(key, due_key, name)
       changed = changed + 1
     end
   end
-else
-  for i = FIRST, #ARGV, 2 do
+end
+if not stale then
+  for i = first, #ARGV, 2 do
     local name, text = ARGV[i], ARGV[i + 1]
-    local before = redis.call('HGET', key, name)
-    local state = before and schedule.read(key, name)
-    if before ~= text or not state then
-      if not state or string.match(before, '^[^\n]*') ~= string.match(text, '^[^\n]*') then
-        state = state or { v = 0 }
-        state.due, state.blocked = '0', nil
-      end
-      state.v = state.v + 1
-      redis.call('HSET', key, name, text)
-      schedule.write(key, due_key, name, state)
-      changed = changed + 1
-    elseif not redis.call('ZSCORE', due_key, name) then -- after a change of the pool
-      schedule.write(key, due_key, name, state)
+    if made[name] then
+      redis.call('HSET', key, name .. ':configured', text)
+      reply[#reply + 1] = name
+    elseif schedule.define(key, due_key, name, text, now) then
       changed = changed + 1
     end
   end
 end
 if changed > 0 then redis.call('PUBLISH', channel, message) end
-return { 0, changed }
+reply[2] = changed
+return reply

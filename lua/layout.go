@@ -91,12 +91,12 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"control_schedule": {
-		keys: names("schedules schedule_due"),
-		args: names("channel message name action by reason"),
+		keys: names("settings schedules schedule_due"),
+		args: names("channel message name action by text most"),
 	},
 	"define_schedules": {
 		keys: names("settings schedules schedule_due"),
-		args: names("revision generation channel message action"),
+		args: names("revision generation channel message keep"),
 		more: true,
 	},
 	"due_schedules": {
@@ -189,6 +189,10 @@ var layouts = map[string]layout{
 		keys: names("pace"),
 		then: []Keys{CalendarsOfGroups},
 		args: names("want horizon again"),
+	},
+	"schedule_runs": {
+		keys: names("schedules body meta seen"),
+		args: names("name"),
 	},
 	"settle": {
 		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts"),

@@ -46,13 +46,14 @@ var (
 	DueSchedules    = newScript("due_schedules")
 	AdvanceSchedule = newScript("advance_schedule")
 	ControlSchedule = newScript("control_schedule")
+	ScheduleRuns    = newScript("schedule_runs")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

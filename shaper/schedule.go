@@ -140,9 +140,15 @@ func (b *Bucket) validateSchedules() (errs []error) {
 // ScheduleInfo is a schedule with its state, as operators see it.
 type ScheduleInfo struct {
 	Schedule
-	Bucket string
+	Bucket   string
+	Orphaned bool // the configuration does not have the bucket: the schedule does not fire
 
-	Next         []time.Time // the next five fires; none while it is paused, or before a dispatcher has seen it
+	Source        ScheduleSource
+	Made          time.Time // of one that was made through the API: when it was made or changed last
+	MadeBy        string    // by whom
+	ConfiguredToo bool      // the configuration has one of this name too, which comes when this one is removed
+
+	Next         []time.Time // the next five fires; none while it is paused or orphaned, or before a dispatcher has seen it
 	Paused       time.Time   // since when; zero: it is not
 	PausedBy     string
 	PausedReason string
@@ -153,6 +159,18 @@ type ScheduleInfo struct {
 
 	Fired, Missed, Skipped int64 // since the schedule is known
 }
+
+// ScheduleSource says where a schedule comes from.
+type ScheduleSource string
+
+// The sources of schedules.
+const (
+	ScheduleOfConfig ScheduleSource = "config"
+	ScheduleOfAPI    ScheduleSource = "api" // it stays until it is removed there
+)
+
+// StateForgotten stands for the state of a job that has ended, and whose id is no longer remembered: see DedupeWindow of [Bucket].
+const StateForgotten State = "unknown"
 
 // ScheduleOutcome is what became of a fire.
 type ScheduleOutcome string
@@ -178,7 +196,11 @@ type ScheduleRun struct {
 	Outcome ScheduleOutcome
 	Job     string // the id of its job; of a skipped fire that of the unfinished one
 	Count   int64  // of fires that were missed in a row; else 1
-	Reason  string // of a fire that was missed: "late", or why its job did not get in; of one that was skipped: "overlap"
+	Jobs    int    // that the fire made: 1 of a fire that fired, else 0
+
+	JobState State // of that job, when it was asked for, or StateForgotten; "" without a job
+
+	Reason string // of a fire that was missed: "late", or why its job did not get in; of one that was skipped: "overlap"
 }
 
 // Lateness is how long after its time the job got in.

@@ -6,10 +6,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
 )
@@ -20,12 +25,21 @@ func TestSchedulesFireOnce(t *testing.T) {
 	t.Parallel()
 	fires := 12
 	if redistest.Soak {
-		fires = 200
+		fires = soakFires
 	}
+	server := redistest.Start(t)
+	fireAndKill(t, server, server.Client(), "", fires)
+}
+
+const soakFires = 200
+
+// fireAndKill has three dispatchers fire each second, and kills one of them around each fire.
+func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable, redisURL string, fires int) {
+	t.Helper()
 	var mu sync.Mutex
 	delivered := map[string]int{}
-	s := start(t, redistest.Start(t), plan{
-		rate: 200, dispatchers: 3, lease: 3 * time.Second,
+	s := start(t, server, plan{
+		rate: 200, dispatchers: 3, lease: 3 * time.Second, redisURL: redisURL,
 		bucket: "dedupe_window = \"0s\"\n[[schedules]]\nname = \"tick\"\ncron = \"@every 1s\"\nbucket = \"" + bucketName + "\"\ncatch_up = \"all\"\npayload = \"{}\"\n",
 		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -65,7 +79,7 @@ func TestSchedulesFireOnce(t *testing.T) {
 	if err := json.Unmarshal(answer, &view); err != nil {
 		t.Fatal(err)
 	}
-	jobs := s.inspector.HGet(t.Context(), s.key("count"), "seq").Val()
+	jobs := inspector.HGet(t.Context(), s.key("count"), "seq").Val()
 	await(t, 30*time.Second, "all jobs are delivered", func() bool { return len(ids()) >= view.Fired })
 	first, last := view.Last, time.Time{}
 	times := ids()
@@ -85,6 +99,109 @@ func TestSchedulesFireOnce(t *testing.T) {
 	t.Logf("%d kills of a dispatcher, %d seconds: %d fires, %d jobs made, %d delivered, %d deliveries again after a kill; missed %d", kills, seconds, view.Fired, mustAtoi(t, jobs), len(times), again, view.Missed)
 	if view.Fired != seconds || len(times) != seconds || jobs != fmt.Sprint(seconds) || view.Missed != 0 || !last.Equal(view.Last) {
 		t.Errorf("want one fire, one job and one delivered id for each of %d seconds", seconds)
+	}
+}
+
+// TestReloadOfSchedules: a file is rewritten under a running dispatcher, and SIGHUP has schedules come, change and go. One that was made
+// through the API stays.
+func TestReloadOfSchedules(t *testing.T) {
+	t.Parallel()
+	delivered := make(chan string, 1000)
+	s := start(t, redistest.Start(t), plan{
+		rate: 200, dispatchers: 1,
+		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			delivered <- id
+		},
+	})
+	file := filepath.Join(filepath.Dir(s.config), "dispatcher0.toml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires := func(name string) {
+		t.Helper()
+		limit := time.After(patience * 10 * time.Second)
+		for {
+			select {
+			case id := <-delivered:
+				if strings.HasPrefix(id, "schedule-"+name+"-") {
+					return
+				}
+			case <-limit:
+				t.Fatalf("%s does not fire", name)
+			}
+		}
+	}
+	reload := func(schedules ...[2]string) {
+		t.Helper()
+		var tables strings.Builder
+		tables.Write(text)
+		for _, one := range schedules {
+			fmt.Fprintf(&tables, "\n[[schedules]]\nname = %q\ncron = %q\nbucket = %q\npayload = \"{}\"\n", one[0], one[1], bucketName)
+		}
+		if err := os.WriteFile(file, []byte(tables.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := strings.Count(s.dispatchers[0].output.String(), "configuration reloaded")
+		s.dispatchers[0].signal(t, syscall.SIGHUP)
+		await(t, 10*time.Second, "the reload", func() bool {
+			return strings.Count(s.dispatchers[0].output.String(), "configuration reloaded") > before
+		})
+	}
+	listed := func(want string) {
+		t.Helper()
+		got := ""
+		await(t, 10*time.Second, "the schedules are "+want, func() bool {
+			_, answer := s.requestTo(s.opsOf[0], http.MethodGet, "/v1/schedules")
+			var view struct {
+				Schedules []struct{ Name, Cron, Source string }
+			}
+			if err := json.Unmarshal(answer, &view); err != nil {
+				t.Fatal(err)
+			}
+			got = fmt.Sprint(view.Schedules)
+			return got == want
+		})
+	}
+	listed("[]")
+	reload([2]string{"goes", "@every 1s"}, [2]string{"stays", "0 0 1 1 *"})
+	listed("[{goes @every 1s config} {stays 0 0 1 1 * config}]")
+	fires("goes")
+	await(t, 10*time.Second, "the history tells that a job is done", func() bool {
+		_, answer := s.requestTo(s.opsOf[0], http.MethodGet, "/v1/schedules/goes/runs")
+		return strings.Contains(string(answer), `"job_state":"done","jobs":1`)
+	})
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.opsOf[0]+"/v1/schedules/made", strings.NewReader(`{"cron":"@every 2s","bucket":"`+bucketName+`","payload":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", response.StatusCode, answer)
+	}
+	fires("made")
+	reload([2]string{"comes", "@every 1s"}, [2]string{"stays", "@every 2s"})
+	listed("[{comes @every 1s config} {made @every 2s api} {stays @every 2s config}]")
+	fires("comes")
+	fires("stays")
+	fires("made")
+	for len(delivered) > 0 {
+		<-delivered
+	}
+	fires("comes")
+	fires("comes")
+	fires("comes") // so at least two seconds went by
+	for len(delivered) > 0 {
+		if id := <-delivered; strings.HasPrefix(id, "schedule-goes-") {
+			t.Errorf("a schedule that is gone made %s", id)
+		}
 	}
 }
 

@@ -112,7 +112,7 @@ func apiPath(segments ...string) string {
 	return path.String()
 }
 
-// call makes a request and reads the answer into view. body is nil where there is none. An answer that is an error
+// call makes a request and reads the answer into view. body is nil where there is none; a [json.RawMessage] is sent as it is. An answer that is an error
 // is a [*problem].
 func (c *api) call(ctx context.Context, method, path string, query url.Values, body, view any) error {
 	if ctx.Err() != nil {
@@ -124,9 +124,12 @@ func (c *api) call(ctx context.Context, method, path string, query url.Values, b
 	}
 	var sent io.Reader = http.NoBody
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("write the request: %w", err)
+		text, isRaw := body.(json.RawMessage)
+		if !isRaw {
+			var err error
+			if text, err = json.Marshal(body); err != nil {
+				return fmt.Errorf("write the request: %w", err)
+			}
 		}
 		sent = bytes.NewReader(text)
 	}

@@ -73,6 +73,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d.operator, err = operator.New(operator.Config{
 		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
 		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return checkFlow(d.inForce.Load())(bucket, own) },
+		CheckJob:  func(bucket string, job *shaper.Job) error { return checkJob(d.inForce.Load())(bucket, job) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -217,6 +218,17 @@ func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) 
 			worker = webhook.DefaultConfig()
 		}
 		return worker.CheckFlow(own)
+	}
+}
+
+// checkJob returns a check of a job by the worker of its bucket.
+func checkJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
+	return func(bucket string, job *shaper.Job) error {
+		worker, ok := workerOf(cfg, bucket)
+		if !ok {
+			return nil
+		}
+		return worker.CheckJob(job)
 	}
 }
 

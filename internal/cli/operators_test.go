@@ -160,7 +160,9 @@ var operatorRuns = map[string][]string{
 	"flow purge": {"flowing acme --dry-run", "flowing acme --yes"},
 	"job list":   {"plain"}, "job show": {"plain waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
 	"schedule list": {""}, "schedule show": {"nightly"}, "schedule pause": {"nightly --reason leak"}, "schedule resume": {"nightly"}, "schedule fire": {"nightly"},
-	"dead list": {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
+	"schedule set":    {`made --bucket plain --cron @daily --dry-run`, `made --bucket plain --cron @daily`},
+	"schedule remove": {"made --dry-run", "made --yes"},
+	"dead list":       {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
 	"dead redrive": {"plain --status 404 --dry-run", "plain dead0", "plain --reason http_404 --text dead1", "plain --all --limit 1"},
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
 }

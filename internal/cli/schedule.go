@@ -10,29 +10,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) scheduleCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "schedule",
-		Short: "Look at schedules, pause them and have them fire",
+		Short: "Look at schedules, make them, pause them and have them fire",
 		Long: `Look at schedules, which enqueue jobs at the times of a cron line, and change them: all
 dispatchers obey at once, and after every restart. A schedule is declared as [[schedules]]
-in the configuration.`,
+in the configuration, or made by ` + "`schedule set`" + ` and kept in Redis until ` + "`schedule remove`" + `.`,
 		Example: `  dispatcher schedule list
   dispatcher schedule show nightly-report
+  dispatcher schedule set weekly-report --cron "0 6 * * MON" --bucket reports --payload '{"report":"weekly"}'
+  dispatcher schedule remove weekly-report
   dispatcher schedule pause nightly-report --reason "the warehouse moves"
   dispatcher schedule resume nightly-report
   dispatcher schedule fire nightly-report`,
-	}, a.scheduleListCommand(), a.scheduleShowCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleFireCommand()))
+	}, a.scheduleSetCommand(), a.scheduleRemoveCommand(), a.scheduleListCommand(), a.scheduleShowCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleFireCommand()))
 }
 
 func (a *app) scheduleListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all schedules with their next fires",
-		Long: `List the schedules of all configured buckets. NEXT is the next fire, in the time zone of
-the schedule; --json has the next five.`,
+		Long: `List all schedules. NEXT is the next fire, in the time zone of the schedule; --json has
+the next five. SOURCE is config, or api of one that was made by ` + "`schedule set`" + `. A schedule whose
+bucket left the configuration does not fire, and is listed last.`,
 		Example: `  dispatcher schedule list
   dispatcher schedule list --json | jq '.[] | {name, next}'`,
 		Args: positional(),
@@ -48,18 +52,18 @@ func (a *app) scheduleList(ctx context.Context, c *api) error {
 		return err
 	}
 	if len(list.Schedules) == 0 && !a.json {
-		a.note("there are no schedules: declare one as [[schedules]] in the configuration, and let a dispatcher run")
+		a.note("there are no schedules: declare one as [[schedules]] in the configuration, and let a dispatcher run, or make one with `dispatcher schedule set`")
 		return nil
 	}
 	return a.print(list.Schedules, func(w io.Writer) {
-		fmt.Fprintln(w, "SCHEDULE\tBUCKET\tCRON\tTIMEZONE\tNEXT\tLAST\tFIRED\tMISSED\tSKIPPED\tNOTE")
+		fmt.Fprintln(w, "SCHEDULE\tBUCKET\tSOURCE\tCRON\tTIMEZONE\tNEXT\tLAST\tFIRED\tMISSED\tSKIPPED\tNOTE")
 		for i := range list.Schedules {
 			v := &list.Schedules[i]
 			last := "-"
 			if v.Last != nil {
 				last = stamp(*v.Last)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", v.Name, v.Bucket, v.Cron, v.Timezone, nextFire(v), last, v.Fired, v.Missed, v.Skipped, dash(scheduleNote(v)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", v.Name, v.Bucket, v.Source, v.Cron, v.Timezone, nextFire(v), last, v.Fired, v.Missed, v.Skipped, dash(scheduleNote(v)))
 		}
 	})
 }
@@ -86,6 +90,10 @@ func inZone(v *opsview.Schedule, fire time.Time) string {
 // scheduleNote is what people should know of a schedule.
 func scheduleNote(v *opsview.Schedule) string {
 	switch {
+	case v.Orphaned:
+		return "does not fire: the bucket is not in the configuration"
+	case v.Waiting:
+		return "the configuration has one of this name too: it comes when this one is removed"
 	case v.Paused != nil:
 		return "paused by " + v.Paused.By
 	case v.Blocked != "":
@@ -102,7 +110,8 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one schedule, its next five fires and its last ones",
-		Long: `Show one schedule in full: its next five fires, and what became of the last twenty. The job
+		Long: `Show one schedule in full: its next five fires, and what became of the last twenty and of
+their jobs. How a job ended is known until the dedupe_window of the bucket ends. The job
 of a fire is shown by ` + "`dispatcher job show BUCKET ID`" + `.`,
 		Example: `  dispatcher schedule show nightly-report
   dispatcher schedule show nightly-report --json | jq .runs`,
@@ -130,6 +139,9 @@ func (a *app) scheduleShow(ctx context.Context, c *api, name string) error {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		row("schedule", "%s", v.Name)
 		row("bucket", "%s", v.Bucket)
+		if row("source", "%s", v.Source); v.Made != nil {
+			row("made", "by %s at %s", v.Made.By, stamp(v.Made.At))
+		}
 		row("cron", "%s in %s", v.Cron, v.Timezone)
 		row("missed fires", "catch_up %s", v.CatchUp)
 		row("overlap", "%s", v.Overlap)
@@ -153,6 +165,11 @@ func runText(v *opsview.Schedule, run opsview.ScheduleRun) string {
 		text += fmt.Sprintf(" with %d more", run.Count-1)
 	case run.Job != "":
 		text += fmt.Sprintf(" %.3fs late, job %s", run.Lateness, run.Job)
+		if run.JobState == string(shaper.StateForgotten) {
+			text += ", which has ended: how is no longer known"
+		} else if run.JobState != "" {
+			text += ", which is " + run.JobState
+		}
 	}
 	if run.Reason != "" {
 		text += " (" + run.Reason + ")"

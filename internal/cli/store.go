@@ -37,7 +37,7 @@ func (a *app) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow(cfg)})
+	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow(cfg), CheckJob: checkJob(cfg)})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err

@@ -91,6 +91,8 @@ func (l *loader) scheduledJob(p place, made shaper.Schedule, b bucketSettings) {
 	switch {
 	case b.Worker == workerHTTP && b.HTTP != nil:
 		l.failAll(p, b.HTTP.Worker(1).CheckJob(&job))
+	case b.Worker == workerAsynq && b.Asynq != nil:
+		l.failAll(p, b.Asynq.Worker().CheckJob(&job))
 	case b.Worker == workerWebhook:
 		l.failAll(p, b.Webhook.Worker(1).CheckJob(&job))
 	}

@@ -113,6 +113,10 @@ func TestRoles(t *testing.T) {
 		{ops, "PATCH", "/v1/pools/vendor", `{"rate":"2/h"}`, []string{"admin"}},
 		{ops, "DELETE", "/v1/pools/vendor/overrides", "", []string{"admin"}},
 		{ops, "DELETE", "/v1/pools/vendor/overrides/rate", "", []string{"admin"}},
+		{ops, "GET", "/v1/schedules", "", []string{"read", "read-some", "admin", "admin-some"}},
+		{ops, "PUT", "/v1/schedules/s", `{"cron":"@daily","bucket":"roomy"}`, []string{"admin", "admin-some"}},
+		{ops, "PUT", "/v1/schedules/t", `{"cron":"@daily","bucket":"small","dry_run":true}`, []string{"admin"}},
+		{ops, "POST", "/v1/schedules/s/pause", "", []string{"admin", "admin-some"}},
 		{ops, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {

@@ -167,15 +167,15 @@ func resetting(change changer) http.HandlerFunc {
 // readObject reads a JSON object, strictly, and calls member with each of its
 // members that is not null.
 func readObject(w http.ResponseWriter, r *http.Request, member func(d *jobDecoder, name string, value []byte)) *fault {
-	return readBodyBy(w, r, func(d *jobDecoder, body []byte) bool { return d.object(body, member) })
+	return readBodyBy(w, r, maxControlBytes, func(d *jobDecoder, body []byte) bool { return d.object(body, member) })
 }
 
 // readBodyBy reads a JSON object by a function that reports whether it is one.
-func readBodyBy(w http.ResponseWriter, r *http.Request, read func(d *jobDecoder, body []byte) bool) *fault {
+func readBodyBy(w http.ResponseWriter, r *http.Request, most int64, read func(d *jobDecoder, body []byte) bool) *fault {
 	if _, f := mediaType(r, typeJSON, typeMergePatch); f != nil {
 		return f
 	}
-	body, f := readBody(w, r, maxControlBytes, "no more is wanted here")
+	body, f := readBody(w, r, most, "no more is wanted here")
 	if f != nil {
 		return f
 	}

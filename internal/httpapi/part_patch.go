@@ -25,7 +25,7 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 			}
 		}
 	}
-	f := readBodyBy(w, r, func(d *jobDecoder, body []byte) bool {
+	f := readBodyBy(w, r, maxControlBytes, func(d *jobDecoder, body []byte) bool {
 		return eachMember(body, func(name string, value []byte, again bool) bool {
 			switch setting := shaper.FlowSetting(name); {
 			case again:

@@ -33,6 +33,7 @@ const (
 	codeUnknownLimit     code = "unknown-limit"
 	codeUnknownPool      code = "unknown-pool"
 	codeUnknownSchedule  code = "unknown-schedule"
+	codeScheduleConflict code = "schedule-conflict"
 	codeUnknownFlow      code = "unknown-flow"
 	codeUnknownGroup     code = "unknown-group"
 	codeMethod           code = "method-not-allowed"
@@ -83,6 +84,7 @@ var kinds = map[code]struct {
 	codeUnknownLimit:     {http.StatusNotFound, "There is no such limit"},
 	codeUnknownPool:      {http.StatusNotFound, "There is no such pool"},
 	codeUnknownSchedule:  {http.StatusNotFound, "There is no such schedule"},
+	codeScheduleConflict: {http.StatusConflict, "Another schedule is in the way"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
 	codeUnknownGroup:     {http.StatusNotFound, "There is no such group now"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -17,6 +19,8 @@ func (o *ops) scheduleRoutes() []route {
 	return []route{
 		{"GET", "/v1/schedules", o.listSchedules, read},
 		{"GET", "/v1/schedules/{schedule}", o.showSchedule, read},
+		{"PUT", "/v1/schedules/{schedule}", o.setSchedule, admin},
+		{"DELETE", "/v1/schedules/{schedule}", o.removeSchedule, admin},
 		{"GET", "/v1/schedules/{schedule}/runs", o.showRuns, read},
 		{"POST", "/v1/schedules/{schedule}/pause", o.pauseSchedule, admin},
 		{"POST", "/v1/schedules/{schedule}/resume", o.resumeSchedule, admin},
@@ -54,15 +58,27 @@ func (o *ops) schedule(r *http.Request) (shaper.ScheduleInfo, *fault) {
 	return info, nil
 }
 
+// isForeign reports whether one of the buckets in the way is none of those of the caller's key.
+func isForeign(r *http.Request, conflict *operator.ScheduleConflictError) bool {
+	key := keyOf(r)
+	return key != nil && slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return !key.mayUse(bucket) })
+}
+
 func (o *ops) scheduleFault(r *http.Request, name string, err error) *fault {
-	if errors.Is(err, operator.ErrNoSchedule) || errors.Is(err, shaper.ErrNotFound) {
+	if errors.Is(err, operator.ErrNoSchedule) {
 		return newFault(codeUnknownSchedule, "unknown schedule %q: GET /v1/schedules lists them", name)
 	}
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))
 	}
+	if conflict, ok := errors.AsType[*operator.ScheduleConflictError](err); ok {
+		if isForeign(r, conflict) {
+			return newFault(codeScheduleConflict, "schedule %q: the name is taken in a bucket that the key is not for: choose another name", name)
+		}
+		return newFault(codeScheduleConflict, "%s", conflict)
+	}
 	f := o.store.of(r, err)
-	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet {
+	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet && elsewhere(err) == "" {
 		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: schedule %q may be changed; send the same request again, which is safe", name)
 	}
 	return f
@@ -140,4 +156,131 @@ func (o *ops) fireSchedule(w http.ResponseWriter, r *http.Request) {
 		job, asked, err := s.Fire(ctx)
 		return asked, job, err
 	})
+}
+
+// maxScheduleBytes bounds a request: its payload may be base64.
+const maxScheduleBytes = 256 << 10
+
+// readSchedule reads a schedule: the keys of the configuration, and the body of a job as that of an enqueue.
+func readSchedule(w http.ResponseWriter, r *http.Request) (bucket string, s shaper.Schedule, dryRun bool, f *fault) {
+	f = readBodyBy(w, r, maxScheduleBytes, func(d *jobDecoder, body []byte) bool {
+		isObject := d.object(body, func(d *jobDecoder, name string, value []byte) {
+			switch name {
+			case "bucket":
+				bucket, _ = d.text(name, value)
+			case "cron":
+				s.Cron, _ = d.text(name, value)
+			case "timezone":
+				s.Timezone, _ = d.text(name, value)
+			case "catch_up":
+				text, _ := d.text(name, value)
+				s.CatchUp = schedule.CatchUp(text)
+			case "overlap":
+				text, _ := d.text(name, value)
+				s.Overlap = schedule.Overlap(text)
+			case "dry_run":
+				dryRun = d.truth(name, value)
+			case "id", "cost", "delay", "not_before", "callback_url", "failure_url":
+				d.fail(name, "is not for the job of a schedule")
+			default:
+				d.member(name, value)
+			}
+		})
+		d.compose()
+		for name, text := range map[string]string{"bucket": bucket, "cron": s.Cron} {
+			if text == "" && len(d.errs) == 0 {
+				d.fail(name, "is missing")
+			}
+		}
+		j := d.job
+		s.Job = shaper.ScheduledJob{
+			Flow: j.Flow, Group: j.Group, URL: j.URL, Method: j.Method, Headers: j.Headers, Payload: j.Payload, Priority: j.Priority,
+			MaxAttempts: j.MaxAttempts, ExpiresIn: j.ExpiresIn,
+		}
+		return isObject
+	})
+	return bucket, s, dryRun, f
+}
+
+// setSchedule makes a schedule, or changes one that was made so: PUT /v1/schedules/{schedule}.
+func (o *ops) setSchedule(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("schedule")
+	bucket, s, dryRun, f := readSchedule(w, r)
+	if key := keyOf(r); f == nil && key != nil && !key.mayUse(bucket) {
+		f = newFault(codeForbidden, "key %q lacks bucket %q among its buckets", key.Name, bucket)
+	}
+	var settings shaper.Bucket
+	if f == nil {
+		var err error
+		if settings, err = o.buckets.Bucket(bucket).Settings(); err != nil {
+			f = o.unknownBucket(r, bucket)
+		}
+	}
+	if f == nil {
+		job := s.JobOf(bucket)
+		f = bound(r, &settings, &job)
+	}
+	if f != nil {
+		f.write(w, r)
+		return
+	}
+	control := o.as(r).Schedule(name)
+	if dryRun {
+		if err := control.Check(r.Context(), bucket, s); err != nil {
+			o.scheduleFault(r, name, err).write(w, r)
+			return
+		}
+		s.Name = name
+		info := shaper.ScheduleInfo{Schedule: s, Bucket: bucket, Source: shaper.ScheduleOfAPI}
+		if rule, err := s.Rule(); err == nil { // as Check has seen
+			info.Next = rule.NextN(time.Now(), nextFires)
+		}
+		writeJSON(w, http.StatusOK, opsview.ScheduleOf(info))
+		return
+	}
+	changed, err := control.Set(context.WithoutCancel(r.Context()), bucket, s)
+	var info shaper.ScheduleInfo
+	if err == nil {
+		info, err = control.Info(r.Context())
+	}
+	if err != nil {
+		o.scheduleFault(r, name, err).write(w, r)
+		return
+	}
+	view := opsview.ScheduleOf(info)
+	view.Changed = &changed
+	writeJSON(w, http.StatusOK, view)
+}
+
+const nextFires = 5 // that a dry run tells
+
+// removeSchedule removes a schedule that was made through the API: DELETE /v1/schedules/{schedule}.
+func (o *ops) removeSchedule(w http.ResponseWriter, r *http.Request) {
+	name, dryRun := r.PathValue("schedule"), false
+	if r.ContentLength != 0 {
+		f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
+			if name == "dry_run" {
+				dryRun = d.truth(name, value)
+			} else {
+				d.fail(name, "is not taken here: want dry_run")
+			}
+		})
+		if f != nil {
+			f.write(w, r)
+			return
+		}
+	}
+	control := o.as(r).Schedule(name)
+	info, err := control.Removable(r.Context())
+	if key := keyOf(r); err == nil && key != nil && !key.mayUse(info.Bucket) {
+		err = operator.ErrNoSchedule
+	}
+	if err == nil && !dryRun {
+		info, err = control.Remove(context.WithoutCancel(r.Context()))
+	}
+	if err != nil {
+		o.scheduleFault(r, name, err).write(w, r)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"schedule": opsview.ScheduleOf(info), "removed": !dryRun})
 }

@@ -14,7 +14,11 @@ type Schedule struct {
 	Timezone  string      `json:"timezone"`
 	CatchUp   string      `json:"catch_up"`
 	Overlap   string      `json:"overlap"`
-	Next      []time.Time `json:"next"` // the next five fires, in the schedule's time zone
+	Source    string      `json:"source"`                   // config or api
+	Orphaned  bool        `json:"orphaned,omitempty"`       // its bucket is not in the configuration: it does not fire
+	Made      *MadeBy     `json:"made,omitempty"`           // through the API
+	Waiting   bool        `json:"configured_too,omitempty"` // the configuration has one of this name too, which waits until this one is removed
+	Next      []time.Time `json:"next"`                     // the next five fires, in the schedule's time zone
 	Paused    *Pause      `json:"paused,omitempty"`
 	Blocked   string      `json:"blocked,omitempty"`   // why the job of the fire that is due has not got in
 	Requested *time.Time  `json:"requested,omitempty"` // when an operator asked for a fire that has not been yet
@@ -29,10 +33,17 @@ type Schedule struct {
 	Job     string `json:"job,omitempty"` // the id of the job of the fire that was asked for
 }
 
+// MadeBy says who made or changed something last.
+type MadeBy struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+}
+
 // ScheduleOf shows a schedule.
 func ScheduleOf(s shaper.ScheduleInfo) Schedule {
 	v := Schedule{
 		Name: s.Name, Bucket: s.Bucket, Cron: s.Cron, Timezone: s.Timezone, CatchUp: string(s.CatchesUp()), Overlap: string(s.Overlap),
+		Source: string(s.Source), Orphaned: s.Orphaned, Waiting: s.ConfiguredToo,
 		Next: s.Next, Blocked: s.Blocked, Requested: moment(s.Requested), Last: moment(s.Last), LastJob: s.LastJob,
 		Fired: s.Fired, Missed: s.Missed, Skipped: s.Skipped,
 	}
@@ -44,6 +55,9 @@ func ScheduleOf(s shaper.ScheduleInfo) Schedule {
 	}
 	if v.Next == nil {
 		v.Next = []time.Time{}
+	}
+	if !s.Made.IsZero() {
+		v.Made = &MadeBy{s.Made.UTC(), s.MadeBy}
 	}
 	if !s.Paused.IsZero() {
 		v.Paused = &Pause{Since: s.Paused.UTC(), By: s.PausedBy, Reason: s.PausedReason}
@@ -60,6 +74,8 @@ type ScheduleRun struct {
 	By       string    `json:"by,omitempty"`       // the dispatcher
 	AskedBy  string    `json:"asked_by,omitempty"` // the operator
 	Job      string    `json:"job,omitempty"`
+	JobState string    `json:"job_state,omitempty"` // of that job now; unknown: it has ended, and its id is not remembered any more
+	Jobs     int       `json:"jobs"`                // that the fire made
 	Count    int64     `json:"count"`
 	Reason   string    `json:"reason,omitempty"`
 }
@@ -70,7 +86,7 @@ func ScheduleRunsOf(runs []shaper.ScheduleRun) []ScheduleRun {
 	for i, r := range runs {
 		views[i] = ScheduleRun{
 			Fire: r.Fire.UTC(), At: r.At.UTC(), Lateness: r.Lateness().Seconds(), Outcome: string(r.Outcome), By: r.By, AskedBy: r.AskedBy,
-			Job: r.Job, Count: r.Count, Reason: r.Reason,
+			Job: r.Job, JobState: string(r.JobState), Jobs: r.Jobs, Count: r.Count, Reason: r.Reason,
 		}
 	}
 	return views

@@ -3,14 +3,17 @@
 --
 --   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
---                         v         the number of definitions that it has had
+--                         v         the number of its definition: no other one of this name has had it
 --                         due       the fire that comes, "0" not reckoned yet, "" none
+--                         since     since when it counts, of one that is not reckoned yet
 --                         manual    when an operator asked for a fire that has not been yet, and manual_by
 --                         paused    since when, paused_by, paused_reason
 --                         blocked   why the job of the fire that is due has not got in
 --                         job, last the job of the last fire, and which fire that was
 --                         fired, missed, skipped  how many
 --                       "name:runs" -> what became of the last fires, newest first, a line of JSON each; at most RUNS
+--                       "name:made" -> of one that was made through the API: when, a space, and by whom
+--                       "name:configured" -> of such a one: the definition of this name in the configuration, which waits
 --   schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
 --
 -- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
@@ -33,8 +36,24 @@ function schedule.write(key, due_key, name, state, again)
 end
 
 function schedule.remove(key, due_key, name)
-  redis.call('HDEL', key, name, field_of(name, 'state'), field_of(name, 'runs'))
+  redis.call('HDEL', key, name, field_of(name, 'state'), field_of(name, 'runs'), field_of(name, 'made'), field_of(name, 'configured'))
   redis.call('ZREM', due_key, name)
+end
+
+-- Has the bucket have a schedule of this definition, and reports whether that changes something. A schedule whose time changes is
+-- reckoned anew, from now on; what else changes holds from its next fire on.
+function schedule.define(key, due_key, name, text, now)
+  local before = redis.call('HGET', key, name)
+  local state = before and schedule.read(key, name)
+  if state and before == text then return false end
+  if not state or string.match(before, '^[^\n]*') ~= string.match(text, '^[^\n]*') then
+    state = state or { v = 0 }
+    state.due, state.since, state.blocked = '0', string.format('%.0f', now), nil
+  end
+  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, as JSON has here; it grows also after a removal
+  redis.call('HSET', key, name, text)
+  schedule.write(key, due_key, name, state)
+  return true
 end
 
 -- The fire of a text, nil if another dispatcher was faster, or an operator has paused the schedule, or it is another one now.
@@ -81,7 +100,7 @@ function schedule.finish(fire, outcome)
     redis.call('HSET', fire.key, field, table.concat(lines, '\n'))
   end
   state.blocked = nil
-  if fire.manual then state.manual, state.manual_by = nil, nil else state.due = fire.next end
+  if fire.manual then state.manual, state.manual_by = nil, nil else state.due, state.since = fire.next, nil end
   schedule.write(fire.key, fire.due_key, fire.name, state)
 end
 

@@ -216,14 +216,11 @@ func (s *scheduler) fire(ctx context.Context, now time.Time, one dueSchedule) er
 	}
 	due, known := state.Reckoned()
 	if !known {
-		fire.SetTimes(time.Time{}, read.rule.Next(now), 0, time.Time{})
+		fire.SetTimes(time.Time{}, read.rule.Next(state.From(now)), 0, time.Time{})
 		return s.advance(ctx, fire, "", 0)
 	}
 	plan := read.rule.Due(due, now, read.schedule.CatchesUp())
 	fire.SetTimes(plan.Fire, plan.Next, plan.Missed, plan.First)
-	if plan.Missed > 0 {
-		s.drain.log.WarnContext(ctx, "fires of a schedule are given up, as they are late", "schedule", one.name, "first", plan.First.UTC(), "count", plan.Missed, "catch_up", read.schedule.CatchesUp(), "blocked", state.Blocked)
-	}
 	if plan.Fire.IsZero() {
 		return s.advance(ctx, fire, "", 0)
 	}
@@ -269,11 +266,21 @@ func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked strin
 	if reply != int64(1) {
 		return nil // another dispatcher was faster
 	}
-	if blocked != "" {
+	if blocked != "" { // what is late with it is not given up yet
 		s.drain.store.Metrics.CountSchedule(s.drain.Name, metrics.ScheduleBlocked, 1)
+		return nil
 	}
-	s.drain.store.Metrics.CountSchedule(s.drain.Name, string(shaper.ScheduleMissed), fire.Missed)
+	s.noteMissed(ctx, fire)
 	return nil
+}
+
+// noteMissed tells of fires that this dispatcher has given up.
+func (s *scheduler) noteMissed(ctx context.Context, fire *store.Fire) {
+	if fire.Missed == 0 {
+		return
+	}
+	s.drain.log.WarnContext(ctx, "fires of a schedule are given up, as they are late", "schedule", fire.Name, "first", fire.First.UTC(), "count", fire.Missed)
+	s.drain.store.Metrics.CountSchedule(s.drain.Name, string(shaper.ScheduleMissed), fire.Missed)
 }
 
 // Answers of enqueue.lua about a fire.
@@ -311,6 +318,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		if skipped := r.Int() == 1; skipped {
 			d.log.InfoContext(ctx, "a fire of a schedule is skipped: the job of the one before is unfinished", "schedule", fire.Name, "fire", at.UTC())
 			d.store.Metrics.CountSchedule(d.Name, string(shaper.ScheduleSkipped), 1)
+			s.noteMissed(ctx, fire)
 		}
 		return r.Err()
 	}
@@ -322,7 +330,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 	if code <= lastAdmitted {
 		d.log.InfoContext(ctx, "a schedule fired", "schedule", fire.Name, "fire", at.UTC(), "job", job.ID, "late", late)
 		d.store.Metrics.CountSchedule(d.Name, string(shaper.ScheduleFired), 1)
-		d.store.Metrics.CountSchedule(d.Name, string(shaper.ScheduleMissed), fire.Missed)
+		s.noteMissed(ctx, fire)
 		d.store.Metrics.ObserveScheduleLateness(d.Name, late)
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
@@ -29,7 +30,7 @@ func TestSchedulesWhileADispatcherRuns(t *testing.T) {
 			}
 		}()
 		l.run(10*time.Minute + 15*time.Second)
-		known := l.d.store.Known("b")
+		known := store.HomeOf(l.d.store.Known("b"))
 		for name, want := range map[string]int64{"stays": 10, "new": 15} {
 			found, err := l.d.store.Schedules(l.t.Context(), known, name)
 			if err != nil || len(found) != 1 {
@@ -85,7 +86,7 @@ func TestAnOlderFileFiresNothingOfItsOwn(t *testing.T) {
 		}
 		l.d = d
 		l.run(65 * time.Second)
-		found, err := d.store.Schedules(l.t.Context(), d.store.Known("b"), "")
+		found, err := d.store.AllSchedules(l.t.Context())
 		if err != nil || len(found) != 1 || found[0].Name != "newer" || found[0].Fired < 6 {
 			t.Errorf("%+v, %v", found, err)
 		}
@@ -102,7 +103,7 @@ func TestSchedulesGoWithTheirBucket(t *testing.T) {
 	before := newFirers(t, 1, b, conn)
 	before.look(0)
 	d := before.own[0].drain
-	if _, _, err := d.store.ControlSchedule(t.Context(), d.Bucket, "s", "pause", "ann", "holidays"); err != nil {
+	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "pause", "ann", "holidays"); err != nil {
 		t.Fatal(err)
 	}
 	joined := rig.In(rig.PoolNamed("vendor"), b)

@@ -137,3 +137,22 @@ func ExampleDeadControl() {
 	// 0 <nil>
 	// 0 1 <nil>
 }
+
+// A schedule that is made so is kept in Redis until it is removed, whatever configurations say.
+func ExampleScheduleControl_Set() {
+	op, closer := example()
+	defer closer()
+	ctx := context.Background()
+	_, err := op.As("anna").Schedule("weekly").Set(ctx, "letters", shaper.Schedule{
+		Cron: "0 6 * * MON", Timezone: "Europe/Paris", Job: shaper.ScheduledJob{Flow: "acme", Payload: []byte("dear")},
+	})
+	if err != nil {
+		panic(err)
+	}
+	s, err := op.Schedule("weekly").Info(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Name, s.Cron, s.Bucket, s.Source, s.MadeBy)
+	// Output: weekly 0 6 * * MON letters api anna
+}

@@ -29,6 +29,10 @@ type Config struct {
 	// repeats no credential. [FlowControl.Set] asks it. A worker has to ask again, as
 	// whoever sets them elsewhere may ask nobody.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
+
+	// CheckJob, if not nil, reports what the bucket's kind of worker finds wrong with a job, in the same form.
+	// [ScheduleControl.Set] asks it about the job of a schedule.
+	CheckJob func(bucket string, job *shaper.Job) error
 }
 
 // Operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on
@@ -38,6 +42,7 @@ type Config struct {
 type Operator struct {
 	store     *store.Store
 	checkFlow func(bucket string, own *shaper.OwnDelivery) error
+	checkJob  func(bucket string, job *shaper.Job) error
 }
 
 // New checks the buckets and returns an operator. It does not talk to Redis yet.
@@ -46,7 +51,7 @@ func New(cfg Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{store: s, checkFlow: cfg.CheckFlow}, nil
+	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.

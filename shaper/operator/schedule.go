@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -12,48 +14,75 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// ErrNoSchedule says that no bucket of the configuration has a schedule of this name.
+// ErrNoSchedule says that no bucket has a schedule of this name.
 var ErrNoSchedule = errors.New("shaper: no such schedule")
 
-// Schedules returns the schedules of all configured buckets, in the order of the buckets and by name, with the next five times of each.
-// One round trip for each bucket, and one for each 16 schedules.
+// ScheduleConflictError says why a schedule cannot be changed as it was asked for, and what to do instead. Nothing was changed.
+type ScheduleConflictError struct {
+	Name    string
+	Buckets []string // that have a schedule of this name
+	Reason  string
+}
+
+func (e *ScheduleConflictError) Error() string {
+	return fmt.Sprintf("schedule %q: %s", e.Name, e.Reason)
+}
+
+// Schedules returns the schedules of all buckets that Redis knows, in the order of the buckets and by name, with the next five times of
+// each. Those of a bucket that has left the configuration come last, and are Orphaned: they do not fire. Two round trips, and one for
+// each eight schedules of a bucket.
 func (o *Operator) Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error) {
-	var all []shaper.ScheduleInfo
-	for _, b := range o.store.All() {
-		some, err := o.store.Schedules(ctx, b, "")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	return all, nil
+	return o.store.AllSchedules(ctx)
 }
 
 // Schedule names a schedule of any bucket.
 func (o *Operator) Schedule(name string) Schedule { return Schedule{o, name} }
 
-// Schedule is a schedule to look at.
+// Schedule is a schedule to look at. Its methods return [ErrNoSchedule] if there is none of this name, and a [*ScheduleConflictError] if
+// two buckets have one.
 type Schedule struct {
 	op   *Operator
 	name string
 }
 
-// bucket is the bucket that has the schedule.
-func (s Schedule) bucket(ctx context.Context) (*store.Bucket, error) {
-	b, err := s.op.store.BucketOfSchedule(ctx, s.name)
-	if err == nil && b == nil {
-		err = fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+// home is the bucket that has the schedule.
+func (s Schedule) home(ctx context.Context) (store.ScheduleHome, error) {
+	found, err := s.op.store.FindSchedule(ctx, s.name)
+	switch {
+	case err != nil:
+		return store.ScheduleHome{}, err
+	case len(found) == 0:
+		return store.ScheduleHome{}, fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+	case len(found) > 1:
+		return store.ScheduleHome{}, s.conflict(found, "is in %s: remove the one that was made through the API, or give the one of the configuration another name", places(found))
 	}
-	return b, err
+	return found[0], nil
 }
 
-// Info returns the schedule with its state and its next five times, or [ErrNoSchedule]. Two round trips.
+func (s Schedule) conflict(found []store.ScheduleHome, format string, args ...any) error {
+	e := &ScheduleConflictError{Name: s.name, Reason: fmt.Sprintf(format, args...)}
+	for _, home := range found {
+		e.Buckets = append(e.Buckets, home.Bucket)
+	}
+	return e
+}
+
+// places says where schedules are.
+func places(found []store.ScheduleHome) string {
+	texts := make([]string, len(found))
+	for i, home := range found {
+		texts[i] = fmt.Sprintf("bucket %q (%s)", home.Bucket, home.Source)
+	}
+	return strings.Join(texts, " and in ")
+}
+
+// Info returns the schedule with its state and its next five times. Three round trips.
 func (s Schedule) Info(ctx context.Context) (shaper.ScheduleInfo, error) {
-	b, err := s.bucket(ctx)
+	home, err := s.home(ctx)
 	if err != nil {
 		return shaper.ScheduleInfo{}, err
 	}
-	found, err := s.op.store.Schedules(ctx, b, s.name)
+	found, err := s.op.store.Schedules(ctx, home, s.name)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w %q", ErrNoSchedule, s.name)
 	}
@@ -63,13 +92,13 @@ func (s Schedule) Info(ctx context.Context) (shaper.ScheduleInfo, error) {
 	return found[0], nil
 }
 
-// Runs returns what became of the last fires, newest first, at most 20; or [ErrNoSchedule]. Two round trips.
+// Runs returns what became of the last fires and of their jobs, newest first, at most 20. Three round trips.
 func (s Schedule) Runs(ctx context.Context) ([]shaper.ScheduleRun, error) {
-	b, err := s.bucket(ctx)
+	home, err := s.home(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.op.store.ScheduleRuns(ctx, b, s.name)
+	return s.op.store.ScheduleRuns(ctx, home, s.name)
 }
 
 // ScheduleControl is a schedule to look at and to change.
@@ -83,49 +112,159 @@ func (a Author) Schedule(name string) ScheduleControl {
 	return ScheduleControl{a.op.Schedule(name), a.by}
 }
 
+// Set has a configured bucket have a schedule of these settings and of the name of s, in all processes and across restarts, until
+// [ScheduleControl.Remove], whatever configurations say. It makes it, or changes one that was made by Set; then a pause stays, and another
+// Cron or Timezone counts from now on. It reports whether something changed. Author and time are kept.
+//
+// The settings are checked as those of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the
+// key. [shaper.ErrUnknownBucket] if the bucket is not configured here. A [*ScheduleConflictError] if the configuration has a schedule of
+// this name, another bucket has one, or the bucket has [shaper.MaxSchedules]. Three round trips.
+func (s ScheduleControl) Set(ctx context.Context, bucket string, settings shaper.Schedule) (changed bool, err error) {
+	if err := s.Check(ctx, bucket, settings); err != nil {
+		return false, err
+	}
+	settings.Name = s.name
+	text, err := store.DefinitionText(&settings)
+	if err != nil {
+		return false, err
+	}
+	b, err := s.op.store.Bucket(bucket)
+	if err != nil {
+		return false, err
+	}
+	change, _, err := s.control(ctx, store.HomeOf(b), metrics.ActionScheduleSet, "set", text)
+	return change == store.ScheduleChanged, err
+}
+
+// Check returns the error that [ScheduleControl.Set] would, and changes nothing. Two round trips.
+func (s ScheduleControl) Check(ctx context.Context, bucket string, settings shaper.Schedule) error {
+	b, err := s.op.store.Bucket(bucket)
+	if err != nil {
+		return err
+	}
+	settings.Name = s.name
+	err = settings.Validate(b.Settings.Load())
+	if job := settings.JobOf(bucket); err == nil && s.op.checkJob != nil {
+		err = s.op.checkJob(bucket, &job)
+	}
+	if err != nil {
+		return &InvalidChangeError{bucket, err}
+	}
+	found, err := s.op.store.FindSchedule(ctx, s.name)
+	if err != nil {
+		return err
+	}
+	for _, home := range found {
+		switch {
+		case home.Source == shaper.ScheduleOfConfig && !home.Orphaned:
+			return s.isConfigured(home)
+		case home.Bucket != bucket:
+			return s.conflict(found, "is in %s already: remove it first, or choose another name", places(found))
+		}
+	}
+	return nil
+}
+
+func (s Schedule) isConfigured(home store.ScheduleHome) error {
+	return s.conflict([]store.ScheduleHome{home}, "is in the configuration, for bucket %q: change [[schedules]] there and reload", home.Bucket)
+}
+
+// Remove removes the schedule that was made by [ScheduleControl.Set], with its history, and returns what it was. Its jobs stay. Where the
+// configuration has one of this name for the same bucket, that comes instead. A [*ScheduleConflictError] if the only one is that of the
+// configuration. Four round trips.
+func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error) {
+	home, info, err := s.removable(ctx)
+	if err == nil {
+		_, _, err = s.control(ctx, home, metrics.ActionScheduleRemove, "remove", "")
+	}
+	return info, err
+}
+
+// Removable returns what [ScheduleControl.Remove] would, and changes nothing. Three round trips.
+func (s ScheduleControl) Removable(ctx context.Context) (shaper.ScheduleInfo, error) {
+	_, info, err := s.removable(ctx)
+	return info, err
+}
+
+func (s ScheduleControl) removable(ctx context.Context) (home store.ScheduleHome, info shaper.ScheduleInfo, err error) {
+	found, err := s.op.store.FindSchedule(ctx, s.name)
+	if err != nil {
+		return home, info, err
+	}
+	made := slices.IndexFunc(found, func(home store.ScheduleHome) bool { return home.Source == shaper.ScheduleOfAPI })
+	if made < 0 && len(found) > 0 {
+		return home, info, s.isConfigured(found[0])
+	}
+	var infos []shaper.ScheduleInfo
+	if made >= 0 {
+		home = found[made]
+		infos, err = s.op.store.Schedules(ctx, home, s.name)
+	}
+	if err == nil && len(infos) == 0 {
+		err = fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+	}
+	if err != nil {
+		return home, info, err
+	}
+	return home, infos[0], nil
+}
+
 // Pause stops the fires of the schedule, in all processes and across restarts, until it is resumed; but not those that an operator asks
-// for. It reports whether it was not paused before. [ErrNoSchedule] if there is none. Two round trips.
+// for. It reports whether it was not paused before. Three round trips.
 func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool, err error) {
-	b, err := s.bucket(ctx)
+	home, err := s.home(ctx)
 	if err != nil {
 		return false, err
 	}
 	if !utf8.ValidString(reason) || len(reason) > MaxReason {
-		return false, &InvalidChangeError{b.Name, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+		return false, &InvalidChangeError{home.Bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
 	}
-	changed, _, err = s.control(ctx, b, metrics.ActionSchedulePause, "pause", reason)
-	return changed, err
+	change, _, err := s.control(ctx, home, metrics.ActionSchedulePause, "pause", reason)
+	return change == store.ScheduleChanged, err
 }
 
 // Resume has the schedule fire again, from its next time on: fires of the pause are not made up for. It reports whether it was paused.
-// [ErrNoSchedule] if there is none. Two round trips.
+// Three round trips.
 func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
-	b, err := s.bucket(ctx)
+	home, err := s.home(ctx)
 	if err != nil {
 		return false, err
 	}
-	was, _, err = s.control(ctx, b, metrics.ActionScheduleResume, "resume", "")
-	return was, err
+	change, _, err := s.control(ctx, home, metrics.ActionScheduleResume, "resume", "")
+	return change == store.ScheduleChanged, err
 }
 
 // Fire asks for a fire now, also of a schedule that is paused, whatever Overlap says. A dispatcher enqueues its job, within about a
 // second if there is room in the bucket. It returns the id that the job will have. While a fire waits a second request is the same one,
-// and asked is false. [ErrNoSchedule] if there is none. Two round trips.
+// and asked is false. A [*ScheduleConflictError] if the schedule is orphaned: no dispatcher would fire it. Three round trips.
 func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err error) {
-	b, err := s.bucket(ctx)
+	home, err := s.home(ctx)
+	if err == nil && home.Orphaned {
+		err = s.conflict([]store.ScheduleHome{home}, "does not fire: bucket %q is not in the configuration", home.Bucket)
+	}
 	if err != nil {
 		return "", false, err
 	}
-	asked, at, err := s.control(ctx, b, metrics.ActionScheduleFire, "fire", "")
+	change, at, err := s.control(ctx, home, metrics.ActionScheduleFire, "fire", "")
 	if err != nil {
 		return "", false, err
 	}
-	return shaper.ScheduleJobID(s.name, at), asked, nil
+	return shaper.ScheduleJobID(s.name, at), change == store.ScheduleChanged, nil
 }
 
-func (s ScheduleControl) control(ctx context.Context, b *store.Bucket, counted, action, reason string) (changed bool, requested time.Time, err error) {
-	if changed, requested, err = s.op.store.ControlSchedule(ctx, b, s.name, action, s.by, reason); err == nil {
-		control{s.op, s.by}.note(ctx, b.Name, counted, "schedule", s.name, "changed", changed)
+// control makes a change. What Redis knows of it only then is an error: that there is no such schedule any more, or another one.
+func (s ScheduleControl) control(ctx context.Context, home store.ScheduleHome, counted, action, text string) (store.ScheduleChange, time.Time, error) {
+	change, requested, err := s.op.store.ControlSchedule(ctx, home, s.name, action, s.by, text)
+	switch {
+	case err != nil:
+		return 0, time.Time{}, err
+	case change == store.ScheduleUnknown:
+		return 0, time.Time{}, fmt.Errorf("%w %q", ErrNoSchedule, s.name)
+	case change == store.ScheduleConfigured:
+		return 0, time.Time{}, s.isConfigured(home)
+	case change == store.ScheduleTooMany:
+		return 0, time.Time{}, s.conflict(nil, "bucket %q has %d schedules already: remove some, or spread them over several buckets", home.Bucket, shaper.MaxSchedules)
 	}
-	return changed, requested, err
+	control{s.op, s.by}.note(ctx, home.Bucket, counted, "schedule", s.name, "changed", change == store.ScheduleChanged)
+	return change, requested, nil
 }

@@ -117,7 +117,7 @@ func (m *Metrics) AddBucket(b string) {
 		v.WithLabelValues(b)
 	}
 	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
-		ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
+		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
 		m.actions.WithLabelValues(b, action)
 	}
 	for _, outcome := range shaper.ScheduleOutcomes() {
@@ -316,6 +316,8 @@ const (
 	ActionDrop    = "drop" // of dead letters
 	ActionCancel  = "cancel"
 
+	ActionScheduleSet    = "schedule_set"
+	ActionScheduleRemove = "schedule_remove"
 	ActionSchedulePause  = "schedule_pause"
 	ActionScheduleResume = "schedule_resume"
 	ActionScheduleFire   = "schedule_fire"

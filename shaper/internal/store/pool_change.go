@@ -29,6 +29,7 @@ const (
 const (
 	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
+	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
 )
 
 // errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
@@ -165,6 +166,7 @@ func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest i
 type copied struct {
 	name   string // without the prefix of the place
 	isList bool
+	most   int    // elements or pairs in one script
 	cursor uint64 // of a hash
 	read   int    // elements of a list so far
 	ended  bool
@@ -175,7 +177,11 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
 	var todo []*copied
 	for _, key := range []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Departed()} {
-		todo = append(todo, &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed()})
+		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
+		if key == source.Schedules() {
+			one.most = schedulesCopied
+		}
+		todo = append(todo, one)
 	}
 	for len(todo) > 0 {
 		parts, err := s.readParts(ctx, source.Prefix, todo)
@@ -185,7 +191,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 		var calls []lua.Call
 		for i, c := range todo {
 			// A hash may come in larger parts than it was asked for.
-			for texts := range slices.Chunk(parts[i].texts, 2*copiedAtOnce) {
+			for texts := range slices.Chunk(parts[i].texts, 2*c.most) {
 				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
 				if c.isList {
 					args[2], args[3] = "list", c.read
@@ -227,7 +233,7 @@ func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([
 			}
 			continue
 		}
-		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", copiedAtOnce)
+		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
 		take[i] = func() {
 			parts[i].texts, c.cursor = some.Val()
 			c.ended = c.cursor == 0

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -21,47 +18,61 @@ const (
 	definedBytes  = 512 << 10
 )
 
-// defineLeft is the answer of define_schedules.lua where a bucket does not live any more.
-const defineLeft = 2
+// Answers of define_schedules.lua.
+const (
+	defineLeft = 2 // the bucket does not live there any more
+	defineMore = 3 // the same call goes on with what is left to do
+)
 
-// defineSchedules writes which schedules a bucket has, to the place where its settings are. The error is errOvertaken if the bucket has
-// left that place meanwhile.
+// defineSchedules writes which schedules a bucket has, to the place where its settings are. Up to 100 of at most 512 KiB are one script:
+// so of two processes at the same time the last one wins. The error is errOvertaken if the bucket has left that place meanwhile.
 func (s *Store) defineSchedules(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) error {
-	run := func(action string, args []any) error {
-		head := []any{own.Revision, p.number(), WakeChannel, WakeSchedules + b.Name, action}
-		reply, err := s.Run(ctx, lua.DefineSchedules, b.Keys.Of(lua.DefineSchedules), append(head, args...)...)
-		if err != nil {
-			return fmt.Errorf("bucket %q: write its schedules: %w", b.Name, err)
-		}
-		r := lua.NewReader(reply)
-		if r.Int() == defineLeft {
-			return errOvertaken
-		}
-		return r.Err()
-	}
-	names := make([]any, len(own.Schedules))
+	some, keep, size := make([]any, 0, len(own.Schedules)), any(len(own.Schedules)), 0
 	for i := range own.Schedules {
-		names[i] = own.Schedules[i].Name
+		some = append(some, own.Schedules[i].Name)
 	}
-	if err := run("keep", names); err != nil {
+	put := func() error {
+		err := s.define(ctx, b, append([]any{own.Revision, p.number(), WakeChannel, WakeSchedules + b.Name, keep}, some...))
+		some, keep, size = some[:0], "", 0
 		return err
 	}
-	var some []any
-	size := 0
 	for i := range own.Schedules {
 		text, err := DefinitionText(&own.Schedules[i])
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
 		some, size = append(some, own.Schedules[i].Name, text), size+len(text)
-		if i == len(own.Schedules)-1 || len(some) == 2*definedAtOnce || size > definedBytes {
-			if err := run("put", some); err != nil {
+		if i < len(own.Schedules)-1 && (i%definedAtOnce == definedAtOnce-1 || size > definedBytes) {
+			if err := put(); err != nil {
 				return err
 			}
-			some, size = nil, 0
 		}
 	}
-	return nil
+	return put()
+}
+
+// define runs define_schedules.lua, until there is nothing more to do.
+func (s *Store) define(ctx context.Context, b *Bucket, args []any) error {
+	for {
+		reply, err := s.Run(ctx, lua.DefineSchedules, b.Keys.Of(lua.DefineSchedules), args...)
+		if err != nil {
+			return fmt.Errorf("bucket %q: write its schedules: %w", b.Name, err)
+		}
+		r := lua.NewReader(reply)
+		code, _ := r.Int(), r.Int()
+		for r.Left() > 0 && r.Err() == nil {
+			s.Log.ErrorContext(ctx, "a schedule of the configuration is not in force, as one of its name was made through the API: "+
+				"remove that with `dispatcher schedule remove`, and this one comes, or give this one another name", "bucket", b.Name, "schedule", r.Text())
+		}
+		switch {
+		case r.Err() != nil:
+			return fmt.Errorf("bucket %q: script define_schedules: %w", b.Name, r.Err())
+		case code == defineLeft:
+			return errOvertaken
+		case code != defineMore:
+			return nil
+		}
+	}
 }
 
 // DefinitionText is a schedule as Redis has it. The first line is what its fire times are made from.
@@ -112,6 +123,7 @@ const notReckoned = "0"
 type ScheduleState struct {
 	Version int64  `json:"v"`
 	Due     string `json:"due"` // text, to compare; notReckoned, or "" for none
+	Since   micros `json:"since"`
 	Manual  string `json:"manual"`
 
 	Paused       micros `json:"paused"`
@@ -128,6 +140,23 @@ type ScheduleState struct {
 // Reckoned is the fire that is due next; false if it is not known yet. The time is zero where there is none.
 func (s *ScheduleState) Reckoned() (due time.Time, known bool) {
 	return timeOf(s.Due), s.Due != notReckoned
+}
+
+// wrongClock is how far ahead of the clock the last fire is where the clock was wrong then.
+const wrongClock = 24 * time.Hour
+
+// From is the time after which the first fire of a schedule is to be that is not reckoned yet. It counts since it was defined or resumed,
+// so that no fire is lost before a dispatcher has seen it; but not back to a fire that was already, where the clock was set back by
+// less than a day. A fire further ahead is that of a clock that was wrong: it counts no more.
+func (s *ScheduleState) From(now time.Time) time.Time {
+	from := now
+	if !s.Since.IsZero() && s.Since.Before(now) {
+		from = s.Since.Time
+	}
+	if s.Last.After(from) && s.Last.Sub(now) < wrongClock {
+		from = s.Last.Time
+	}
+	return from
 }
 
 // Requested is when an operator asked for a fire; zero: none did.
@@ -178,145 +207,4 @@ func (f *Fire) SetTimes(at, next time.Time, missed int, first time.Time) {
 func (f *Fire) Text() (string, error) {
 	text, err := json.Marshal(f)
 	return string(text), err
-}
-
-// run is a line of the history of a schedule.
-type run struct {
-	At      micros                 `json:"at"`
-	Now     micros                 `json:"now"`
-	By      string                 `json:"by"`
-	AskedBy string                 `json:"asked_by"`
-	Outcome shaper.ScheduleOutcome `json:"outcome"`
-	Job     string                 `json:"job"`
-	Count   int64                  `json:"count"`
-	Reason  string                 `json:"reason"`
-}
-
-// ScheduleRuns returns what became of the last fires of a schedule, newest first; at most 20.
-func (s *Store) ScheduleRuns(ctx context.Context, b *Bucket, name string) ([]shaper.ScheduleRun, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	values, err := s.Redis.HMGet(ctx, b.Keys.Schedules(), name+":state", name+":runs").Result()
-	if err != nil {
-		return nil, fmt.Errorf("schedule %q: read its runs: %w", name, err)
-	}
-	if values[0] == nil {
-		return nil, fmt.Errorf("schedule %q: %w", name, shaper.ErrNotFound)
-	}
-	text, _ := values[1].(string)
-	var runs []shaper.ScheduleRun
-	for line := range strings.Lines(text) {
-		var r run
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return nil, fmt.Errorf("schedule %q: %w: %w", name, errDefinition, err)
-		}
-		runs = append(runs, shaper.ScheduleRun{
-			Fire: r.At.Time, At: r.Now.Time, By: r.By, AskedBy: r.AskedBy, Outcome: r.Outcome, Job: r.Job, Count: max(r.Count, 1), Reason: r.Reason,
-		})
-	}
-	return runs, nil
-}
-
-const (
-	schedulesAtOnce = 16 // definitions in one answer
-	nextFires       = 5
-)
-
-// Schedules returns the schedules of a bucket by name; of these only the one that is named, unless that is "".
-func (s *Store) Schedules(ctx context.Context, b *Bucket, only string) ([]shaper.ScheduleInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	names := []string{only}
-	if only == "" {
-		var err error
-		if names, err = s.Redis.ZRange(ctx, b.Keys.ScheduleDue(), 0, shaper.MaxSchedules-1).Result(); err != nil {
-			return nil, fmt.Errorf("bucket %q: list its schedules: %w", b.Name, err)
-		}
-		slices.Sort(names)
-	}
-	var found []shaper.ScheduleInfo
-	for some := range slices.Chunk(names, schedulesAtOnce) {
-		fields := make([]string, 0, 2*len(some))
-		for _, name := range some {
-			fields = append(fields, name, name+":state")
-		}
-		values, err := s.Redis.HMGet(ctx, b.Keys.Schedules(), fields...).Result()
-		if err != nil {
-			return nil, fmt.Errorf("bucket %q: read its schedules: %w", b.Name, err)
-		}
-		for i := range some {
-			definition, ok := values[2*i].(string)
-			state, _ := values[2*i+1].(string)
-			if !ok { // it went meanwhile
-				continue
-			}
-			info, err := scheduleInfo(b.Name, definition, state)
-			if err != nil {
-				return nil, fmt.Errorf("bucket %q: schedule %q: %w", b.Name, some[i], err)
-			}
-			found = append(found, info)
-		}
-	}
-	return found, nil
-}
-
-func scheduleInfo(bucket, definition, stateText string) (shaper.ScheduleInfo, error) {
-	s, err := ReadDefinition(definition)
-	if err != nil {
-		return shaper.ScheduleInfo{}, err
-	}
-	state, err := ReadScheduleState(stateText)
-	if err != nil {
-		return shaper.ScheduleInfo{}, err
-	}
-	info := shaper.ScheduleInfo{
-		Schedule: s, Bucket: bucket, Paused: state.Paused.Time, PausedBy: state.PausedBy, PausedReason: state.PausedReason,
-		Blocked: state.Blocked, Requested: state.Requested(), Last: state.Last.Time, LastJob: state.Job,
-		Fired: state.Fired, Missed: state.Missed, Skipped: state.Skipped,
-	}
-	due, known := state.Reckoned()
-	rule, err := s.Rule()
-	if err != nil || !known || due.IsZero() || !info.Paused.IsZero() {
-		return info, nil //nolint:nilerr // a program that knows more lines has written it, and fires it
-	}
-	info.Next = rule.NextN(due.Add(-time.Second), nextFires)
-	return info, nil
-}
-
-// BucketOfSchedule is the bucket that has the schedule, nil if none of the configuration has. One round trip.
-func (s *Store) BucketOfSchedule(ctx context.Context, name string) (*Bucket, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	all := s.All()
-	pipe := s.Redis.Pipeline()
-	found := make([]*redis.BoolCmd, len(all))
-	for i, b := range all {
-		found[i] = pipe.HExists(ctx, b.Keys.Schedules(), name+":state")
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("schedule %q: look for its bucket: %w", name, err)
-	}
-	for i, b := range all {
-		if found[i].Val() {
-			return b, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // it is not an error
-}
-
-// ControlSchedule runs control_schedule.lua. It reports whether something changed, and when the fire that waits was asked for.
-func (s *Store) ControlSchedule(ctx context.Context, b *Bucket, name, action, by, reason string) (changed bool, requested time.Time, err error) {
-	reply, err := s.Run(ctx, lua.ControlSchedule, b.Keys.Of(lua.ControlSchedule), WakeChannel, WakeSchedules+b.Name, name, action, by, reason)
-	if err != nil {
-		return false, time.Time{}, fmt.Errorf("schedule %q: %s: %w", name, action, err)
-	}
-	r := lua.NewReader(reply)
-	if r.Left() == 0 {
-		return false, time.Time{}, fmt.Errorf("schedule %q: %w", name, shaper.ErrNotFound)
-	}
-	changed, at := r.Int() == 1, r.Int()
-	if at > 0 {
-		requested = time.UnixMicro(at).UTC()
-	}
-	return changed, requested, r.Err()
 }
