@@ -181,7 +181,7 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"reserve": {
-		keys: names("settings pace calendar leases"),
+		keys: names("settings pace calendar leases body dead count"),
 		then: []Keys{KeysOfPool},
 		args: names("want horizon member dispatcher stepped steps"),
 	},
