@@ -180,6 +180,10 @@ var layouts = map[string]layout{
 		args: names("step generation what schema revision"),
 		more: true,
 	},
+	"renew_timetable": {
+		keys: names("settings"),
+		args: names("channel bucket plan timetable"),
+	},
 	"reserve": {
 		keys: names("settings pace calendar leases body dead count"),
 		then: []Keys{KeysOfPool},

@@ -46,13 +46,15 @@ var (
 	DueSchedules    = newScript("due_schedules")
 	AdvanceSchedule = newScript("advance_schedule")
 	ControlSchedule = newScript("control_schedule")
+
+	RenewTimetable = newScript("renew_timetable")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 
