@@ -87,6 +87,9 @@ type bucket struct {
 	said, saidOfPool                                                                string // of the downstreams of the bucket and of its pool
 
 	by, reason string
+	hasTimes   int64
+	times      [9]int64 // see timetable.view
+	drain      string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
 
@@ -108,6 +111,11 @@ func (r *rig) inspect() bucket {
 		*to = in.Int()
 	}
 	b.said, b.saidOfPool = in.Text(), in.Text()
+	b.hasTimes = in.Int()
+	for i := range b.times {
+		b.times[i] = in.Int()
+	}
+	b.drain = in.Text()
 	b.by, b.reason = in.Text(), in.Text()
 	var overrides []string
 	for in.Left() > 0 {

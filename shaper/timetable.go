@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/schedule"
@@ -46,3 +47,49 @@ func (b Bucket) validatePlan() (errs []error) {
 	}
 	return errs
 }
+
+// Hours is whether a bucket leaks now, and when that changes.
+type Hours struct {
+	Open  bool
+	Rate  admission.Rate // that holds now, or would if the bucket were open
+	Until time.Time      // when that changes; zero: never, as far as is known
+	Opens time.Time      // when it is open next, which may be now; zero: not before an operator drains it
+	Empty time.Time      // estimate of when the last job leaves that waits now; zero: none waits, or nobody knows
+
+	Finish     time.Time // by which jobs are to have left; zero: the window names none
+	FinishJobs int64     // that are to leave by then
+	Late       Late      // why they will not
+}
+
+// Late says why jobs will be left at a finish.
+type Late string
+
+// What Late may be.
+const (
+	NotLate    Late = ""       // all will have left
+	LateRate   Late = "rate"   // the rate that is needed is above the one that is allowed
+	LateBehind Late = "behind" // fewer jobs departed than were to: a quota, flows, a pool, a downstream or too few workers hold them back
+)
+
+// DrainRun is a drain that an operator has asked for.
+type DrainRun struct {
+	ID         string
+	By         string // who asked for it
+	State      DrainState
+	Since      time.Time
+	Ended      time.Time      // zero while it runs
+	Rate       admission.Rate // zero: the one that is in force
+	Max        int64          // departures after which it ends; 0: any number
+	Departed   int64          // permits that were handed out: one that is given back counts
+	UntilEmpty bool
+}
+
+// DrainState is how far a drain is.
+type DrainState string
+
+// What a DrainState may be.
+const (
+	DrainRuns    DrainState = "running"
+	DrainDone    DrainState = "done"    // so many jobs have left, or the bucket was empty
+	DrainStopped DrainState = "stopped" // by an operator
+)

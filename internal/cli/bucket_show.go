@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) bucketShowCommand() *cobra.Command {
@@ -38,6 +39,18 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		row("bucket", "%s", v.Name)
 		row("rate", "%s, burst %d", v.Rate, v.Burst)
 		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
+		if h := v.Hours; h != nil {
+			row("hours", "%s", h.Text(time.Now()))
+			if h.Finish != nil {
+				row("finish", "%d jobs by %s%s", h.FinishJobs, stamp(*h.Finish), lateText(h.Late))
+			}
+			if h.Empty != nil {
+				row("empty", "%s (%s)", stamp(*h.Empty), relative(*h.Empty, time.Now()))
+			}
+		}
+		if d := v.Drain; d != nil {
+			row("drain", "%s", d.Text(time.Now()))
+		}
 		row("waiting", "%d, the oldest for %s", v.Waiting, oldest(&v))
 		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
 		if p := v.Pool; p != nil {
@@ -78,6 +91,18 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// lateText says why jobs will be left at a finish.
+func lateText(late string) string {
+	switch shaper.Late(late) {
+	case shaper.LateRate:
+		return "; late: the rate that is needed is above the one that is allowed"
+	case shaper.LateBehind:
+		return "; late: fewer jobs departed than were to"
+	default:
+		return ""
+	}
 }
 
 // deadOf says how many dead letters a bucket has, and how many there may be.

@@ -304,4 +304,27 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
   return 0
 end
 
+-- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
+-- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE; when the last of the waiting jobs
+-- leaves, 0 nobody knows. unfinished and in_flight are as for timetable.choose, next_slot is when the next job may leave by the rate.
+function timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
+  if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+  local drain = running(times)
+  local h = holds(times, index_of(times, now, 1), drain)
+  local count, per = allowed(times, h, base, drain)
+  local jobs, late, all = 0, 0, unfinished(now)
+  if h.open and h.finish > 0 then
+    jobs = math.max(unfinished(h.finish) - in_flight, 0)
+    if times.window.opened == h.opened and times.window.late == 2 then late = 2 end
+    if jobs > 0 and is_slower(count, per, jobs, math.max(h.finish - now, 1)) then late = 1 end
+    count, per = even(h, count, per, jobs, now)
+  end
+  local empty = 0
+  if waiting > 0 then
+    empty = timetable.leaves(times, base, math.max(next_slot, now), waiting - 1, 0, math.max(all - in_flight, waiting))
+  end
+  return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late,
+    math.floor(empty) }
+end
+
 return timetable
