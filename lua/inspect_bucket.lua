@@ -82,7 +82,7 @@ end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain')
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
 local offset = tonumber(of_pace[2] or 0)
 local last_slot = tonumber(of_pace[1] or 0) - offset
 for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
@@ -136,7 +136,8 @@ if times then
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  of_times = timetable.view(times, base, now, last_slot + base.rate_per / base.rate_count, waiting, unfinished, in_flight)
+  local next_slot = timetable.slot_after(of_pace[1], of_pace[6], now + offset) - offset
+  of_times = timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
 end
 reply[#reply + 1] = times and 1 or 0
 for _, n in ipairs(of_times) do reply[#reply + 1] = n end

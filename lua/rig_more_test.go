@@ -142,6 +142,7 @@ type job struct {
 
 	offset                            int64
 	bucketScope, flowScope, poolScope scopeSeen
+	closed, opens                     int64
 }
 
 // scopeSeen is what inspect_job.lua says of the downstream of a scope.
@@ -176,6 +177,7 @@ func (r *rig) job(id string) job {
 		for _, scope := range []*scopeSeen{&j.bucketScope, &j.flowScope, &j.poolScope} {
 			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
 		}
+		j.closed, j.opens = in.Int(), in.Int()
 	}
 	r.ok(in.Err())
 	return j

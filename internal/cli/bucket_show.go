@@ -44,9 +44,6 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			if h.Finish != nil {
 				row("finish", "%d jobs by %s%s", h.FinishJobs, stamp(*h.Finish), lateText(h.Late))
 			}
-			if h.Empty != nil {
-				row("empty", "%s (%s)", stamp(*h.Empty), relative(*h.Empty, time.Now()))
-			}
 		}
 		if d := v.Drain; d != nil {
 			row("drain", "%s", d.Text(time.Now()))
@@ -127,6 +124,10 @@ func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:
 		return "nothing waits"
+	case v.Hours != nil && v.Hours.Empty != nil:
+		return "the last leaves " + relative(*v.Hours.Empty, time.Now())
+	case v.Hours != nil:
+		return "nobody knows when the last leaves"
 	case err != nil:
 		return "no rate is known"
 	}

@@ -132,7 +132,7 @@ func (a *app) watchDrain(ctx context.Context, c *api, view opsview.Bucket) error
 // drainText says how far a drain is, in one line.
 func drainText(v *opsview.Bucket) string {
 	d := v.Drain
-	text := fmt.Sprintf("%s: %d left", d.State, d.Departed)
+	text := fmt.Sprintf("%s: %d departed", d.State, d.Departed)
 	if d.Max > 0 {
 		text += fmt.Sprintf(" of %d", d.Max)
 	}

@@ -73,9 +73,9 @@ func DrainOf(d *shaper.DrainRun) *Drain {
 
 // Text says a drain in one line, safe to show.
 func (d *Drain) Text(now time.Time) string {
-	text := fmt.Sprintf("%s, %d left, asked for %s by %s", d.State, d.Departed, Relative(d.Since, now), d.By)
+	text := fmt.Sprintf("%s, %d departed, asked for %s by %s", d.State, d.Departed, Relative(d.Since, now), d.By)
 	if d.Max > 0 {
-		text = fmt.Sprintf("%s, %d of %d left, asked for %s by %s", d.State, d.Departed, d.Max, Relative(d.Since, now), d.By)
+		text = fmt.Sprintf("%s, %d of %d departed, asked for %s by %s", d.State, d.Departed, d.Max, Relative(d.Since, now), d.By)
 	}
 	return Line(text, 200)
 }

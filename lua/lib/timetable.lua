@@ -268,6 +268,13 @@ function timetable.write(times, pace, box)
   end
 end
 
+-- The next slot after the last one, by the rate that it had: that of the settings may be another one. It is no earlier than at_least.
+function timetable.slot_after(slot, rate, at_least)
+  local count, per = string.match(rate or '', '^(%d+)/(%d+)$')
+  if not slot or not count then return at_least end
+  return math.max(tonumber(slot) + per / count, at_least)
+end
+
 -- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if nobody knows. base: rate_count and rate_per
 -- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all.
 function timetable.leaves(times, base, at, ahead, interval, unfinished)
