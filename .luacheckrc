@@ -2,5 +2,5 @@
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "callbacks", "codec", "dedupe", "dlq", "downstream", "drr", "fair_queue", "flow", "group", "handout", "idle", "limit_keys", "limit_text", "limits", "next_turns", "outbox", "outcomes", "overrides", "own_settings",
-  "pacer", "places", "pool", "queue", "quota", "refusal", "results", "schedule", "slots", "sliding_window_counter", "sliding_window_log", "standby", "token_bucket", "waiting" }
+  "pacer", "places", "pool", "questions", "queue", "quota", "refusal", "results", "schedule", "slots", "sliding_window_counter", "sliding_window_log", "standby", "timetable", "token_bucket", "waiting" }
 max_line_length = 140

@@ -19,14 +19,15 @@
 --
 -- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since
 -- its first attempt. With few workers left, the dispatcher wakes another one (see
--- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket.
+-- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket. So it is with a bucket
+-- whose timetable has it closed: no slot lies outside its windows (see timetable.lua).
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
---          standbys: see standby.lua; down: see downstream.lua
+--          standbys: see standby.lua; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -63,15 +64,16 @@
 -- ARGV[17] flow_count: number of flows
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
---          steps of the engine's clock, number of jobs, for each job: id, slot, body, and with flows the flow and what its
+--          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
 --          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired or -1 max_age has passed, id, flow, attempts}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
---          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
---          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
---          has, 0 where nothing is handed out. All times are of the server's clock
+--          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
+--          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
+--          nobody has, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
+--          end of the window, when the permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of expired jobs until they are moved on, the claim's answer until the
 --          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
@@ -91,6 +93,7 @@
 --#include lib/queue.lua
 --#include lib/quota.lua
 --#include lib/standby.lua
+--#include lib/timetable.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
@@ -113,7 +116,7 @@ redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
   'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
-  'max_age', 'events')
+  'max_age', 'events', 'timetable')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -131,14 +134,16 @@ local function text(n) return string.format('%.0f', n) end
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
 local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring',
-  'steps', 'standbys', 'down')
+  'steps', 'standbys', 'down', 'window', 'drain')
 local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
 local clock = now + offset
 local down = downstream_of(kept[13])
+local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
+local times = timetable.open(conf, settings[19], kept[14], kept[15])
 local in_flight = redis.call('ZCARD', leases)
-local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps }
-local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
+local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
+local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
 
 -- The same claim again: the same answer, less what was taken back meanwhile.
@@ -146,6 +151,7 @@ local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
   answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and '2' or '1'))
   answer[NEXT] = now
+  if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
 
@@ -153,7 +159,21 @@ local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
 local slot = tonumber(kept[1]) or clock + bounds.back
 local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
   last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, down = down, changed = not kept[1] }
-own.changed = pacer.open(own.state, bounds, clock) or own.changed
+local open, opens, is_empty, before = nil, nil, false, own.state
+if times then
+  local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
+  local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
+  open, opens = timetable.choose(times, base, down, own.state,
+    { clock = clock, lead = lead, horizon = horizon, offset = offset, unfinished = unfinished, in_flight = in_flight, notes = true })
+  if open then
+    bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
+    answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
+    if open.ahead then answer[OPENING] = times.stretch.from end
+    is_empty = later and timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
+  end
+else
+  own.changed = pacer.open(own.state, bounds, clock) or own.changed
+end
 local function write_pace()
   local state = own.state
   redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
@@ -172,7 +192,7 @@ if member ~= '' then
   if shared.down then shared.down.lease = lease end
   if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
-if pacer.is_held(own) then
+if opens or pacer.is_held(own) then
   local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
   for i = FIRST_GROUP + 1, #ARGV, 2 do
     dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
@@ -181,16 +201,18 @@ if pacer.is_held(own) then
   for i = FIRST_FLOW + 1, last, 2 do
     redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
   end
-  if bounds.paused == 0 then answer[NEXT] = -1 end
+  if bounds.paused == 0 then answer[NEXT] = opens or -1 end
   if stepped > 0 then write_pace() end
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
+if times then want = timetable.wants(times, want) end
 if shared then want = fair_queue.allows(shared, want) end
 
 -- From here on all times are those of the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
+if open then earliest, latest = open.from, math.min(latest, open.latest) end
 if (settings[6] or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(settings[6]), 64) end
 
 -- Bodies may be large: no more are read than there are slots to hand out, or
@@ -380,13 +402,18 @@ handout.write(out, leases, meta, claims, dispatcher, now, lease)
 if #deaths > 0 then
   dlq.add(dead, body, meta, tried, count, now, deaths)
   callbacks.write(told)
-  if box then outbox.write(box) end
 end
 flow.unschedule(count, unscheduled)
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
+if open and open.ahead and out.count == 0 then own.state = before end -- what holds then is found again
 if own.changed then write_pace() end
+if times then
+  timetable.note(times, out.count, is_empty and out.count == 0, now)
+  timetable.write(times, pace, box)
+end
+if box then outbox.write(box) end
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
 if has_flows and offset < tonumber(kept[7] or 0) then redis.call('HSET', conf, 'recheck', '0') end
 if lease > tonumber(kept[8] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
@@ -396,6 +423,12 @@ if has_flows and answer[NEXT] ~= now then
   more, own_next = head and head <= latest, answer[NEXT] + offset
 end
 if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
+if times and answer[NEXT] > now then
+  answer[NEXT] = timetable.opens(times, answer[NEXT])
+  more = more and timetable.opens(times, own_next - offset) == own_next - offset
+elseif times and answer[NEXT] == 0 and timetable.ends_empty(times) and in_flight + out.count > 0 then
+  answer[NEXT] = now + timetable.LOOK
+end
 if answer[NEXT] > 0 then
   local list = standby.note(pace, kept[12], dispatcher, out.count > 0 or WORKERS == 0)
   if 2 * out.count >= WORKERS then standby.wake(pace, list, channel, bucket) end
@@ -404,6 +437,7 @@ if shared then
   more = more or unfinished
   local at = own_next - offset
   if more and not unfinished then answer[NEXT] = fair_queue.next(shared, at) end
+  if times and answer[NEXT] > now then answer[NEXT] = timetable.opens(times, answer[NEXT]) end
   fair_queue.close(shared, more, at)
 end
 return handout.reply(out)

@@ -7,7 +7,7 @@
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
 -- KEYS[3]  …:settings   hash  what the bucket obeys
--- KEYS[4]  …:pace   hash  last slot; offset of the engine's clock; largest, expiring: of the bodies (see queue.lua)
+-- KEYS[4]  …:pace   hash  last slot; offset of the engine's clock; largest, expiring: of the bodies (see queue.lua); window, drain
 -- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
@@ -63,12 +63,12 @@
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
---#include lib/limit_keys.lua
---#include lib/limits.lua
 --#include lib/outbox.lua
 --#include lib/places.lua
+--#include lib/questions.lua
 --#include lib/refusal.lua
 --#include lib/schedule.lua
+--#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -77,11 +77,11 @@ local FIRST_LIMIT_KEY = 14
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local levels, flow_count = ARGV[7], tonumber(ARGV[8])
-local FIRST_ARG, KEYS_OF_LIMIT, ARGS_OF_LIMIT, WAIT_TOO_LONG = 8, 3, 6, 17
+local FIRST_ARG, WAIT_TOO_LONG = 8, 17
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events')
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable')
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
@@ -104,15 +104,9 @@ local names, group_keys = {}, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
 local first_place = (group_keys or last_key) - flow.PLACES * flow_count
-local key_count = (first_place - FIRST_LIMIT_KEY) / KEYS_OF_LIMIT
-local rules, shadow = {}, {}
-for i = 1, key_count do
-  local at = FIRST_ARG + flow_count + (i - 1) * ARGS_OF_LIMIT
-  rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
-    full = tonumber(ARGV[at + 4]), max = tonumber(ARGV[at + 5]), life = tonumber(ARGV[at + 6]) }
-end
-local first_job = FIRST_ARG + flow_count + key_count * ARGS_OF_LIMIT + limit_count
-for i = 1, limit_count do shadow[i] = ARGV[first_job - limit_count + i] == '1' end
+local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
+local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
+local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
 local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
@@ -122,7 +116,7 @@ local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
 local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
-local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down')
+local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down', 'window', 'drain', 'rate')
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
@@ -136,6 +130,8 @@ local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + i
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
+bucket.times = timetable.open(conf, settings[16], last[6], last[7])
+if bucket.times then bucket.next_slot = timetable.slot_after(last[1], last[8], now + bucket.offset) - bucket.offset end
 if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
 local parts = {}
 for n = 1, flow_count do
@@ -143,7 +139,7 @@ for n = 1, flow_count do
 end
 if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
 
-local states, used, known_keys, bodies = {}, {}, {}, {} -- used: state of a limit -> its rule
+local bodies = {}
 -- The largest body since the bucket was empty, and whether one of them expires.
 local was_empty = redis.call('HLEN', body) == 0
 local largest, expiring = tonumber(last[3]), not was_empty and last[4]
@@ -152,23 +148,6 @@ local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
   if string.byte(sealed, 17) == 126 then expiring = '1' end -- "~": see codec.lua
 end
-local function limit_state(number)
-  local state = states[number]
-  if not state then
-    local r, at = rules[number], FIRST_LIMIT_KEY + (number - 1) * KEYS_OF_LIMIT
-    state = limit_keys.read(known_keys, r.rule.read, now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life)
-    states[number] = state
-    if state.stepped then used[state] = r.rule end
-  end
-  return state
-end
-
-local function write_limits()
-  if key_count == 0 then return end
-  for state, rule in pairs(used) do limit_keys.write(rule.write, state) end
-  limit_keys.finish(known_keys)
-end
-
 -- Everything is decided when this is called; it only writes. Notes in each part how many jobs waited in the last list that it
 -- pushed to.
 local function write()
@@ -201,14 +180,15 @@ local function write()
     wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
     redis.call('ZADD', calendar, 'LT', unpack(turns))
   end
-  write_limits()
+  questions.write(asked)
   if wake then redis.call('PUBLISH', channel, bucket_name) end
 end
 
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
-  if not alike or dead_full or bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if not alike or dead_full or bucket.times then return false end
+  if bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
@@ -222,30 +202,12 @@ local function all_in()
     end
   end
   if has_flows and not places.all_fit(bucket, parts) then return false end
-  for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 1 + i])
-    if number > 0 then
-      local state = limit_state(number)
-      if state.shared or rules[number].rule.check(state, job_count) ~= 0 then return false end
-    end
-  end
-  return true
+  return questions.all_allow(asked, common + 1, job_count)
 end
 
 if all_in() then
   local reply, priority = { 0, now, 1 }, tonumber(ARGV[common + 1])
-  local limits_at = 3 + 4 * flow_count
-  for i = 1, limit_count do
-    local number = tonumber(ARGV[common + 1 + i])
-    local remaining, reset = -1, 0
-    if number > 0 then
-      local rule = rules[number].rule
-      rule.take(states[number], job_count)
-      used[states[number]] = rule
-      remaining, reset = rule.answer(states[number])
-    end
-    reply[limits_at + 2 * i - 1], reply[limits_at + 2 * i] = remaining, reset
-  end
+  questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
   local prefix, at = string.format('%.0f %.0f ', seq, now), first_job
   for j = 1, job_count do
     bodies[2 * j - 1] = ids[j]
@@ -286,39 +248,6 @@ local function not_asked()
     local to = n + 4 * i
     reply[to + 1], reply[to + 2], reply[to + 3], reply[to + 4] = 3, 0, 0, 0
   end
-end
-
--- Asks every limit of the job whose key numbers follow `at`; spends only if all
--- that are not in shadow mode allow, and there is `room`.
-local function ask(at, cost, room)
-  local worst, longest = 0, 0
-  for i = 1, limit_count do
-    local number, to = tonumber(ARGV[at + i]), n + 4 * i
-    local verdict, wait = 3, 0
-    if number > 0 then
-      verdict, wait = rules[number].rule.check(limit_state(number), cost)
-      if not shadow[i] then
-        if verdict > worst then worst = verdict end
-        if wait > longest then longest = wait end
-      end
-      if states[number].shared then verdict = verdict + 4 end
-    end
-    reply[to + 1], reply[to + 3] = verdict, wait
-  end
-  for i = 1, limit_count do
-    local number, to = tonumber(ARGV[at + i]), n + 4 * i
-    local remaining, reset = 0, 0
-    if number > 0 then
-      local rule = rules[number].rule
-      if worst == 0 and room and reply[to + 1] % 4 == 0 then
-        rule.take(states[number], cost)
-        used[states[number]] = rule
-      end
-      remaining, reset = rule.answer(states[number])
-    end
-    reply[to + 2], reply[to + 4] = remaining, reset
-  end
-  return worst, longest
 end
 
 -- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
@@ -414,7 +343,7 @@ for j = 1, job_count do
     full = dead_full or full
     local late, late_at, ahead, excess
     if max_wait ~= '' and not full and not due_at then late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait) end
-    local worst, longest = ask(numbers_at, cost, not full and not late)
+    local worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n)
     if worst == 2 then
       answer(6, 0, 0, 0)
     elseif worst == 1 then
@@ -435,7 +364,7 @@ end
 for _, one in ipairs(limited) do
   if one[4] < admitted then
     n = one[1]
-    answer(5, 0, 0, select(2, ask(one[2], one[3], false)))
+    answer(5, 0, 0, select(2, questions.ask(asked, one[2], one[3], false, reply, n)))
   end
 end
 
@@ -443,7 +372,7 @@ if box then outbox.write(box) end
 if #bodies > 0 then
   write()
 else
-  write_limits()
+  questions.write(asked)
   places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further
 end
 if fire and reply[4] <= 3 then schedule.finish(fire, 'fired') end -- it is in, or was

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:settings    hash  settings of the bucket
--- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua
+-- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see
 --          sweep.lua; events_dropped: see outbox.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
@@ -30,9 +30,9 @@
 --          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
 --          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
 --          callbacks that wait, time of the oldest one (0 none);
---          offset of the engine's clock; the texts of the downstream of the bucket and of its pool ("" none, see downstream.lua); author
---          and reason of the pause; and for each
---          override: field, value of the configuration, value
+--          offset of the engine's clock; the texts of the downstream of the bucket and of its pool ("" none, see downstream.lua); 1 if
+--          the bucket has a timetable, or a drain runs, and nine numbers of it (see timetable.view), 0 of none; the text of its last
+--          drain ("" none); author and reason of the pause; and for each override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
@@ -41,6 +41,7 @@
 --#include lib/flow.lua
 --#include lib/overrides.lua
 --#include lib/pool.lua
+--#include lib/timetable.lua
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -54,7 +55,7 @@ local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
-  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes')
+  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes', 'timetable')
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
@@ -81,7 +82,7 @@ end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down')
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
 local offset = tonumber(of_pace[2] or 0)
 local last_slot = tonumber(of_pace[1] or 0) - offset
 for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
@@ -128,6 +129,19 @@ for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0,
 end
 reply[#reply + 1] = of_pace[3] or ''
 reply[#reply + 1] = said_of_pool or ''
+local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
+local of_times = { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+if times then
+  local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]) }
+  local function unfinished(after)
+    return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
+  end
+  local next_slot = timetable.slot_after(of_pace[1], of_pace[6], now + offset) - offset
+  of_times = timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
+end
+reply[#reply + 1] = times and 1 or 0
+for _, n in ipairs(of_times) do reply[#reply + 1] = n end
+reply[#reply + 1] = of_pace[5] or ''
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 overrides.add(reply, conf, OVERRIDABLE)

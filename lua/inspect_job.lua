@@ -4,7 +4,7 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
--- KEYS[4]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua
+-- KEYS[4]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -31,7 +31,8 @@
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
 --          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
 --          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
---          downstream.lua), and rate_count and rate_per without that; instants in microseconds
+--          downstream.lua), and rate_count and rate_per without that; 1 if the timetable of the bucket has it closed now, and when it is
+--          open, from now or from the time of the job on (0 nobody knows); instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -40,6 +41,7 @@
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -85,7 +87,7 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas', 'group_quotas')
+  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable')
 local paused = tonumber(settings[4] or 0)
 local has_flows = levels ~= '0' and settings[7] == levels
 -- What the answers of a downstream say of a scope, by its text or as flow.load reads it: it may be slower than its rate.
@@ -98,13 +100,18 @@ local function scope_of(said, rate_count, rate_per, said_offset)
     interval = s.rate_count > 0 and s.rate_per / s.rate_count or 0 }
 end
 
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down')
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
 local offset = tonumber(of_pace[2] or 0)
 local clock = now + offset
 local bucket_scope = scope_of(of_pace[3], settings[1], settings[2], offset)
 local flow_scope, pool_scope = scope_of(nil, 0, 0, 0), scope_of(nil, 0, 0, 0)
 local interval = bucket_scope.interval
 local next_slot = math.max(tonumber(of_pace[1] or clock) + interval, clock) - offset
+local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
+if times then
+  next_slot = timetable.slot_after(of_pace[1], of_pace[6], clock) - offset
+  if bucket_scope.text == '' then interval = 0 end -- the timetable has the rates
+end
 
 -- When quotas let one leave, of departures that are remembered in a list; 0 at once.
 local function free_again(list, quotas, list_offset)
@@ -182,8 +189,14 @@ if state == QUEUED then
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
   if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
-    instant = math.floor(math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3],
-      of_pool[4], bucket_scope.till, flow_scope.till, pool_scope.till) + position * interval)
+    local at = math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3], of_pool[4],
+      bucket_scope.till, flow_scope.till, pool_scope.till)
+    if times then
+      local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
+      instant = math.floor(timetable.leaves(times, bucket_scope.rate, at, position, interval, jobs))
+    else
+      instant = math.floor(at + position * interval)
+    end
   end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -203,4 +216,6 @@ reply[#reply + 1] = offset
 for _, scope in ipairs({ bucket_scope, flow_scope, pool_scope }) do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope.text, scope.rate.rate_count, scope.rate.rate_per
 end
+reply[#reply + 1] = times and timetable.opens(times, now) ~= now and 1 or 0
+reply[#reply + 1] = times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now
 return reply

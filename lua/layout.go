@@ -84,6 +84,10 @@ var layouts = map[string]layout{
 		args: names("channel bucket action by"),
 		more: true,
 	},
+	"control_drain": {
+		keys: names("settings pace"),
+		args: names("channel bucket action by id rate_count rate_per most until_empty"),
+	},
 	"control_flow": {
 		keys: names("settings pace flows flow_settings calendar disabled count outbox outbox_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows}, // or CalendarsOfGroups, of a group
@@ -180,8 +184,12 @@ var layouts = map[string]layout{
 		args: names("step generation what schema revision"),
 		more: true,
 	},
+	"renew_timetable": {
+		keys: names("settings"),
+		args: names("channel bucket plan timetable"),
+	},
 	"reserve": {
-		keys: names("settings pace calendar leases"),
+		keys: names("settings pace calendar leases body dead count"),
 		then: []Keys{KeysOfPool},
 		args: names("want horizon member dispatcher stepped steps"),
 	},

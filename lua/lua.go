@@ -47,13 +47,16 @@ var (
 	AdvanceSchedule = newScript("advance_schedule")
 	ControlSchedule = newScript("control_schedule")
 	ScheduleRuns    = newScript("schedule_runs")
+
+	RenewTimetable = newScript("renew_timetable")
+	ControlDrain   = newScript("control_drain")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -12,11 +12,14 @@
 --
 -- KEYS[1]  …:settings    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
---          clock (see pacer.lua); standbys: see standby.lua
+--          clock (see pacer.lua); standbys: see standby.lua; window, drain: see timetable.lua
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5...]  in a pool the pool's seven (see pool.lua)
+-- KEYS[5]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
+-- KEYS[6]  …:dead    zset  id -> time of death: the same
+-- KEYS[7]  …:count   hash  jobs that came as scheduled: the same
+-- KEYS[8...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
@@ -25,9 +28,9 @@
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
---          it wants; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
---          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
---          is paused), -1 when max_in_flight is reached, its own or the pool's
+--          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
+--          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or
+--          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
@@ -36,8 +39,9 @@
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
 --#include lib/standby.lua
+--#include lib/timetable.lua
 
-local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, pace, due, leases, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
 local RESERVED = 1000000 -- microseconds that turns are reserved for
@@ -46,7 +50,8 @@ local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck')
+local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck',
+  'timetable')
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -54,7 +59,7 @@ local function text(n) return string.format('%.0f', n) end
 local reply = { 0, now, 0, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down')
+local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down', 'window', 'drain')
 local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
 local clock = now + offset
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
@@ -82,19 +87,37 @@ end
 -- No more flows than there are slots: each gets one at least. A missing pace starts empty, as in claim.lua, which is not
 -- asked before there is a slot.
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]) })
-local down = kept[9] and downstream.read(kept[9])
+local base, down, latest = bounds, kept[9] and downstream.read(kept[9]), clock + horizon
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local interval, latest = bounds.rate_per / bounds.rate_count, clock + horizon
 local slot = tonumber(kept[1]) or clock + bounds.back
 local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
   last = tonumber(kept[6] or kept[1]) or clock }
-local changed = pacer.open(state, bounds, clock) or not kept[1]
+local times, changed, earliest = timetable.open(conf, settings[8], kept[10], kept[11]), not kept[1], clock
+local is_empty = false
+if times then
+  local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
+  local open, opens = timetable.choose(times, base, down, state,
+    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, in_flight = in_flight })
+  if not open then
+    reply[3], reply[4] = opens, -1
+    if shared then fair_queue.close(shared, false) end
+    return reply
+  end
+  bounds, state, earliest, latest = open.settings, open.state, open.from, open.latest
+  changed = not open.ahead and (open.changed or changed)
+  is_empty = timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
+    and redis.call('ZCOUNT', due, '-inf', text(clock)) == 0
+else
+  changed = pacer.open(state, bounds, clock) or changed
+end
+local interval = bounds.rate_per / bounds.rate_count
 if not kept[1] then redis.call('HSET', pace, 'since', text(clock)) end
-local next_slot = math.max(pacer.by_rate(state, bounds, 1), clock, down and down.till or 0,
+local next_slot = math.max(pacer.by_rate(state, bounds, 1), earliest, down and down.till or 0,
   shared and shared.down and shared.down.till + offset or 0)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
 reply[4] = math.max(math.min(want, free, slots), 0)
+if times then reply[4] = timetable.wants(times, reply[4]) end
 if shared and slots > 0 then reply[4] = fair_queue.allows(shared, reply[4]) end
 if reply[4] > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[4])
@@ -135,6 +158,15 @@ if #found == 0 and rechecked == 0 then
     local own_next = reply[3]
     if more then reply[3] = fair_queue.next(shared, own_next) end
     fair_queue.close(shared, more, own_next)
+  end
+  if times and is_empty then
+    timetable.note(times, 0, true, now)
+    timetable.write(times, pace)
+  end
+  if times and reply[3] > now then
+    reply[3] = timetable.opens(times, reply[3])
+  elseif times and reply[3] == 0 and timetable.ends_empty(times) and in_flight > 0 then
+    reply[3] = now + timetable.LOOK
   end
 end
 

@@ -87,6 +87,9 @@ type bucket struct {
 	said, saidOfPool                                                                string // of the downstreams of the bucket and of its pool
 
 	by, reason string
+	hasTimes   int64
+	times      [9]int64 // see timetable.view
+	drain      string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
 
@@ -108,6 +111,11 @@ func (r *rig) inspect() bucket {
 		*to = in.Int()
 	}
 	b.said, b.saidOfPool = in.Text(), in.Text()
+	b.hasTimes = in.Int()
+	for i := range b.times {
+		b.times[i] = in.Int()
+	}
+	b.drain = in.Text()
 	b.by, b.reason = in.Text(), in.Text()
 	var overrides []string
 	for in.Left() > 0 {
@@ -134,6 +142,7 @@ type job struct {
 
 	offset                            int64
 	bucketScope, flowScope, poolScope scopeSeen
+	closed, opens                     int64
 }
 
 // scopeSeen is what inspect_job.lua says of the downstream of a scope.
@@ -168,6 +177,7 @@ func (r *rig) job(id string) job {
 		for _, scope := range []*scopeSeen{&j.bucketScope, &j.flowScope, &j.poolScope} {
 			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
 		}
+		j.closed, j.opens = in.Int(), in.Int()
 	}
 	r.ok(in.Err())
 	return j

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/schedule"
 )
 
 // Bounds of a bucket's settings.
@@ -99,6 +100,11 @@ type Bucket struct {
 
 	// Schedules enqueue jobs into the bucket at their times. They are written with the other settings.
 	Schedules []Schedule
+
+	// Drain, if not nil, has the bucket leak only in its windows, or when an operator drains it. Calendar gives it other rates at
+	// other hours; an override of the rate goes before it.
+	Drain    *schedule.Drain
+	Calendar []CalendarLine
 
 	// Revision orders configurations: one with a lower revision than the
 	// bucket's in Redis obeys that and changes nothing.
@@ -249,6 +255,7 @@ func (b Bucket) Validate() error {
 		}
 	}
 	errs = append(errs, b.validateSchedules()...)
+	errs = append(errs, b.validatePlan()...)
 	errs = append(errs, b.Results.validate()...)
 	errs = append(errs, b.Callbacks.validate(b.Name)...)
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())

@@ -12,9 +12,10 @@ const (
 	EventBreakerOpen   Event = "breaker.open"   // of a flow, or of its bucket or pool
 	EventBucketFull    Event = "bucket.full"    // a job was refused because the bucket is full, or has too many dead letters
 	EventBucketPaused  Event = "bucket.paused"  // by an operator
+	EventFinishLate    Event = "finish.late"    // jobs will be left at the time by which all are to have left: see schedule.Drain
 )
 
 // Events lists all kinds.
 func Events() []Event {
-	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused}
+	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused, EventFinishLate}
 }

@@ -71,6 +71,9 @@ type JobInfo struct {
 	InFlight, MaxInFlight int64     // of its bucket
 	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
 
+	Closed bool      // its bucket is, by its drain windows: see Hours
+	Opens  time.Time // when its bucket is open, from now on or from Due on; zero: nobody knows
+
 	Downstream *Downstream // what the answers to its bucket have changed; nil: nothing
 
 	OfFlow  *JobFlow // what holds for its flow; nil in a bucket without flows

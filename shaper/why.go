@@ -47,6 +47,8 @@ const (
 	BlockedByPoolHold         BlockedBy = "pool-held" // the same of its bucket's pool
 	BlockedByPoolBreaker      BlockedBy = "pool-breaker-open"
 	BlockedByPoolAdaptivePace BlockedBy = "pool-adaptive-pace"
+
+	BlockedByHours BlockedBy = "closed" // its bucket is, outside of its drain windows
 )
 
 // BlockedBy lists all that keeps the job from leaving; nothing if it does not wait.
@@ -57,6 +59,9 @@ func (j *JobInfo) BlockedBy() []BlockedBy {
 	}
 	if j.Pause != nil {
 		by = append(by, BlockedByPause)
+	}
+	if j.Closed {
+		by = append(by, BlockedByHours)
 	}
 	if isPaused(j.OfGroup) {
 		by = append(by, BlockedByGroupPause)
@@ -188,12 +193,12 @@ func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }
 // known; zero while its bucket, group or flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow):
+	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || j.Closed && j.Opens.IsZero():
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
 	case j.State == StateScheduled || j.State == StateRetrying:
-		earliest := latest(latest(j.NextSlot, j.Due), j.quotaFrees())
+		earliest := latest(latest(latest(j.NextSlot, j.Due), j.Opens), j.quotaFrees())
 		if j.OfGroup != nil {
 			earliest = latest(earliest, j.OfGroup.QuotaFrees)
 		}
@@ -260,6 +265,11 @@ func (j *JobInfo) why(by BlockedBy) string {
 		return fmt.Sprintf("as many have left as a quota allows pool %q; it is free again at %s", j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
 	case BlockedByPoolMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
+	case BlockedByHours:
+		if j.Opens.IsZero() {
+			return fmt.Sprintf("bucket %q is closed: it leaks during a drain only, which an operator starts", j.Bucket)
+		}
+		return fmt.Sprintf("bucket %q is closed: it opens at %s", j.Bucket, j.Opens.UTC().Format(time.RFC3339))
 	case BlockedByPause:
 		return whyPaused(j.Pause, fmt.Sprintf("bucket %q", j.Bucket))
 	case BlockedByFlowPause:

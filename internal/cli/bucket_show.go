@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) bucketShowCommand() *cobra.Command {
@@ -38,6 +39,15 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		row("bucket", "%s", v.Name)
 		row("rate", "%s, burst %d", v.Rate, v.Burst)
 		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
+		if h := v.Hours; h != nil {
+			row("hours", "%s", h.Text(time.Now()))
+			if h.Finish != nil {
+				row("finish", "%d jobs by %s%s", h.FinishJobs, stamp(*h.Finish), lateText(h.Late))
+			}
+		}
+		if d := v.Drain; d != nil {
+			row("drain", "%s", d.Text(time.Now()))
+		}
 		row("waiting", "%d, the oldest for %s", v.Waiting, oldest(&v))
 		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
 		if p := v.Pool; p != nil {
@@ -80,6 +90,18 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 	})
 }
 
+// lateText says why jobs will be left at a finish.
+func lateText(late string) string {
+	switch shaper.Late(late) {
+	case shaper.LateRate:
+		return "; late: the rate that is needed is above the one that is allowed"
+	case shaper.LateBehind:
+		return "; late: fewer jobs departed than were to"
+	default:
+		return ""
+	}
+}
+
 // deadOf says how many dead letters a bucket has, and how many there may be.
 func deadOf(v *opsview.Bucket) string {
 	text := fmt.Sprint(v.Dead)
@@ -102,6 +124,10 @@ func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:
 		return "nothing waits"
+	case v.Hours != nil && v.Hours.Empty != nil:
+		return "the last leaves " + relative(*v.Hours.Empty, time.Now())
+	case v.Hours != nil:
+		return "nobody knows when the last leaves"
 	case err != nil:
 		return "no rate is known"
 	}

@@ -128,7 +128,7 @@ func TestOperatorTable(t *testing.T) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "dispatcher ")
 		commands = append(commands, name)
 		at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command == name })
-		if takes := cmd.InheritedFlags().Lookup("server") != nil; at >= 0 && takes != (rows[at].endpoints != nil) {
+		if takes := cmd.Flag("server") != nil; at >= 0 && takes != (rows[at].endpoints != nil) {
 			t.Errorf("%s takes --server: %t, and the table says %t", name, takes, !takes)
 		}
 	}
@@ -158,6 +158,7 @@ var operatorRuns = map[string][]string{
 	"flow list": {"flowing"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
 	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
 	"flow purge": {"flowing acme --dry-run", "flowing acme --yes"},
+	"drain":      {"plain --max 1000 --rate 1/s", "plain --stop"},
 	"job list":   {"plain"}, "job show": {"plain waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
 	"schedule list": {""}, "schedule show": {"nightly"}, "schedule pause": {"nightly --reason leak"}, "schedule resume": {"nightly"}, "schedule fire": {"nightly"},
 	"schedule set":    {`made --bucket plain --cron @daily --dry-run`, `made --bucket plain --cron @daily`},

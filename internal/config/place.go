@@ -19,6 +19,16 @@ func (p place) key(name string) place {
 	return place{join(p.path, name), join(p.shown, name)}
 }
 
+// keyOrElement is key, or an element of it: of "calendar[1]" the second one.
+func (p place) keyOrElement(name string) place {
+	if array, number, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok {
+		if i, err := strconv.Atoi(number); err == nil {
+			return p.key(array).element(i, "")
+		}
+	}
+	return p.key(name)
+}
+
 // element is the i-th of an array; name may be "".
 func (p place) element(i int, name string) place {
 	index := fmt.Sprintf("[%d]", i)

@@ -161,7 +161,7 @@ func (l *loader) failAll(p place, err error) {
 		reason = strings.TrimPrefix(reason, "tier "+tier+": ")
 	} else {
 		for key := range strings.SplitSeq(path, ".") {
-			p = p.key(key)
+			p = p.keyOrElement(key)
 		}
 	}
 	value, rest, ok := strings.Cut(reason, ": ")

@@ -99,6 +99,8 @@ type bucketSettings struct {
 	Callbacks         *callbackSettings `mapstructure:"callbacks"` // nil: no outcome is told
 	Flow              *flowSettings     `mapstructure:"flow"`      // nil: the bucket has no flows
 	Group             *groupSettings    `mapstructure:"group"`     // nil: its flows are in no groups
+	Drain             *drainSettings    `mapstructure:"drain"`     // nil: it leaks at all times
+	Calendar          []lineSettings    `mapstructure:"calendar"`
 }
 
 type flowSettings struct {
@@ -235,6 +237,10 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultFlow())
 	case reflect.TypeFor[groupSettings]():
 		return reflect.ValueOf(defaultGroup())
+	case reflect.TypeFor[drainSettings]():
+		return reflect.ValueOf(defaultDrain())
+	case reflect.TypeFor[lineSettings]():
+		return reflect.ValueOf(defaultLine())
 	case reflect.TypeFor[scheduleSettings]():
 		return reflect.ValueOf(defaultSchedule())
 	case reflect.TypeFor[HTTPSettings]():
@@ -295,6 +301,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 			Retention: s.ResultRetention, Max: s.ResultsMax, Bytes: int64(s.ResultsBytes), MaxBody: int64(s.MaxResult),
 		},
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
+		Drain: s.Drain.drain(), Calendar: calendarOf(s.Calendar),
 	}}
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{

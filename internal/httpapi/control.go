@@ -22,6 +22,8 @@ func (o *ops) controlRoutes() []route {
 		{"DELETE", "/v1/buckets/{bucket}/overrides/{setting}", resetting(o.changeBucket), admin},
 		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
+		{"POST", "/v1/buckets/{bucket}/drain", o.drainBucket, admin},
+		{"DELETE", "/v1/buckets/{bucket}/drain", o.stopDrain, admin},
 		{"POST", "/v1/buckets/{bucket}/release", o.releaseBucket, admin},
 		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
 	}

@@ -49,6 +49,9 @@ type Bucket struct {
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 
+	Hours *Hours `json:"hours,omitempty"` // whether it leaks now; none of a bucket that does at all times
+	Drain *Drain `json:"drain,omitempty"` // the last one that an operator has asked for
+
 	Notes       []string     `json:"notes"`       // what people should know
 	Differences []Difference `json:"differences"` // from the configuration here, those of its pool too
 
@@ -104,6 +107,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
 	view.Downstream = DownstreamOf(info.Downstream, info.Now)
+	view.Hours, view.Drain = HoursOf(info.Hours), DrainOf(info.Drain)
 	if info.Callbacks > 0 {
 		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}
@@ -137,6 +141,15 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		note("%s", v.Downstream.Text)
+	}
+	if h := v.Hours; h != nil && !h.Open {
+		note("%s", h.Text(info.Now))
+	}
+	if h := v.Hours; h != nil && h.Late != "" {
+		note("late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
+	}
+	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
+		note("a drain is %s", v.Drain.Text(info.Now))
 	}
 	switch {
 	case v.Orphaned && v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0:

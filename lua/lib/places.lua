@@ -3,7 +3,7 @@
 -- the calendar is that of the groups.
 --
 -- The functions take the bucket, a table: now, offset (of the calendar's clock),
--- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows; places.read
+-- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows, times (see timetable.lua, nil: none); places.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, rivals (flows whose turn it is).
 -- With groups it also adds groups (see group.load; each with known, ready, rivals and interval) and groups_there. Their keys begin
 -- behind group_keys.
@@ -18,6 +18,7 @@
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
+--#include lib/timetable.lua
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
@@ -105,18 +106,26 @@ end
 -- How many turns pass until a job with a number of jobs ahead of it has its own.
 local function turns_until(rivals, ahead) return math.max((ahead + 1) * rivals - math.min(ahead, 1), ahead) end
 
+-- When the n-th next departure from the bucket leaves, by its rate and its timetable; 0 if nobody knows.
+function places.slot(bucket, n)
+  if not bucket.times then return bucket.next_slot + n * bucket.interval end
+  return timetable.leaves(bucket.times, bucket, bucket.next_slot, n, 0, bucket.unfinished + 1)
+end
+
 -- The estimated departure of a job with a number of jobs ahead of it in its flow; 0 if
 -- nothing leaves. The flows whose turn it is go one after the other.
 function places.eta(bucket, part, ahead)
   if places.held(bucket, part) then return 0 end
-  if not bucket.has_flows then return bucket.next_slot + ahead * bucket.interval end
+  if not bucket.has_flows then return places.slot(bucket, ahead) end
   local g, in_group, at = part.group, ahead, bucket.next_slot
   if g then
     in_group = math.min(turns_until(g.rivals, ahead), g.state.unfinished)
     at = not_before(bucket, g, in_group, at)
   end
-  at = math.max(at, bucket.next_slot + math.min(turns_until(bucket.rivals, in_group), bucket.unfinished) * bucket.interval)
-  return not_before(bucket, part, ahead, at)
+  local turn = places.slot(bucket, math.min(turns_until(bucket.rivals, in_group), bucket.unfinished))
+  if turn == 0 then return 0 end
+  at = not_before(bucket, part, ahead, math.max(at, turn))
+  return bucket.times and timetable.opens(bucket.times, at) or at
 end
 
 -- How far apart the jobs of one flow leave then, as count and per.
@@ -175,8 +184,9 @@ function places.wait_of_group(bucket, part)
   local g = part.group
   if bucket.paused or g.obeys.paused > 0 then return 0 end
   local ahead = g.state.unfinished - g.obeys.capacity
-  local at = not_before(bucket, g, ahead, bucket.next_slot + math.max(ahead * bucket.rivals, 0) * bucket.interval)
-  return math.max(at - bucket.now, bucket.interval)
+  local turn = places.slot(bucket, math.max(ahead * bucket.rivals, 0))
+  if turn == 0 then return 0 end
+  return math.max(not_before(bucket, g, ahead, turn) - bucket.now, bucket.interval)
 end
 
 -- Puts a flow on the calendar of its group.

@@ -13,16 +13,19 @@ local refusal = { SCHEDULED_FULL = 8 }
 
 -- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
 local function wait_for_room(bucket, bound)
-  if bucket.paused then return 0 end
-  return math.max(bucket.next_slot - bucket.now + (bucket.unfinished + bucket.callbacks - bound) * bucket.interval, bucket.interval)
+  local at = bucket.paused and 0 or places.slot(bucket, math.max(bucket.unfinished + bucket.callbacks - bound, 0))
+  return at > 0 and math.max(at - bucket.now, bucket.interval) or 0
 end
+
+-- How long until a time of places.eta.
+local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
 -- full is the code of the answer, bound that of the bucket for the job's priority.
 function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
     local there, may_be = part.state.unfinished, part.obeys.capacity
-    return there, may_be, places.held(bucket, part) and 0 or math.max(places.eta(bucket, part, there - may_be) - now, interval)
+    return there, may_be, wait_until(places.eta(bucket, part, there - may_be), now, interval)
   elseif full == places.GROUP_FULL then
     return part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then

@@ -26,6 +26,7 @@ type leased struct {
 	attempts    int   // deliveries with an outcome so far
 	maxAttempts int
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
+	closes      time.Time               // the end of the window, when the permit is void; zero: it has none
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
 	departed    time.Time
 	once        bool          // the first attempt ends the job
@@ -190,7 +191,7 @@ func (d *drain) deliver(job *leased) shaper.Outcome {
 	if job.unreadable != nil {
 		return shaper.Dead("unreadable", job.unreadable.Error())
 	}
-	if time.Since(job.slot) > job.wakeLimit {
+	if time.Since(job.slot) > min(job.wakeLimit, job.validFor()) {
 		return shaper.Returned("late")
 	}
 	if job.unsettled != nil {
@@ -205,6 +206,14 @@ func (d *drain) deliver(job *leased) shaper.Outcome {
 	return outcome
 }
 
+// validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
+func (l *leased) validFor() time.Duration {
+	if l.closes.IsZero() {
+		return l.permitTTL
+	}
+	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
+}
+
 // callWorker survives a worker that panics, or that gives no result.
 func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Outcome) {
 	defer func() {
@@ -213,7 +222,7 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 			outcome = shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
 		}
 	}()
-	job.Permit(job.slot, job.permitTTL, job.depart)
+	job.Permit(job.slot, job.validFor(), job.depart)
 	job.Epoch = job.epoch
 	job.Lend(func() string { return d.ticketOf(job) })
 	outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)

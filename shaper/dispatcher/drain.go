@@ -59,6 +59,7 @@ type drain struct {
 	life        context.Context         //nolint:containedctx // ends when deliveries and settling must
 	kill        context.CancelCauseFunc // ends life
 	stop        context.CancelFunc      // has the drain stop; nil of one that is not run
+	late        shaper.Late             // why the finish will not be met, as last logged; the patrol's own
 	sweeps      sweepWatch              // the patrol's own
 
 	clock     *clock
@@ -73,6 +74,7 @@ type drain struct {
 	permitTTL time.Duration  // at that rate; the loop's own
 	wakeLate  time.Duration  // how late a delivery may wake, at that rate; the loop's own
 	stepped   time.Duration  // by which the clock of Redis stepped forwards, and no script knows it; the loop's own
+	closed    bool           // a script said when the window opens, so that jobs that wait are no reason to look; the loop's own
 	steps     int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua; the loop's own
 
 	link       slowLink // the loop's own, as what follows
@@ -182,7 +184,7 @@ func (d *drain) loop(ctx context.Context) {
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
 		}
-		d.setSleeping(err == nil && wait >= idleClaim)
+		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
 		timer.Reset(max(wait, 0))
 	}
 }
@@ -263,7 +265,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lastChanceAt := r.Int() // from 1 on; 0: none
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
-	steps := r.Int()
+	steps, opening, closes := r.Int(), r.Int(), r.Int()
 	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
@@ -280,6 +282,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	for i, job := range claimed {
 		job.lastChance = int64(i)+1 == lastChanceAt
+		d.keepWithin(job, opening, closes)
 		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
@@ -329,6 +332,8 @@ func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, tur
 // untilNext is how long to wait until the next claim, by what a script said: it is sent so
 // much earlier.
 func (d *drain) untilNext(next int64, early time.Duration) time.Duration {
+	b := d.Settings.Load()
+	d.closed = next > 0 && (b.Drain != nil || len(b.Calendar) > 0)
 	switch next {
 	case nextNever, nextInFlight:
 		return idleClaim

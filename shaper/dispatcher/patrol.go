@@ -70,6 +70,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 		}
 		if round%watchEvery == 0 {
 			d.watch(ctx, inForce)
+			d.renewTimetables(ctx, *drains)
 		}
 	}
 }

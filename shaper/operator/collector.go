@@ -62,6 +62,7 @@ func (g gaugeOf[T]) of(has func(*T) bool) gaugeOf[T] {
 	return g
 }
 
+func withHours(b *BucketInfo) bool     { return b.Hours != nil }
 func withFlows(b *BucketInfo) bool     { return b.HasFlows }
 func withFlowsOnly(b *BucketInfo) bool { return b.HasFlows && !b.HasGroups }
 func withGroups(b *BucketInfo) bool    { return b.HasGroups }
@@ -80,6 +81,9 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_callbacks", "Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does.", func(b *BucketInfo) float64 { return float64(b.Callbacks) }),
 	gauge("bucket_oldest_callback_age_seconds", "How long the oldest callback has waited.", func(b *BucketInfo) float64 { return b.OldestCallbackAge.Seconds() }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
+	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
+	gauge("bucket_finish_late", "1 if jobs will be left at the finish of the drain window, else 0. None without a finish.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Late != "") }).
+		of(func(b *BucketInfo) bool { return withHours(b) && !b.Hours.Finish.IsZero() }),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
 	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),

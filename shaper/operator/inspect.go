@@ -75,6 +75,9 @@ type BucketInfo struct {
 	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
 	LastSlot  time.Time
 
+	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
+	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
+
 	Pause     *shaper.Pause // nil if the bucket runs
 	Overrides []Override    // settings that an operator has changed
 }
@@ -146,6 +149,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	if said := r.Text(); info.Pool != nil {
 		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)
 	}
+	info.Hours, info.Drain = codec.ReadHours(r), codec.ParseDrain(r.Text())
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
 	info.Overrides = readOverrides(r)
 	return info, r.Err()

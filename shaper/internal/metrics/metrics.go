@@ -116,7 +116,7 @@ func (m *Metrics) AddBucket(b string) {
 	for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 		v.WithLabelValues(b)
 	}
-	for _, action := range []string{ActionPause, ActionResume, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
+	for _, action := range []string{ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
 		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
 		m.actions.WithLabelValues(b, action)
 	}
@@ -309,6 +309,7 @@ const (
 	ActionReset  = "reset"
 	ActionPurge  = "purge"
 
+	ActionDrain   = "drain"   // started or stopped
 	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
 	ActionEnable  = "enable"  // of a disabled flow
 

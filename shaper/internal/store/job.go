@@ -61,6 +61,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	info.LastAttempts = codec.Attempts(r.Text())
 	offset := r.Int()
 	info.Downstream, ofFlow.Downstream, ofPool.Downstream = readDownstream(r, offset), readDownstream(r, offset), readDownstream(r, 0)
+	info.Closed, info.Opens = r.Int() == 1, codec.InstantOf(r.Int())
 	if p := b.Settings.Load().Pool; p != nil {
 		ofPool.Name, info.OfPool = p.Name, ofPool
 	}

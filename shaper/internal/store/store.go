@@ -315,6 +315,11 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		"result_retention", own.Results.Retention.Microseconds(), "results_max", own.Results.Max, "results_bytes", own.Results.Bytes,
 		admission.FieldLimits, limits}
 	args = append(args, partFields(own)...)
+	plan, err := s.planFields(ctx, own)
+	if err != nil {
+		return false, err
+	}
+	args = append(args, plan...)
 	reply, err := s.Run(ctx, lua.Configure, b.Keys.Of(lua.Configure), args...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// drainPoll is how often a drain that is watched is looked at.
+const drainPoll = time.Second
+
+// drainFlags are those of the command drain.
+type drainFlags struct {
+	rate             string
+	most             int64
+	untilEmpty, stop bool
+	watch            bool
+}
+
+func (a *app) drainCommand() *cobra.Command {
+	var flags drainFlags
+	cmd := &cobra.Command{
+		Use:   "drain BUCKET",
+		Short: "Have a bucket leak now, whatever its drain windows say",
+		Long: `Have a bucket leak now, whatever its drain windows say, until --max jobs have left or the
+bucket is empty: nothing waits, is due or is in flight. It leaks at the rate in force, or
+at --rate if that is slower. A paused bucket stays paused. The drain is kept in Redis: it
+goes on if this program ends, and one runs at a time.
+
+With --watch the program shows how far the drain is, and waits for its end. It exits with
+0 when the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going.`,
+		Example: `  dispatcher drain reports
+  dispatcher drain reports --rate 5/s --max 1000 --watch
+  dispatcher drain reports --stop`,
+		Args: positional("BUCKET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.stop && (flags.rate != "" || flags.most != 0 || flags.untilEmpty || flags.watch) {
+				return wrongUsage(cmd, "--stop goes with no other flag of a drain")
+			}
+			if cmd.Flags().Changed("max") && flags.most < 1 {
+				return wrongUsage(cmd, "--max %d: want 1 or more, or leave it out to drain until the bucket is empty", flags.most)
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.drain(ctx, c, args[0], flags) })
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&flags.rate, "rate", "", "slower than the rate in force, such as `5/s`")
+	cmd.Flags().Int64Var(&flags.most, "max", 0, "departures after which the drain ends, retries among them")
+	cmd.Flags().BoolVar(&flags.untilEmpty, "until-empty", false, "with --max: end earlier if the bucket is empty")
+	cmd.Flags().BoolVar(&flags.watch, "watch", false, "show how far it is, and wait for its end")
+	cmd.Flags().BoolVar(&flags.stop, "stop", false, "stop the drain that runs")
+	return a.serverFlags(cmd)
+}
+
+func (a *app) drain(ctx context.Context, c *api, bucket string, flags drainFlags) error {
+	path := apiPath("buckets", bucket, "drain")
+	var view opsview.Bucket
+	if flags.stop {
+		if err := c.call(ctx, http.MethodDelete, path, nil, nil, &view); err != nil {
+			return named(err, "bucket", bucket)
+		}
+		return a.print(view, func(w io.Writer) {
+			if deref(view.Changed) {
+				fmt.Fprintf(w, "stopped: %s\n", view.Drain.Text(time.Now()))
+			} else {
+				fmt.Fprintf(w, "no drain of %s runs\n", bucket)
+			}
+		})
+	}
+	body := map[string]any{"until_empty": flags.untilEmpty}
+	if flags.rate != "" {
+		body["rate"] = flags.rate
+	}
+	if flags.most > 0 {
+		body["max"] = flags.most
+	}
+	if err := c.call(ctx, http.MethodPost, path, nil, body, &view); err != nil {
+		return named(err, "bucket", bucket)
+	}
+	if !flags.watch || view.Drain == nil {
+		return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "drain of %s: %s\n", bucket, drainText(&view)) })
+	}
+	return a.watchDrain(ctx, c, view)
+}
+
+// watchDrain shows how far a drain is until it ends.
+func (a *app) watchDrain(ctx context.Context, c *api, view opsview.Bucket) error {
+	id, bucket := view.Drain.ID, view.Name
+	for shown := ""; ; {
+		if text := drainText(&view); !a.json && text != shown {
+			fmt.Fprintln(a.out, text)
+			shown = text
+		}
+		if view.Drain == nil || view.Drain.ID != id {
+			return fail(exitFailed, "drain %s of bucket %q has ended, and another one has begun: look at dispatcher bucket show %s", id, bucket, bucket)
+		}
+		if view.Drain.State != string(shaper.DrainRuns) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fail(exitFailed, "the drain of bucket %q goes on: stop it by dispatcher drain %s --stop", bucket, bucket)
+		case <-time.After(drainPoll):
+		}
+		after, err := c.bucket(ctx, bucket)
+		if ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the drain goes on, and is not watched any more: %w", err)
+		}
+		view = after
+	}
+	if a.json {
+		if err := a.print(view, nil); err != nil {
+			return err
+		}
+	}
+	if view.Drain.State != string(shaper.DrainDone) {
+		return fail(exitFailed, "the drain of bucket %q was stopped", bucket)
+	}
+	return nil
+}
+
+// drainText says how far a drain is, in one line.
+func drainText(v *opsview.Bucket) string {
+	d := v.Drain
+	text := fmt.Sprintf("%s: %d departed", d.State, d.Departed)
+	if d.Max > 0 {
+		text += fmt.Sprintf(" of %d", d.Max)
+	}
+	text += fmt.Sprintf(", %d waiting, %d in flight", v.Waiting, v.InFlight)
+	switch {
+	case d.State != string(shaper.DrainRuns):
+	case v.Pause != nil:
+		text += ", paused"
+	case v.Hours != nil && v.Hours.Empty != nil:
+		text += ", empty " + relative(*v.Hours.Empty, time.Now())
+	}
+	return text
+}

@@ -1,0 +1,81 @@
+package opsview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Hours is whether a bucket leaks now, and when that changes.
+type Hours struct {
+	Open  bool       `json:"open"`
+	Rate  string     `json:"rate"`            // that holds now, or would if it were open
+	Until *time.Time `json:"until,omitempty"` // when that changes
+	Opens *time.Time `json:"opens,omitempty"` // when it is open next; none: not before an operator drains it
+	Empty *time.Time `json:"empty,omitempty"` // estimate of when the last job leaves that waits now; none: none waits, or nobody knows
+	Late  string     `json:"late,omitempty"`  // why jobs will be left at the finish: rate or behind
+
+	Finish     *time.Time `json:"finish,omitempty"` // by which jobs are to have left
+	FinishJobs int64      `json:"finish_jobs,omitempty"`
+}
+
+// HoursOf shows the hours of a bucket, nil where it has none.
+func HoursOf(h *shaper.Hours) *Hours {
+	if h == nil {
+		return nil
+	}
+	return &Hours{
+		Open: h.Open, Rate: fmt.Sprintf("%.6g/s", h.Rate.PerSecond()), Until: moment(h.Until), Opens: moment(h.Opens), Empty: moment(h.Empty),
+		Late: string(h.Late), Finish: moment(h.Finish), FinishJobs: h.FinishJobs,
+	}
+}
+
+// Text says in one line whether the bucket leaks.
+func (h *Hours) Text(now time.Time) string {
+	switch {
+	case h.Open && h.Until != nil:
+		return fmt.Sprintf("open at %s, until %s", h.Rate, Relative(*h.Until, now))
+	case h.Open:
+		return "open at " + h.Rate
+	case h.Opens != nil:
+		return "closed: opens " + Relative(*h.Opens, now)
+	}
+	return "closed until an operator drains it"
+}
+
+// Drain is a drain that an operator has asked for.
+type Drain struct {
+	ID         string     `json:"id"`
+	By         string     `json:"by"`
+	State      string     `json:"state"` // running, done or stopped
+	Since      time.Time  `json:"since"`
+	Ended      *time.Time `json:"ended,omitempty"`
+	Rate       string     `json:"rate,omitempty"` // only if it is slower than the bucket
+	Max        int64      `json:"max,omitempty"`
+	Departed   int64      `json:"departed"`
+	UntilEmpty bool       `json:"until_empty"`
+}
+
+// DrainOf shows a drain, nil where there was none.
+func DrainOf(d *shaper.DrainRun) *Drain {
+	if d == nil {
+		return nil
+	}
+	view := &Drain{
+		ID: d.ID, By: d.By, State: string(d.State), Since: d.Since.UTC(), Ended: moment(d.Ended), Max: d.Max, Departed: d.Departed, UntilEmpty: d.UntilEmpty,
+	}
+	if !d.Rate.IsZero() {
+		view.Rate = d.Rate.String()
+	}
+	return view
+}
+
+// Text says a drain in one line, safe to show.
+func (d *Drain) Text(now time.Time) string {
+	text := fmt.Sprintf("%s, %d departed, asked for %s by %s", d.State, d.Departed, Relative(d.Since, now), d.By)
+	if d.Max > 0 {
+		text = fmt.Sprintf("%s, %d of %d departed, asked for %s by %s", d.State, d.Departed, d.Max, Relative(d.Since, now), d.By)
+	}
+	return Line(text, 200)
+}

@@ -1,0 +1,102 @@
+-- questions.lua: what enqueue.lua asks the limits of its jobs. The rule of each limit key, its state and what is asked are read from
+-- KEYS and ARGV as enqueue.lua has them. A state is read when it is first asked. Nothing is written before questions.write.
+
+--#include lib/limit_keys.lua
+--#include lib/limits.lua
+
+local questions = { KEYS_OF_LIMIT = 3, ARGS_OF_LIMIT = 6 }
+
+-- The questions of a run: the keys of limits begin behind first_key, key_count of them, and their rules behind first_arg. Of each of the
+-- limits it says behind the rules whether it is in shadow mode.
+function questions.open(now, first_key, key_count, first_arg, limit_count)
+  local q = { now = now, first_key = first_key, key_count = key_count, limit_count = limit_count, rules = {}, shadow = {}, states = {},
+    used = {}, known_keys = {} } -- used: state of a limit -> its rule
+  local at = first_arg
+  for i = 1, key_count do
+    q.rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
+      full = tonumber(ARGV[at + 4]), max = tonumber(ARGV[at + 5]), life = tonumber(ARGV[at + 6]) }
+    at = at + questions.ARGS_OF_LIMIT
+  end
+  for i = 1, limit_count do q.shadow[i] = ARGV[at + i] == '1' end
+  return q
+end
+
+local function state_of(q, number)
+  local state = q.states[number]
+  if not state then
+    local r, at = q.rules[number], q.first_key + (number - 1) * questions.KEYS_OF_LIMIT
+    state = limit_keys.read(q.known_keys, r.rule.read, q.now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life)
+    q.states[number] = state
+    if state.stepped then q.used[state] = r.rule end
+  end
+  return state
+end
+
+-- Whether every limit whose number stands behind `at` allows so many jobs, and none of them by its shared key.
+function questions.all_allow(q, at, jobs)
+  for i = 1, q.limit_count do
+    local number = tonumber(ARGV[at + i])
+    if number > 0 then
+      local state = state_of(q, number)
+      if state.shared or q.rules[number].rule.check(state, jobs) ~= 0 then return false end
+    end
+  end
+  return true
+end
+
+-- Spends so many jobs of these limits. Puts of each what remains and its reset into the reply, behind `to`.
+function questions.take_all(q, at, jobs, reply, to)
+  for i = 1, q.limit_count do
+    local number = tonumber(ARGV[at + i])
+    local remaining, reset = -1, 0
+    if number > 0 then
+      local rule, state = q.rules[number].rule, q.states[number]
+      rule.take(state, jobs)
+      q.used[state] = rule
+      remaining, reset = rule.answer(state)
+    end
+    reply[to + 2 * i - 1], reply[to + 2 * i] = remaining, reset
+  end
+end
+
+-- Asks every limit of one job whose number stands behind `at`, and puts the answers into the reply behind `n`. It spends only if all
+-- that are not in shadow mode allow, and there is `room`. Returns the worst verdict and the longest wait.
+function questions.ask(q, at, cost, room, reply, n)
+  local worst, longest = 0, 0
+  for i = 1, q.limit_count do
+    local number, to = tonumber(ARGV[at + i]), n + 4 * i
+    local verdict, wait = 3, 0
+    if number > 0 then
+      verdict, wait = q.rules[number].rule.check(state_of(q, number), cost)
+      if not q.shadow[i] then
+        if verdict > worst then worst = verdict end
+        if wait > longest then longest = wait end
+      end
+      if q.states[number].shared then verdict = verdict + 4 end
+    end
+    reply[to + 1], reply[to + 3] = verdict, wait
+  end
+  for i = 1, q.limit_count do
+    local number, to = tonumber(ARGV[at + i]), n + 4 * i
+    local remaining, reset = 0, 0
+    if number > 0 then
+      local rule, state = q.rules[number].rule, q.states[number]
+      if worst == 0 and room and reply[to + 1] % 4 == 0 then
+        rule.take(state, cost)
+        q.used[state] = rule
+      end
+      remaining, reset = rule.answer(state)
+    end
+    reply[to + 2], reply[to + 4] = remaining, reset
+  end
+  return worst, longest
+end
+
+-- Writes the states that were spent from.
+function questions.write(q)
+  if q.key_count == 0 then return end
+  for state, rule in pairs(q.used) do limit_keys.write(rule.write, state) end
+  limit_keys.finish(q.known_keys)
+end
+
+return questions

@@ -1,0 +1,338 @@
+-- timetable.lua: when a bucket leaks, and at which rate: drain windows, a rate calendar, a time by which all jobs are to have left, and
+-- drains that an operator has asked for.
+--
+-- The field timetable of the settings lists stretches of time. Go reckons them (package schedule), long before they are needed. Each is
+-- "from kind count per opened finish;", and ends where the next begins:
+--   kind     c closed, o open, e open until the bucket is empty, x: from here on nothing is known, so the bucket is closed
+--   count, per  the rate of the calendar, 0 of both: that of the bucket. An operator's override of the rate goes before the calendar's
+--   opened   the opening of the window in which the stretch lies, 0 none
+--   finish   by then all jobs are to have left, 0 none
+-- A bucket without the field is open at all times.
+--
+-- Two fields of the pace belong to it:
+--   window  "opened emptied late jobs left gone": of the last window: its opening; 1 if it was closed because the bucket was empty; why
+--           the finish will not be met (see timetable.LATE), 0 it will; and the plan: with so many jobs so many microseconds were left,
+--           and so many departed since
+--   drain   "state id since count per most gone until_empty ended by": of the last drain of an operator: see timetable.RUNNING; its rate
+--           if that is to be slower, 0 of both; how many jobs are to leave at most, 0 any number; how many have left; whether it ends when
+--           the bucket is empty; when it ended; its author
+--
+-- Times are of the server's clock, in microseconds. A bucket is empty if no job waits, is due or is in flight. In a bucket with flows a
+-- retry that is not due yet counts as waiting, and a job that came with a delay does not, until it is its flow's turn.
+
+--#include lib/downstream.lua
+--#include lib/outbox.lua
+--#include lib/pacer.lua
+
+local timetable = {
+  RUNNING = 'r', DONE = 'd', STOPPED = 's',
+  LATE = { '0', 'rate', 'behind' }, -- the rate that is needed is not allowed; fewer departed than planned
+  MARGIN = 1000000, -- microseconds before the finish at which the last job is to leave, or a 50th of the time where that is less
+  MOST = 64, -- stretches
+  LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done
+}
+
+local function text(n) return string.format('%.0f', n) end
+
+local function read_window(stored)
+  local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0 }
+  local opened, emptied, late, jobs, left, gone = string.match(stored or '', '^(%d+) (%d) (%d) (%d+) (%d+) (%d+)$')
+  if opened then
+    w.opened, w.emptied, w.late = tonumber(opened), tonumber(emptied), tonumber(late)
+    w.jobs, w.left, w.gone = tonumber(jobs), tonumber(left), tonumber(gone)
+  end
+  return w
+end
+
+-- A drain of its text, nil if there was none.
+function timetable.read_drain(stored)
+  local state, id, since, count, per, most, gone, until_empty, ended, by =
+    string.match(stored or '', '^(%a) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
+  if not state then return nil end
+  return { state = state, id = id, since = tonumber(since), count = tonumber(count), per = tonumber(per), most = tonumber(most),
+    gone = tonumber(gone), until_empty = until_empty == '1', ended = tonumber(ended), by = by }
+end
+
+function timetable.write_drain(d)
+  return string.format('%s %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f ', d.state, d.id, d.since, d.count, d.per, d.most, d.gone,
+    d.until_empty and 1 or 0, d.ended) .. d.by
+end
+
+-- The timetable of a bucket from the field of its settings and those of its pace; nil where there is none, and no drain runs.
+function timetable.open(conf, stored, window, drain)
+  local running = timetable.read_drain(drain)
+  if running and running.state ~= timetable.RUNNING then running = nil end
+  if (stored or '') == '' then
+    if not running then return nil end
+    stored = '0 o 0 0 0 0;'
+  end
+  return { conf = conf, text = stored, at = 1, list = {}, window = read_window(window), drain = running }
+end
+
+-- The drain, while it runs.
+local function running(times)
+  local drain = times.drain
+  return drain and drain.state == timetable.RUNNING and drain or nil
+end
+
+-- The i-th stretch as it is stored, nil if there are not so many.
+local function stored(times, i)
+  local list = times.list
+  while #list < i do
+    local from, kind, count, per, opened, finish, behind =
+      string.match(times.text, '^(%d+) (%a) (%d+) (%d+) (%d+) (%d+);()', times.at)
+    if not from then return nil end
+    times.at = behind
+    list[#list + 1] = { from = tonumber(from), kind = kind, count = tonumber(count), per = tonumber(per), opened = tonumber(opened),
+      finish = tonumber(finish) }
+  end
+  return list[i]
+end
+
+-- The number of the stretch in which a time lies, from the i-th on.
+local function index_of(times, at, i)
+  while true do
+    local following = stored(times, i + 1)
+    if not following or following.from > at then return i end
+    i = i + 1
+  end
+end
+
+local function is_open(times, s)
+  return s.kind == 'o' or s.kind == 'e' and not (times.window.emptied == 1 and times.window.opened == s.opened)
+end
+
+-- The i-th stretch as it holds: from, till, open, known, count, per, until_empty, opened, finish, closes (the end, where it is closed
+-- then, else 0). While a drain runs all stretches are open, and no finish counts.
+local function holds(times, i, drain)
+  local s, following = stored(times, i), stored(times, i + 1)
+  local h = { from = s and s.from or math.huge, till = following and following.from or math.huge, open = s ~= nil,
+    known = s ~= nil, count = 0, per = 0, finish = 0, opened = 0, closes = 0 }
+  if not s then return h end
+  h.count, h.per, h.known = s.count, s.per, s.kind ~= 'x'
+  if drain then return h end
+  h.open = is_open(times, s)
+  h.until_empty, h.opened, h.finish = s.kind == 'e', s.opened, s.finish
+  if h.open and following and not is_open(times, following) then h.closes = h.till end
+  return h
+end
+
+-- Whether one rate is below another one.
+local function is_slower(count, per, than_count, than_per) return count * than_per < than_count * per end
+
+-- The rate that is allowed in a stretch, as count and per; base is that of the settings.
+local function allowed(times, h, base, drain)
+  local count, per = base.rate_count, base.rate_per
+  if h.count > 0 then
+    if times.fixed == nil then times.fixed = redis.call('HEXISTS', times.conf, 'own:rate_count') == 1 end
+    if not times.fixed then count, per = h.count, h.per end
+  end
+  if drain and drain.count > 0 and is_slower(drain.count, drain.per, count, per) then count, per = drain.count, drain.per end
+  return count, per
+end
+
+-- When the last job of a stretch with a finish is to leave.
+local function target(h) return h.finish - math.min(timetable.MARGIN, (h.finish - h.opened) / 50) end
+
+-- How many jobs are unfinished, without those that are due after a time. later is the key of the only flow, nil in a bucket with flows.
+function timetable.unfinished(body, dead, count, later, after)
+  local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
+  if later then return jobs - redis.call('ZCOUNT', later, '(' .. text(after), '+inf') end
+  return jobs - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0)
+end
+
+-- The even rate that has so many jobs leave by the finish, if it is below the allowed one. at: when the first of them may go.
+local function even(h, count, per, jobs, at)
+  local left = math.floor(target(h) - at)
+  if jobs > 0 and left > 0 and is_slower(jobs, left, count, per) then return jobs, left, true end
+  return count, per, false
+end
+
+-- Notes whether the finish will be met. The plan is made anew when jobs came: more than 2 % above those that are left of it.
+local function check(times, h, count, per, jobs, at)
+  local w, left = times.window, math.max(math.floor(h.finish - at), 0)
+  if w.opened ~= h.opened then
+    times.window = read_window(nil)
+    w = times.window
+    w.opened = h.opened
+  end
+  if jobs > (w.jobs - w.gone) + w.jobs / 50 then w.jobs, w.left, w.gone = jobs, left, 0 end
+  w.was_late, w.late = w.late, 0
+  if jobs > 0 and is_slower(count, per, jobs, math.max(left, 1)) then
+    w.late = 1
+  elseif w.left > 0 and jobs > w.jobs * left / w.left + w.jobs / 20 + 1 then
+    w.late = 2
+  end
+  times.changed = true
+end
+
+-- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
+-- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); in_flight; and notes: whether it is noted
+-- that a finish will not be met. Returns nil and when to look again (0 nobody knows) if no slot lies within the horizon; else a table:
+-- settings; state, opened by them; changed; from and latest, the first and the last possible slot; closes: when permits are void, 0 never;
+-- ahead: the stretch has not begun.
+function timetable.choose(times, base, down, state, ask)
+  local offset, drain = ask.offset, times.drain
+  local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
+  local at = math.max(soonest, math.min(state.last, latest)) - offset
+  if (stored(times, 1) or { from = math.huge }).from > at then return nil, 0 end -- the clock stepped back by much: it is written anew
+  local i = index_of(times, at, 1)
+  for n = i, i + timetable.MOST do
+    local h = holds(times, n, drain)
+    if h.from + offset > latest then return nil, timetable.opens(times, h.from) end
+    if h.open then
+      local first = math.max(soonest, h.from + offset, state.last)
+      local s, burst = {}, base.burst
+      for field, value in pairs(base) do s[field] = value end
+      s.rate_count, s.rate_per = allowed(times, h, base, drain)
+      if h.finish > 0 then
+        local jobs, is_even = ask.unfinished(h.finish) - ask.in_flight
+        if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, first - offset) end
+        s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, jobs, first - offset)
+        if is_even then burst = 1 end
+      end
+      s.burst = burst
+      s = pacer.prepare(s)
+      if down then s = downstream.adapted(down, s, pacer.prepare) end
+      local opened = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last, in_flight = state.in_flight }
+      local changed = pacer.open(opened, s, ask.clock)
+      if math.max(pacer.by_rate(opened, s, 1), soonest) < h.till + offset then
+        times.stretch = h
+        return { settings = s, state = opened, changed = changed, from = math.max(soonest, h.from + offset),
+          latest = math.min(latest, h.till + offset - 1), closes = h.closes, ahead = h.from + offset > ask.clock }
+      end
+    end
+  end
+  return nil, 0
+end
+
+-- The first time from then on at which the bucket is open; 0 if nobody knows.
+function timetable.opens(times, at)
+  if (stored(times, 1) or { from = math.huge }).from > at then return 0 end
+  for i = index_of(times, at, 1), timetable.MOST + 1 do
+    local h = holds(times, i, running(times))
+    if h.open then return math.max(at, h.from) end
+    if not h.known then return 0 end
+  end
+  return 0
+end
+
+-- The beginning of the stretch of a slot if it is still to come, else 0; and when permits of it are void, 0 never.
+function timetable.edges(times, slot, now)
+  if (stored(times, 1) or { from = math.huge }).from > slot then return 0, 0 end
+  local h = holds(times, index_of(times, slot, 1), running(times))
+  return h.from > now and h.from or 0, h.closes
+end
+
+-- How many of the jobs that a claim wants may go: a drain may be for fewer.
+function timetable.wants(times, want)
+  local drain = times.drain
+  if drain and drain.most > 0 then return math.max(math.min(want, drain.most - drain.gone), 0) end
+  return want
+end
+
+-- Whether the bucket is closed once it is empty, here and now.
+function timetable.ends_empty(times)
+  if times.drain then return times.drain.until_empty end
+  return times.stretch ~= nil and times.stretch.until_empty
+end
+
+local function end_drain(times, now)
+  times.drain.state, times.drain.ended = timetable.DONE, now
+end
+
+-- Notes that so many jobs depart, and whether the bucket was found empty.
+function timetable.note(times, departed, is_empty, now)
+  local drain, h = times.drain, times.stretch
+  if drain then
+    drain.gone = drain.gone + departed
+    if drain.most > 0 and drain.gone >= drain.most or drain.until_empty and is_empty then end_drain(times, now) end
+    times.changed = times.changed or departed > 0 or drain.state ~= timetable.RUNNING
+    return
+  end
+  if not h then return end
+  if h.finish > 0 then times.window.gone = times.window.gone + departed end
+  if h.until_empty and is_empty then
+    times.window = read_window(nil)
+    times.window.opened, times.window.emptied, times.changed = h.opened, 1, true
+  end
+end
+
+-- Writes what was noted. box is the outbox of the bucket, or nil (see outbox.lua): it is told once that a finish will not be met.
+function timetable.write(times, pace, box)
+  if not times.changed then return end
+  local w = times.window
+  redis.call('HSET', pace, 'window', string.format('%.0f %.0f %.0f %.0f %.0f %.0f', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone))
+  if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
+  if box and w.late > 0 and w.was_late == 0 then
+    outbox.note(box, 'finish.late', nil, 1, { reason = timetable.LATE[w.late + 1] })
+  end
+end
+
+-- The next slot after the last one, by the rate that it had: that of the settings may be another one. It is no earlier than at_least.
+function timetable.slot_after(slot, rate, at_least)
+  local count, per = string.match(rate or '', '^(%d+)/(%d+)$')
+  if not slot or not count then return at_least end
+  return math.max(tonumber(slot) + per / count, at_least)
+end
+
+-- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if nobody knows. base: rate_count and rate_per
+-- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all.
+function timetable.leaves(times, base, at, ahead, interval, unfinished)
+  local drain, i, n, first = times.drain, 1, ahead, at
+  local known = times.reached -- a stretch that an answer before this one has reached
+  if known and known.at == at and known.interval == interval and known.ahead <= ahead then
+    i, n, drain, at = known.i, ahead - known.ahead, known.drain, known.from
+  elseif (stored(times, 1) or { from = math.huge }).from > at then
+    return 0
+  end
+  for _ = 1, timetable.MOST + 1 do
+    i = index_of(times, at, i)
+    local h = holds(times, i, drain)
+    if not h.known then return 0 end
+    if h.open then
+      times.reached = { at = first, interval = interval, ahead = ahead - n, i = i, drain = drain, from = at }
+      local count, per = allowed(times, h, base, drain)
+      if h.finish > 0 then count, per = even(h, count, per, unfinished, at) end
+      local each, room = math.max(per / count, interval), math.huge
+      if h.till < math.huge then room = math.ceil((h.till - at) / each) end
+      if drain and drain.most > 0 then room = math.min(room, drain.most - drain.gone) end
+      if n < room then return at + n * each end
+      n, at = n - room, at + room * each
+      if drain and drain.most > 0 then
+        local left = drain.most - drain.gone - room
+        drain = left > 0 and { count = drain.count, per = drain.per, most = left, gone = 0 } or nil
+      end
+    elseif h.till == math.huge then
+      return 0
+    else
+      at = math.max(at, h.till)
+    end
+  end
+  return 0
+end
+
+-- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
+-- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE; when the last of the waiting jobs
+-- leaves, 0 nobody knows. unfinished and in_flight are as for timetable.choose, next_slot is when the next job may leave by the rate.
+function timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
+  if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+  local drain = running(times)
+  local h = holds(times, index_of(times, now, 1), drain)
+  local count, per = allowed(times, h, base, drain)
+  local jobs, late, all = 0, 0, unfinished(now)
+  if h.open and h.finish > 0 then
+    jobs = math.max(unfinished(h.finish) - in_flight, 0)
+    if times.window.opened == h.opened and times.window.late == 2 then late = 2 end
+    if jobs > 0 and is_slower(count, per, jobs, math.max(h.finish - now, 1)) then late = 1 end
+    count, per = even(h, count, per, jobs, now)
+  end
+  local empty = 0
+  if waiting > 0 then
+    empty = timetable.leaves(times, base, math.max(next_slot, now), waiting - 1, 0, math.max(all - in_flight, waiting))
+  end
+  return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late,
+    math.floor(empty) }
+end
+
+return timetable

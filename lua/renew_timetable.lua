@@ -1,0 +1,22 @@
+-- renew_timetable.lua: writes the next stretches of a bucket's timetable, before those that are there end. They are reckoned from the plan
+-- in the settings. If that is another one meanwhile, nothing is written: whoever wrote it has written its stretches too. May be sent twice.
+--
+-- KEYS[1]  …:settings  hash  plan; timetable: see timetable.lua
+-- ARGV[1]  channel: to wake dispatchers on
+-- ARGV[2]  bucket: the message to publish
+-- ARGV[3]  plan: from which the stretches were made
+-- ARGV[4]  timetable: the stretches, at most 65
+-- Returns  1 they were written, 0 the plan is another one
+-- Stores   the stretches, until they are renewed
+-- Needs    Redis 7.0
+
+local settings = KEYS[1]
+local channel, bucket, plan, timetable = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', settings, '')
+
+if redis.call('HGET', settings, 'plan') ~= plan then return 0 end
+redis.call('HSET', settings, 'timetable', timetable)
+redis.call('PUBLISH', channel, bucket)
+return 1
