@@ -17,6 +17,9 @@
 -- another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits
 -- in later.
 --
+-- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
+-- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
+--
 -- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since
 -- its first attempt. With few workers left, the dispatcher wakes another one (see
 -- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket.
@@ -30,7 +33,7 @@
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
--- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters
+-- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters, number of the last batch
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
@@ -41,12 +44,13 @@
 -- KEYS[16] …:outbox_texts  hash  their texts
 -- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[20...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
--- ARGV[3]  want: jobs at most, 0 to 1000; of 0 the turns are put back and no more
+-- ARGV[3]  want: requests at most, 0 to 1000; of 0 the turns are put back and no more
 -- ARGV[4]  horizon: microseconds to look ahead, up to 200000
 -- ARGV[5]  lease: microseconds, counted from the last slot of the answer
 -- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer
@@ -67,7 +71,8 @@
 --          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
---          expired or -1 max_age has passed, id, flow, attempts}
+--          expired or -1 max_age has passed, id, flow, attempts; and for each batch: -2, its first job, how many
+--          it has, its number}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty or paused), -1 when max_in_flight is reached, its own or the pool's; lone: which of the jobs, counted from 1,
 --          is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that nobody
@@ -76,6 +81,7 @@
 --          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
@@ -95,13 +101,13 @@
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox_key, outbox_texts, callbacks_key, callback_texts = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 18, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 19, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
@@ -113,7 +119,7 @@ redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
   'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
-  'max_age', 'events')
+  'max_age', 'events', 'batch')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -136,7 +142,7 @@ local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, know
 local clock = now + offset
 local down = downstream_of(kept[13])
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local in_flight = redis.call('ZCARD', leases)
+local in_flight, rules = batch.in_flight(leases, riders_key), batch.rules(settings[19])
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps }
 local NEXT, EXPIRED, LONE, FREE_SLOT = 3, 5, 6, 9
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
@@ -152,7 +158,7 @@ end
 local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
 local slot = tonumber(kept[1]) or clock + bounds.back
 local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
-  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, down = down, changed = not kept[1] }
+  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight, riders = 0 }, down = down, changed = not kept[1] }
 own.changed = pacer.open(own.state, bounds, clock) or own.changed
 local function write_pace()
   local state = own.state
@@ -197,7 +203,7 @@ if (settings[6] or '') ~= '' then own.quotas = quota.open(departed_key, quota.wi
 -- twice as many as the time before where cancelled jobs lie between.
 local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
-local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
+local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
@@ -226,14 +232,24 @@ local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key,
 local max_age = tonumber(settings[17] or 0)
 local told = callbacks.open(callbacks_key, callback_texts, now)
 local own_ready = first_ready
-local is_simple = not (shared or reader.expiring or reader.leftovers)
+local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
+local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 
-local function take(f, id, job, stored, at, alone)
+local function take(f, id, job, stored, at, alone, riders)
   if alone then
     may_go = false
     answer[LONE] = out.count + 1
   end
+  requests = requests + 1
+  if riders then
+    last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
+    handout.open_batch(out, text(last_batch), 1 + #riders)
+  end
   handout.add(out, id, at, job, stored, f.name, f.own)
+  if riders then
+    for _, rider in ipairs(riders) do handout.add_rider(out, rider[1], at, rider[3], rider[2], f.name) end
+    if f.name then flow.count(f, 0, 0, #riders, #riders) end
+  end
   pacer.depart(own, at, 1)
   own_ready = pacer.ready(own, 1, furthest)
   if shared then fair_queue.departs(shared, at - offset) end
@@ -279,12 +295,18 @@ local function take_simple(f, at)
   if not list or q.lists[2] or q.has_later then return false end
   local n = list.at
   local job = list.bodies[n]
-  if not job or list.metas[n] or at > latest or out.count >= want or reader.bytes > MAX_READ then return false end
+  if not job or list.metas[n] or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
   local bytes = out.bytes + #job + #(f.own or '')
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
   take(f, list.ids[n], job, false, at, false)
   return true
+end
+
+-- Whether a job may leave together with others at that time.
+local function may_ride(id, stored, job, at)
+  local expires = reader.expiring and select(3, codec.told(job))
+  return not (expires and expires <= at or stored and (batch.has_crashed(stored) or max_age > 0 and is_too_old(id, stored, at)))
 end
 
 -- Decides one job, or one flow that has none. Returns true to go on.
@@ -298,7 +320,7 @@ local function step()
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + expired > 0
   local due_id, due_time
   if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
-  if at > latest or out.count >= want or expired >= MAX_EXPIRED or read_enough
+  if at > latest or requests >= want or expired >= MAX_EXPIRED or read_enough
     or (shared and fair_queue.skips(shared, at - offset)) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
@@ -339,13 +361,30 @@ local function step()
   local is_over = expires and expires <= at - offset
   local too_old = not is_over and max_age > 0 and stored and job and is_too_old(id, stored, at - offset)
   local size = waits and not blocked and not is_over and not too_old and #job + #(f.own or '') or 0
-  if out.count > 0 and size > 0 and out.bytes + size > most_bytes then
+  -- A batch is not begun that may be cut short because the answer is full.
+  if out.count > 0 and size > 0 and (out.bytes + math.max(size, batch_bytes or 0) > most_bytes
+    or rules and out.count + rules.size > batch.MAX_JOBS) then
     answer[NEXT], more = at - offset, true
     return false
   end
+  local riders
+  local from = rules and size > 0 and batch.bookmark(rules, q, job, list, at - offset)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
   if not list and not (waits and blocked) then queue.take_off(q, id) end
+  if rules and size > 0 and not batch.has_crashed(stored) then
+    local till
+    riders, till = batch.gather(rules, reader, q, id, job, from, at - offset, latest - offset, most_bytes - out.bytes - size, may_ride)
+    if till then
+      if has_flows then
+        drr.waits(f, till + offset)
+        drr.next(row, f, false)
+      else
+        answer[NEXT] = math.max(math.min(till, queue.due_next(q) or till), math.ceil(own_ready) - offset)
+      end
+      return has_flows
+    end
+  end
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
@@ -353,7 +392,7 @@ local function step()
     expire(f, id, job, stored, too_old)
   else
     out.bytes = out.bytes + size
-    take(f, id, job, stored, at, alone)
+    take(f, id, job, stored, at, alone, riders)
   end
   return true
 end
@@ -376,7 +415,8 @@ for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end
-handout.write(out, leases, meta, claims, dispatcher, now, lease)
+handout.write(out, leases, riders_key, meta, claims, dispatcher, now, lease)
+if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 if #deaths > 0 then
   dlq.add(dead, body, meta, tried, count, now, deaths)
   callbacks.write(told)
@@ -398,7 +438,7 @@ end
 if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
 if answer[NEXT] > 0 then
   local list = standby.note(pace, kept[12], dispatcher, out.count > 0 or WORKERS == 0)
-  if 2 * out.count >= WORKERS then standby.wake(pace, list, channel, bucket) end
+  if 2 * requests >= WORKERS then standby.wake(pace, list, channel, bucket) end
 end
 if shared then
   more = more or unfinished

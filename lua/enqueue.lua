@@ -150,7 +150,7 @@ local largest, expiring = tonumber(last[3]), not was_empty and last[4]
 if was_empty then largest = 0 end
 local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
-  if string.byte(sealed, 17) == 126 then expiring = '1' end -- "~": see codec.lua
+  if string.byte(sealed, 17) == 126 and string.byte(sealed, 18) ~= 61 then expiring = '1' end -- "~", but not "~=": see codec.lua
 end
 local function limit_state(number)
   local state = states[number]

@@ -16,7 +16,8 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5...]  in a pool the pool's seven (see pool.lua)
+-- KEYS[5]  …:riders  zset  jobs that are in flight with another one (see batch.lua)
+-- KEYS[6...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
@@ -32,12 +33,13 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
 --#include lib/standby.lua
 
-local conf, pace, due, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, pace, due, leases, riders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
 local RESERVED = 1000000 -- microseconds that turns are reserved for
@@ -66,7 +68,7 @@ if offset < tonumber(kept[3] or 0) then
 end
 
 if settings[5] and member == '' then return reply end
-local in_flight, shared = redis.call('ZCARD', leases), nil
+local in_flight, shared = batch.in_flight(leases, riders), nil
 if member ~= '' then
   local each = tonumber(settings[2]) / tonumber(settings[1])
   shared = fair_queue.open(member, KEYS, tonumber(settings[6] or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
