@@ -84,6 +84,7 @@
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/company.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
 --#include lib/drr.lua
@@ -306,7 +307,7 @@ end
 -- Whether a job may leave together with others at that time.
 local function may_ride(id, stored, job, at)
   local expires = reader.expiring and select(3, codec.told(job))
-  return not (expires and expires <= at or stored and (batch.has_crashed(stored) or max_age > 0 and is_too_old(id, stored, at)))
+  return not (expires and expires <= at or stored and (company.has_crashed(stored) or max_age > 0 and is_too_old(id, stored, at)))
 end
 
 -- Decides one job, or one flow that has none. Returns true to go on.
@@ -363,26 +364,22 @@ local function step()
   local size = waits and not blocked and not is_over and not too_old and #job + #(f.own or '') or 0
   -- A batch is not begun that may be cut short because the answer is full.
   if out.count > 0 and size > 0 and (out.bytes + math.max(size, batch_bytes or 0) > most_bytes
-    or rules and out.count + rules.size > batch.MAX_JOBS) then
+    or rules and out.count + rules.size > company.MAX_JOBS) then
     answer[NEXT], more = at - offset, true
     return false
   end
   local riders
-  local from = rules and size > 0 and batch.bookmark(rules, q, job, list, at - offset)
+  local from = rules and size > 0 and company.bookmark(rules, q, job, list, at - offset)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
   if not list and not (waits and blocked) then queue.take_off(q, id) end
-  if rules and size > 0 and not batch.has_crashed(stored) then
+  if rules and size > 0 and not company.has_crashed(stored) then
     local till
-    riders, till = batch.gather(rules, reader, q, id, job, from, at - offset, latest - offset, most_bytes - out.bytes - size, may_ride)
+    riders, till = company.gather(rules, reader, q, id, job, from, at - offset, latest - offset, most_bytes - out.bytes - size, may_ride)
     if till then
-      if has_flows then
-        drr.waits(f, till + offset)
-        drr.next(row, f, false)
-      else
-        answer[NEXT] = math.max(math.min(till, queue.due_next(q) or till), math.ceil(own_ready) - offset)
-      end
-      return has_flows
+      drr.waits(f, math.min(till, queue.due_next(q) or till) + offset)
+      drr.next(row, f, false)
+      return true
     end
   end
   if not waits then return true end

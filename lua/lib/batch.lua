@@ -10,10 +10,7 @@
 -- The field batch of settings is "size bytes wait": how many jobs, how many bytes of payload, and for how many microseconds a
 -- job waits for company.
 
---#include lib/codec.lua
---#include lib/queue.lua
-
-local batch = { CHUNK = 500, LATE_LOOKS = 500, MAX_JOBS = 1000, MAX_READ = 4194304 }
+local batch = { CHUNK = 500, LOOKS = 500 }
 
 -- What settings say of batches; nil where jobs leave one by one.
 function batch.rules(text)
@@ -26,87 +23,6 @@ function batch.in_flight(leases, riders) return redis.call('ZCARD', leases) - re
 
 -- The number of the batch that a claim in a meta names, nil of a job that left alone.
 function batch.number(claim) return string.match(claim, '#(%d+)$') end
-
--- Until when a job that waits in a list waits for company: half of the time until it expires at most. A job that came with a delay has its
--- own time, and does not wait.
-local function patience(rules, job)
-  local came, delayed, expires = codec.told(job)
-  if delayed then return 0 end
-  return came + (expires and math.min(rules.wait, math.floor((expires - came) / 2)) or rules.wait)
-end
-
--- Whether a job was in a process that crashed, and so leaves alone, by its meta.
-function batch.has_crashed(stored) return stored and string.match(stored, '^%d %d+ %d+ %d+ (%d+)') ~= '0' end
-
--- Where the lists of a flow are read, to go back there, before the first job of a batch is passed; false if the batch does not wait
--- for company. list is nil of a job of later.
-function batch.bookmark(rules, q, job, list, at)
-  if rules.wait == 0 or not list or patience(rules, job) <= at then return false end
-  local marks = {}
-  for i, one in ipairs(q.lists) do
-    local mark = {}
-    for field, value in pairs(one) do mark[field] = value end
-    marks[i] = mark
-  end
-  return marks
-end
-
-local function go_back(reader, q, marks, id, riders)
-  for i, mark in ipairs(marks) do
-    for field, value in pairs(mark) do q.lists[i][field] = value end
-  end
-  reader.handled[id] = nil
-  for _, rider in ipairs(riders) do reader.handled[rider[1]] = nil end
-end
-
--- The next job of a flow as batch.gather wants it; nil if there is none. latest: as for queue.peek_due.
-local function next_rider(reader, q, at, latest)
-  local due_id, due_time
-  if q.has_later then due_id, due_time = queue.peek_due(q, latest) end
-  if due_id and due_time <= at then
-    local stored = redis.call('HGET', reader.meta, due_id)
-    local kind = stored and string.sub(stored, 1, 1) or codec.SCHEDULED
-    local job = (kind == codec.SCHEDULED or kind == codec.RETRYING) and redis.call('HGET', reader.body, due_id)
-    if job then reader.bytes = reader.bytes + #job end
-    return due_id, stored, job, nil
-  end
-  local list = queue.peek(reader, q)
-  if not list then return nil end
-  return list.ids[list.at], list.metas[list.at], list.bodies[list.at], list
-end
-
--- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.
--- from: what batch.bookmark has returned; room: bytes of bodies that the answer has left; may_ride(id, stored, job, at): whether nothing
--- else keeps a job. Returns the riders, each { id, stored, job }, nil if there are none; or nil and until when the batch waits for more
--- jobs: then nothing was passed.
-function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
-  local riders, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
-  if agreement == codec.GOES_ALONE then return nil end
-  local wait = from and patience(rules, job)
-  while #riders + 1 < rules.size do
-    local rider_id, stored, rider, list = next_rider(reader, q, at, latest)
-    if not rider_id then
-      if not wait or wait <= at then break end
-      go_back(reader, q, from, id, riders)
-      return nil, wait
-    end
-    if not rider or reader.bytes > batch.MAX_READ or codec.agreement(rider) ~= agreement or not may_ride(rider_id, stored, rider, at) then
-      break
-    end
-    payload, room = payload + codec.payload_size(rider), room - #rider
-    if payload > rules.bytes or room < 0 then break end
-    queue.pass(q, list)
-    if list then
-      wait = wait and math.min(wait, patience(rules, rider))
-    else
-      wait = false
-      queue.take_off(q, rider_id)
-    end
-    if reader.leftovers then reader.handled[rider_id] = true end
-    riders[#riders + 1] = { rider_id, stored, rider }
-  end
-  return riders[1] and riders
-end
 
 -- Notes that the lease of a job of a batch ends. of: a table, whose field riders becomes how many riders less there are then.
 function batch.ends(ending, number, id, of)
@@ -136,7 +52,7 @@ end
 -- Takes riders off that have no lease, if the oldest ones are such: a program that knows no batches has taken their leases back, or
 -- somebody has deleted them. Returns how many.
 function batch.repair(leases, riders)
-  local ids, gone = redis.call('ZRANGE', riders, 0, batch.LATE_LOOKS - 1), {}
+  local ids, gone = redis.call('ZRANGE', riders, 0, batch.LOOKS - 1), {}
   if #ids == 0 then return 0 end
   for i, deadline in ipairs(redis.call('ZMSCORE', leases, unpack(ids))) do
     if not deadline then gone[#gone + 1] = ids[i] end

@@ -12,9 +12,9 @@ local handout = { CHUNK = 500 }
 -- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
-  return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows, last_chance = last_chance,
-    count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {}, first = 0, latest = 0,
-    batches = {}, riders = {}, owner = claim, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
+  return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
+    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
+    first = 0, latest = 0, batches = {}, riders = {}, owner = claim, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
 local function tell(out, id, slot, job, name, own)
@@ -44,7 +44,7 @@ end
 -- The next jobs, so many, are the batch of that number, until another one is opened.
 function handout.open_batch(out, number, size)
   local batches, n = out.batches, #out.batches
-  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, out.count + 1, size, number
+  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, out.count + 1, size, number + 0
   out.owner, out.number = out.claim .. '#' .. number, number
 end
 
