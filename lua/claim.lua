@@ -249,6 +249,7 @@ local function take(f, id, job, stored, at, alone, riders)
   handout.add(out, id, at, job, stored, f.name, f.own)
   if riders then
     for _, rider in ipairs(riders) do handout.add_rider(out, rider[1], at, rider[3], rider[2], f.name) end
+    handout.close_batch(out)
     if f.name then flow.count(f, 0, 0, #riders, #riders) end
   end
   pacer.depart(own, at, 1)

@@ -41,12 +41,14 @@ function handout.note(out, id, stored)
   out.metas_size = n + 2
 end
 
--- The next jobs, so many, are the batch of that number, until another one is opened.
+-- The next jobs, so many, are the batch of that number, until it is closed.
 function handout.open_batch(out, number, size)
   local batches, n = out.batches, #out.batches
   batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, out.count + 1, size, number + 0
   out.owner, out.number = out.claim .. '#' .. number, number
 end
+
+function handout.close_batch(out) out.owner = out.claim end
 
 -- Tells of a job that became a dead letter: why (0 expired, -1 too old).
 function handout.tell_dead(out, why, id, name, attempts)
