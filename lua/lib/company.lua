@@ -3,7 +3,7 @@
 --#include lib/codec.lua
 --#include lib/queue.lua
 
-local company = { MAX_JOBS = 1000, MAX_READ = 4194304 } -- jobs of an answer; bytes of bodies that a run reads
+local company = { MAX_JOBS = 500, MAX_READ = 4194304 } -- jobs of an answer; bytes of bodies that a run reads
 
 -- Until when a job that waits in a list waits for company: half of the time until it expires at most. A job that came with a delay has its
 -- own time, and does not wait.

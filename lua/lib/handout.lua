@@ -12,9 +12,10 @@ local handout = { CHUNK = 500 }
 -- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
+  local fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, riders = {}, owner = claim, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
+    first = 0, latest = 0, batches = {}, riders = {}, owner = claim, fresh = fresh, fresh_alone = fresh }
 end
 
 local function tell(out, id, slot, job, name, own)
@@ -45,10 +46,11 @@ end
 function handout.open_batch(out, number, size)
   local batches, n = out.batches, #out.batches
   batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, out.count + 1, size, number + 0
-  out.owner, out.number = out.claim .. '#' .. number, number
+  local owner = out.claim .. '#' .. number
+  out.owner, out.number, out.fresh = owner, number, codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, owner, '')
 end
 
-function handout.close_batch(out) out.owner = out.claim end
+function handout.close_batch(out) out.owner, out.fresh = out.claim, out.fresh_alone end
 
 -- Tells of a job that became a dead letter: why (0 expired, -1 too old).
 function handout.tell_dead(out, why, id, name, attempts)
@@ -68,7 +70,7 @@ function handout.add(out, id, at, job, stored, name, own)
   if count == 1 then out.first, later_by = slot, string.format('%.0f', slot) end
   local entry = id .. ' ' .. later_by
   if not stored then
-    handout.note(out, id, out.owner == out.claim and out.fresh or codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, ''))
+    handout.note(out, id, out.fresh)
     out.record[count] = entry
     return
   end
