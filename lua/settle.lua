@@ -208,7 +208,7 @@ while at <= #ARGV do
       if box and not part.tells then part.tells = not outbox.is_own(id) end
       if signal == ACCEPTED then
         part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
-      else
+      elseif signal ~= FAILED_TOO then
         part.heard = part.heard or downstream.listen()
         downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
       end

@@ -90,6 +90,9 @@ type Bucket struct {
 	Adapt   Adapt   // what the answers of the downstream change
 	Breaker Breaker // of the scope of Adapt
 
+	// Batch makes several jobs of a flow one request. It needs a [BatchWorker].
+	Batch BatchSettings
+
 	Results   ResultSettings // what is kept of the answers
 	Callbacks Callbacks      // where outcomes are told
 
@@ -250,6 +253,7 @@ func (b Bucket) Validate() error {
 	}
 	errs = append(errs, b.validateSchedules()...)
 	errs = append(errs, b.Results.validate()...)
+	errs = append(errs, b.Batch.validate()...)
 	errs = append(errs, b.Callbacks.validate(b.Name)...)
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())
 	if b.Adapt.Scope == ScopePool && b.Pool == nil {

@@ -124,7 +124,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
 				job.depart = func(time.Duration) { job.departed = time.Now() }
-				if got := d.deliver(job); got.Result != c.want {
+				if got := d.deliver(request{job})[0]; got.Result != c.want {
 					t.Errorf("%s, want %s", got.Result, c.want)
 				}
 			})

@@ -38,7 +38,7 @@ func TestEnvelope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
 		callback := rapid.Bool().Draw(t, "callback")
-		packed, err := Seal(nil, &job, generated, "", callback)
+		packed, err := Seal(nil, &job, generated, "", callback, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,12 +59,12 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("of %q the callback is %q, want one: %t", body, got.Callback, callback)
 		}
 		other := drawJob(t)
-		again, err := Seal(nil, &other, generated, "", false)
+		again, err := Seal(nil, &other, generated, "", false, false)
 		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, generated, "", callback)
+		inItsRoom, err := Seal(again, &job, generated, "", callback, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, false, "", false)
+		plain, err := Seal(nil, &job, false, "", false, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, false, "", false)
+		traced, err := Seal(nil, &job, false, "", false, false)
 		if err != nil {
 			t.Fatal(err)
 		}
