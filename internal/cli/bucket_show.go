@@ -39,7 +39,12 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		row("rate", "%s, burst %d", v.Rate, v.Burst)
 		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
 		row("waiting", "%d, the oldest for %s", v.Waiting, oldest(&v))
-		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		if b := v.Batch; b != nil {
+			row("in flight", "%s with %s; at most %d requests", count(b.RequestsInFlight, "request"), count(v.InFlight, "job"), v.MaxInFlight)
+			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
+		} else {
+			row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		}
 		if p := v.Pool; p != nil {
 			row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
 		}
