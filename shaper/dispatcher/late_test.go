@@ -119,7 +119,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					}
 					return shaper.Done(200)
 				})
-				d := &drain{life: t.Context(), held: map[string]*leased{}}
+				d := &drain{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), held: map[string]*leased{}}
 				d.worker.Store(&worker)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
