@@ -11,13 +11,12 @@ import (
 // batchModel is a bucket with batches: which leases there are, and which of them are one request.
 type batchModel struct {
 	*rig
-	t        *rapid.T
-	limit    int64 // of requests in flight
-	put      int
-	settled  map[string]bool
-	held     []lease
-	slots    []int64 // of requests
-	attempts int
+	t       *rapid.T
+	limit   int64 // of requests in flight
+	put     int
+	settled map[string]bool
+	held    []lease
+	slots   []int64 // of requests
 }
 
 func (m *batchModel) enqueueSome() {
@@ -39,8 +38,8 @@ func (m *batchModel) claimSome() {
 	m.pass(second)
 	a := ask{claim: fmt.Sprint("claim", nextClaim()), want: int64(rapid.IntRange(1, 6).Draw(m.t, "want")), lease: 3600 * second}
 	if m.withFlows() == 0 {
-		first := m.rig.claim(a)
-		if again := m.rig.claim(a); again.together() != first.together() { // the answer was lost
+		first := m.claim(a)
+		if again := m.claim(a); again.together() != first.together() { // the answer was lost
 			m.t.Fatalf("asked again it answers %q, before %q", again.together(), first.together())
 		}
 		m.note(first)
@@ -85,7 +84,7 @@ func (m *batchModel) settleSome() {
 	m.settleAll(result, some...)
 	for _, l := range some {
 		m.settled[l.id] = result == done
-		if code := m.rig.settle(outcome{lease: l, result: done})[0]; code != 0 {
+		if code := m.settle(outcome{lease: l, result: done})[0]; code != 0 {
 			m.t.Fatalf("%s was settled twice", l.id)
 		}
 	}

@@ -84,7 +84,7 @@ type bucket struct {
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
 	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset, requests int64
-	said, saidOfPool                                                                string // of the downstreams of the bucket and of its pool
+	said, saidOfPool                                                                          string // of the downstreams of the bucket and of its pool
 
 	by, reason string
 	overrides  string // "field configured>in force by who", joined by ", "

@@ -235,7 +235,6 @@ type entry struct {
 	expires  int64  // after so many microseconds; 0 never
 	callback bool   // it has one
 	agrees   string // with others in this
-	payload  string
 }
 
 func (e entry) expiry() string {
