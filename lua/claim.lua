@@ -244,13 +244,10 @@ local function take(f, id, job, stored, at, alone, riders)
   requests = requests + 1
   if riders then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
-    handout.open_batch(out, text(last_batch), 1 + #riders)
-  end
-  handout.add(out, id, at, job, stored, f.name, f.own)
-  if riders then
-    for _, rider in ipairs(riders) do handout.add_rider(out, rider[1], at, rider[3], rider[2], f.name) end
-    handout.close_batch(out)
+    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, riders)
     if f.name then flow.count(f, 0, 0, #riders, #riders) end
+  else
+    handout.add(out, id, at, job, stored, f.name, f.own)
   end
   pacer.depart(own, at, 1)
   own_ready = pacer.ready(own, 1, furthest)

@@ -22,7 +22,10 @@ end
 function batch.in_flight(leases, riders) return redis.call('ZCARD', leases) - redis.call('ZCARD', riders) end
 
 -- The number of the batch that a claim in a meta names, nil of a job that left alone.
-function batch.number(claim) return string.match(claim, '#(%d+)$') end
+function batch.number(claim)
+  local at = string.find(claim, '#', 1, true)
+  return at and string.sub(claim, at + 1)
+end
 
 -- Notes that the lease of a job of a batch ends. of: a table, whose field riders becomes how many riders less there are then.
 function batch.ends(ending, number, id, of)

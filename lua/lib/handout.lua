@@ -12,10 +12,10 @@ local handout = { CHUNK = 500 }
 -- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
-  local fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, riders = {}, owner = claim, fresh = fresh, fresh_alone = fresh }
+    first = 0, latest = 0, batches = {}, riders = {}, owner = claim,
+    fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
 local function tell(out, id, slot, job, name, own)
@@ -42,15 +42,10 @@ function handout.note(out, id, stored)
   out.metas_size = n + 2
 end
 
--- The next jobs, so many, are the batch of that number, until it is closed.
-function handout.open_batch(out, number, size)
+local function tell_batch(out, first, size, number)
   local batches, n = out.batches, #out.batches
-  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, out.count + 1, size, number + 0
-  local owner = out.claim .. '#' .. number
-  out.owner, out.number, out.fresh = owner, number, codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, owner, '')
+  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, first, size, number + 0
 end
-
-function handout.close_batch(out) out.owner, out.fresh = out.claim, out.fresh_alone end
 
 -- Tells of a job that became a dead letter: why (0 expired, -1 too old).
 function handout.tell_dead(out, why, id, name, attempts)
@@ -81,11 +76,20 @@ function handout.add(out, id, at, job, stored, name, own)
   tell_again(out, epoch, attempts + lost + 1, attempts)
 end
 
--- Hands out a job with the one before it, in the same batch. What the settings of the flow say stands with the first job.
-function handout.add_rider(out, id, at, job, stored, name)
-  local riders, n = out.riders, #out.riders
-  riders[n + 1], riders[n + 2] = out.number, id
-  handout.add(out, id, at, job, stored, name, nil)
+-- Hands out a batch of that number: a job as for handout.add, and its riders (see company.gather). What the settings of the flow say
+-- stands with the first job.
+function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
+  local noted, n = out.riders, #out.riders
+  local fresh = out.fresh
+  out.owner = out.claim .. '#' .. number
+  out.fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, '')
+  tell_batch(out, out.count + 1, 1 + #riders, number)
+  handout.add(out, id, at, job, stored, name, own)
+  for i, rider in ipairs(riders) do
+    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider[1]
+    handout.add(out, rider[1], at, rider[3], rider[2], name, nil)
+  end
+  out.owner, out.fresh = out.claim, fresh
 end
 
 -- Whether a record is of that claim.
@@ -118,8 +122,7 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
         if rides then
           batches[#batches - 1] = batches[#batches - 1] + 1
         elseif number ~= '' then
-          handout.open_batch(out, number, 1)
-          batches[#batches - 2] = out.count
+          tell_batch(out, out.count, 1, number)
         end
         before = number
         tell_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
