@@ -34,7 +34,7 @@ type Bucket struct {
 
 	Capacity          int64 // unfinished jobs (waiting, in flight, retrying) that came without a delay
 	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 // leases at a time, over all dispatchers
+	MaxInFlight       int64 // requests at a time, over all dispatchers: a job is one, or a batch
 
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
