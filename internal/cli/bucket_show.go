@@ -101,7 +101,7 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says how long the list takes to leave at the bucket's rate.
+// drainTime says how long the list takes to leave at the bucket's rate, in full batches where there are some.
 func drainTime(v *opsview.Bucket) string {
 	rate, err := admission.ParseRate(v.Rate)
 	switch {
@@ -110,5 +110,9 @@ func drainTime(v *opsview.Bucket) string {
 	case err != nil:
 		return "no rate is known"
 	}
-	return "drained in " + human(rate.Per*time.Duration(v.Waiting)/time.Duration(rate.Count)) + " at this rate"
+	requests := v.Waiting
+	if v.Batch != nil {
+		requests = (requests + v.Batch.MaxSize - 1) / v.Batch.MaxSize
+	}
+	return "drained in " + human(rate.Per*time.Duration(requests)/time.Duration(rate.Count)) + " at this rate"
 }
