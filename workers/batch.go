@@ -39,8 +39,11 @@ func (f BatchFormat) Validate() error {
 	return fmt.Errorf("batch.format: %q: want %s or %s", f, BatchArray, BatchNDJSON)
 }
 
-// maxBatchAnswer is how much of the answer to a batch is read: statuses of the most items fit several times.
-const maxBatchAnswer = 1 << 20
+// How much of the answer to a batch is read: the longest id and its status need 160 bytes. The bound holds for each delivery under way.
+const (
+	answerBytes       = 4 << 10
+	answerBytesOfItem = 512
+)
 
 // item is one job of a request.
 type item struct {
@@ -55,7 +58,7 @@ type item struct {
 // Attempt returns the request of a batch as one attempt: its id, what its jobs agree in, the permit, and the items as its payload.
 func (f BatchFormat) Attempt(batch *shaper.Batch) *shaper.Attempt {
 	whole := batch.Common()
-	whole.AnswerBytes = max(whole.AnswerBytes, maxBatchAnswer)
+	whole.AnswerBytes = max(whole.AnswerBytes, answerBytes+answerBytesOfItem*int64(len(batch.Attempts)))
 	isJSON := hasJSON(whole.Headers)
 	var body bytes.Buffer
 	for i, a := range batch.Attempts {
