@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // batches has the bucket hand out batches: of so many jobs, with so many bytes of payload, that wait so long for company.
@@ -410,6 +412,36 @@ func TestRidersAreRepaired(t *testing.T) {
 		r.settleAll(done, first.jobs[:3]...)
 		if keys := r.c.Exists(r.ctx, r.key("riders"), r.key("flows")).Val(); keys != 0 || r.inspect().requests != 0 {
 			t.Errorf("%d keys are left: %v, %d requests", keys, r.c.HGetAll(r.ctx, r.key("flows")).Val(), r.inspect().requests)
+		}
+	})
+}
+
+// The estimated departure of a job counts full batches, whether jobs are decided as one or one by one.
+func TestEstimatesOfBatches(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 10})
+		r.batches(5, 1000, 0)
+		keys, args := r.alike(nil, 5, 3, "")
+		for i, id := range numbered(5) {
+			args = append(args, id, fmt.Sprintf("%s%03d \n", entry{id: id, content: "x"}.mark(), i+1))
+		}
+		in := r.reader(lua.Enqueue, keys, args...)
+		_, alike, _, first, count, per := in.Int(), in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
+		if r.ok(in.Err()); alike != 1 || count != 50 || per != second {
+			t.Errorf("alike %d: they leave at %d in %d µs", alike, count, per)
+		}
+		for i := range 11 {
+			id := fmt.Sprint("k", i)
+			at := r.enqueue(nil, entry{id: id})[0].eta
+			if want := first + int64(1+i/5)*second/10; at < want-1000 || at > want+second/20 {
+				t.Errorf("%s leaves %d µs after the first job, want %d", id, at-first, want-first)
+			}
+			if i == 10 {
+				if shown := r.job(id).instant; shown < at-second/20 || shown > at+second/20 {
+					t.Errorf("%s is shown to leave at %d, its receipt said %d", id, shown, at)
+				}
+			}
 		}
 	})
 }

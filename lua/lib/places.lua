@@ -124,13 +124,14 @@ end
 
 -- How far apart the jobs of one flow leave then, as count and per.
 function places.step(bucket, part)
-  if not bucket.has_flows then return bucket.rate_count, bucket.rate_per end
+  local size = bucket.batch and bucket.batch.size or 1 -- as places.eta
+  if not bucket.has_flows then return size * bucket.rate_count, bucket.rate_per end
   local g = part.group
   local in_group = g and math.max(g.rivals, 1) or 1
   local count, per = bucket.rate_count, bucket.rate_per * math.max(bucket.rivals, 1) * in_group
   if g and g.interval and g.interval * in_group > per / count then count, per = g.obeys.rate_count, g.obeys.rate_per * in_group end
-  if part.interval and part.interval > per / count then return part.obeys.rate_count, part.obeys.rate_per end
-  return count, per
+  if part.interval and part.interval > per / count then count, per = part.obeys.rate_count, part.obeys.rate_per end
+  return size * count, per
 end
 
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
