@@ -17,6 +17,9 @@
 -- another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits
 -- in later.
 --
+-- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
+-- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
+--
 -- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since
 -- its first attempt. With few workers left, the dispatcher wakes another one (see
 -- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket. So it is with a bucket
@@ -31,7 +34,7 @@
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
--- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters
+-- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters, number of the last batch
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
@@ -42,12 +45,13 @@
 -- KEYS[16] …:outbox_texts  hash  their texts
 -- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[20...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
--- ARGV[3]  want: jobs at most, 0 to 1000; of 0 the turns are put back and no more
+-- ARGV[3]  want: requests at most, 0 to 1000; of 0 the turns are put back and no more
 -- ARGV[4]  horizon: microseconds to look ahead, up to 200000
 -- ARGV[5]  lease: microseconds, counted from the last slot of the answer
 -- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer
@@ -68,7 +72,8 @@
 --          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
---          expired or -1 max_age has passed, id, flow, attempts}
+--          expired or -1 max_age has passed, id, flow, attempts; and for each batch: -2, its first job, how many
+--          it has, its number}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
 --          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
@@ -78,11 +83,13 @@
 --          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
---#include lib/dlq.lua
+--#include lib/company.lua
 --#include lib/downstream.lua
 --#include lib/drr.lua
+--#include lib/expiry.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
 --#include lib/handout.lua
@@ -98,17 +105,17 @@
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox_key, outbox_texts, callbacks_key, callback_texts = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local dispatcher, claim = ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
 local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 18, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 19, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
-local MAX_ASIDE, MAX_EXPIRED = 500, 500
+local MAX_ASIDE = 500
 local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or less: those of expired jobs are read too
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -116,7 +123,7 @@ redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
   'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
-  'max_age', 'events', 'timetable')
+  'max_age', 'events', 'timetable', 'batch')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -140,8 +147,8 @@ local clock = now + offset
 local down = downstream_of(kept[13])
 local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local times = timetable.open(conf, settings[19], kept[14], kept[15])
-local in_flight = redis.call('ZCARD', leases)
+local times, rules = timetable.open(conf, settings[19], kept[14], kept[15]), batch.rules(settings[20])
+local in_flight = batch.in_flight(leases, riders_key)
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
@@ -158,13 +165,13 @@ end
 local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
 local slot = tonumber(kept[1]) or clock + bounds.back
 local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
-  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight }, down = down, changed = not kept[1] }
+  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight, riders = 0 }, down = down, changed = not kept[1] }
 local open, opens, is_empty, before = nil, nil, false, own.state
 if times then
   local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
   local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
-  open, opens = timetable.choose(times, base, down, own.state,
-    { clock = clock, lead = lead, horizon = horizon, offset = offset, unfinished = unfinished, in_flight = in_flight, notes = true })
+  open, opens = timetable.choose(times, base, down, own.state, { clock = clock, lead = lead, horizon = horizon, offset = offset,
+    unfinished = unfinished, leased = redis.call('ZCARD', leases), together = rules and rules.size or 1, notes = true })
   if open then
     bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
     answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
@@ -193,21 +200,14 @@ if member ~= '' then
   if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
 if opens or pacer.is_held(own) then
-  local dues, last = {}, has_flows and FIRST_GROUP or FIRST_FLOW
-  for i = FIRST_GROUP + 1, #ARGV, 2 do
-    dues[ARGV[i]] = KEYS[FIRST_GROUP_KEY + 2 + i - FIRST_GROUP]
-    redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i])
-  end
-  for i = FIRST_FLOW + 1, last, 2 do
-    redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
-  end
+  if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
   if stepped > 0 then write_pace() end
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
-if times then want = timetable.wants(times, want) end
+if times then want = timetable.wants(times, want, rules) end
 if shared then want = fair_queue.allows(shared, want) end
 
 -- From here on all times are those of the engine's clock.
@@ -219,7 +219,7 @@ if (settings[6] or '') ~= '' then own.quotas = quota.open(departed_key, quota.wi
 -- twice as many as the time before where cancelled jobs lie between.
 local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
-local at_once = math.max(math.min(math.floor(slots) + 1, want, CHUNK), 1)
+local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
@@ -243,19 +243,25 @@ end
 local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
-local deaths, aside_count, expired, unscheduled = {}, 0, 0, 0
 local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
-local max_age = tonumber(settings[17] or 0)
-local told = callbacks.open(callbacks_key, callback_texts, now)
-local own_ready = first_ready
-local is_simple = not (shared or reader.expiring or reader.leftovers)
+local over = expiry.open(out, callbacks.open(callbacks_key, callback_texts, now), box, tried, tonumber(settings[17] or 0), expired_last)
+local aside_count, own_ready = 0, first_ready
+local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
+local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 
-local function take(f, id, job, stored, at, alone)
+local function take(f, id, job, stored, at, alone, riders)
   if alone then
     may_go = false
     answer[LONE] = out.count + 1
   end
-  handout.add(out, id, at, job, stored, f.name, f.own)
+  requests = requests + 1
+  if riders then
+    last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
+    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, riders)
+    if f.name then flow.count(f, 0, 0, #riders, #riders) end
+  else
+    handout.add(out, id, at, job, stored, f.name, f.own)
+  end
   pacer.depart(own, at, 1)
   own_ready = pacer.ready(own, 1, furthest)
   if shared then fair_queue.departs(shared, at - offset) end
@@ -263,27 +269,6 @@ local function take(f, id, job, stored, at, alone)
   drr.depart(f, at, furthest)
   if f.group then drr.depart(f.group, at, furthest) end
   drr.next(row, f, pacer.is_held(f))
-end
-
--- Whether max_age has passed since the first attempt of a job.
-local function is_too_old(id, stored, at)
-  local _, attempts, lost = codec.numbers(stored)
-  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', tried, id), max_age, at)
-end
-
-local function expire(f, id, job, stored, too_old)
-  local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
-  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or expired_last)
-  handout.note(out, id, died)
-  callbacks.note_dead(told, id, job, died)
-  handout.tell_dead(out, too_old and -1 or 0, id, f.name or '', attempts)
-  deaths[#deaths + 1] = id
-  expired = expired + 1
-  if box then outbox.note_dead(box, f.name, { id }, too_old and 'max-age' or 'expired') end
-  local _, delayed = codec.told(job)
-  if delayed then unscheduled = unscheduled + 1 end
-  if f.name then drr.drop(f, delayed) end
-  if f.group then drr.drop(f.group, delayed) end
 end
 
 -- The job waits in later, behind those that were set aside before it.
@@ -301,12 +286,18 @@ local function take_simple(f, at)
   if not list or q.lists[2] or q.has_later then return false end
   local n = list.at
   local job = list.bodies[n]
-  if not job or list.metas[n] or at > latest or out.count >= want or reader.bytes > MAX_READ then return false end
+  if not job or list.metas[n] or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
   local bytes = out.bytes + #job + #(f.own or '')
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
   take(f, list.ids[n], job, false, at, false)
   return true
+end
+
+-- Whether a job may leave together with others at that time.
+local function may_ride(id, stored, job, at)
+  local expires = reader.expiring and select(3, codec.told(job))
+  return not (expires and expires <= at or stored and (company.has_crashed(stored) or expiry.is_too_old(over, id, stored, at)))
 end
 
 -- Decides one job, or one flow that has none. Returns true to go on.
@@ -317,10 +308,10 @@ local function step()
   if is_simple and take_simple(f, own_next) then return true end
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
-  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + expired > 0
+  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + #over.ids > 0
   local due_id, due_time
   if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
-  if at > latest or out.count >= want or expired >= MAX_EXPIRED or read_enough
+  if at > latest or requests >= want or #over.ids >= expiry.MOST or read_enough
     or (shared and fair_queue.skips(shared, at - offset)) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
@@ -359,23 +350,36 @@ local function step()
   local expires
   if job and reader.expiring then expires = select(3, codec.told(job)) end
   local is_over = expires and expires <= at - offset
-  local too_old = not is_over and max_age > 0 and stored and job and is_too_old(id, stored, at - offset)
+  local too_old = not is_over and stored and job and expiry.is_too_old(over, id, stored, at - offset)
   local size = waits and not blocked and not is_over and not too_old and #job + #(f.own or '') or 0
-  if out.count > 0 and size > 0 and out.bytes + size > most_bytes then
+  -- A batch is not begun that may be cut short because the answer is full.
+  if out.count > 0 and size > 0 and (out.bytes + math.max(size, batch_bytes or 0) > most_bytes
+    or rules and out.count + rules.size > company.MAX_JOBS) then
     answer[NEXT], more = at - offset, true
     return false
   end
+  local riders
+  local from = rules and size > 0 and company.bookmark(rules, q, job, list, at - offset)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
   if not list and not (waits and blocked) then queue.take_off(q, id) end
+  if rules and size > 0 and not company.has_crashed(stored) then
+    local till
+    riders, till = company.gather(rules, reader, q, id, job, from, at - offset, latest - offset, most_bytes - out.bytes - size, may_ride)
+    if till then
+      drr.waits(f, math.min(till, queue.due_next(q) or till) + offset)
+      drr.next(row, f, false)
+      return true
+    end
+  end
   if not waits then return true end
   if blocked then
     set_aside(f, id, stored)
   elseif is_over or too_old then
-    expire(f, id, job, stored, too_old)
+    expiry.note(over, f, id, job, stored, too_old)
   else
     out.bytes = out.bytes + size
-    take(f, id, job, stored, at, alone)
+    take(f, id, job, stored, at, alone, riders)
   end
   return true
 end
@@ -384,26 +388,23 @@ while step() do end
 local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(settings[15] or '', '^%d+') or ''))
 if turns then next_turns.decide(turns, named, furthest) end
 local next_slot = pacer.ready(own, 1, furthest)
-local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or expired >= MAX_EXPIRED
+local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or #over.ids >= expiry.MOST
 if unfinished then
   answer[NEXT] = now
 elseif not has_flows and answer[NEXT] == 0 then
   local soonest = queue.due_next(named[1].queue)
   if soonest then answer[NEXT] = math.max(soonest, next_slot - offset) end
 end
-answer[EXPIRED], answer[FREE_SLOT] = expired, next_slot - offset
+answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
 for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end
-handout.write(out, leases, meta, claims, dispatcher, now, lease)
-if #deaths > 0 then
-  dlq.add(dead, body, meta, tried, count, now, deaths)
-  callbacks.write(told)
-end
-flow.unschedule(count, unscheduled)
+handout.write(out, leases, riders_key, meta, claims, dispatcher, now, lease)
+if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
+expiry.write(over, dead, body, meta, count, now)
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
@@ -431,7 +432,7 @@ elseif times and answer[NEXT] == 0 and timetable.ends_empty(times) and in_flight
 end
 if answer[NEXT] > 0 then
   local list = standby.note(pace, kept[12], dispatcher, out.count > 0 or WORKERS == 0)
-  if 2 * out.count >= WORKERS then standby.wake(pace, list, channel, bucket) end
+  if 2 * requests >= WORKERS then standby.wake(pace, list, channel, bucket) end
 end
 if shared then
   more = more or unfinished

@@ -22,7 +22,7 @@
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
 --          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
 -- Stores   the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
---          recheck: those that wait for a turn are looked at again (see
+--          or batches change, recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
@@ -31,7 +31,7 @@ local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
-  group_rate_per = true, group_burst = true, group_quotas = true } -- what says when flows and groups may go next
+  group_rate_per = true, group_burst = true, group_quotas = true, batch = true } -- what says when flows and groups may go next
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')

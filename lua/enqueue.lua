@@ -81,7 +81,7 @@ local FIRST_ARG, WAIT_TOO_LONG = 8, 17
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable')
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch')
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
@@ -125,7 +125,7 @@ if settings[14] ~= '1' then
 end
 
 -- See places.lua.
-local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
+local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval, batch = batch.rules(settings[17]),
   dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
@@ -146,7 +146,7 @@ local largest, expiring = tonumber(last[3]), not was_empty and last[4]
 if was_empty then largest = 0 end
 local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
-  if string.byte(sealed, 17) == 126 then expiring = '1' end -- "~": see codec.lua
+  if string.byte(sealed, 17) == 126 and string.byte(sealed, 18) ~= 61 then expiring, bucket.hurries = '1', true end -- ~N
 end
 -- Everything is decided when this is called; it only writes. Notes in each part how many jobs waited in the last list that it
 -- pushed to.

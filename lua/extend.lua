@@ -9,7 +9,7 @@
 -- ARGV[1]  lease: microseconds from now
 -- ARGV[2]  dispatcher: its id
 -- ARGV[3]  claim: the id of the one that is under way, '' none
--- ARGV[4...]  for each lease: id, epoch, claim
+-- ARGV[4...]  for each lease: id, epoch, claim, without the number of a batch
 -- Returns  for each lease 1 extended or 0 lost
 -- Stores   the new deadlines
 -- Needs    Redis 7.0
@@ -46,7 +46,7 @@ for from = 1, #ids, CHUNK do
   for n, text in ipairs(stored) do
     local i, held = from + n - 1, false
     if text then
-      local state, epoch, claim = string.match(text, '^(%d) (%d+) %d+ %d+ %d+ (%S+) ')
+      local state, epoch, claim = string.match(text, '^(%d) (%d+) %d+ %d+ %d+ ([^%s#]+)')
       held = state == '3' and epoch == epochs[i] and claim == claim_of[i]
     end
     if i <= lease_count then reply[i] = held and 1 or 0 end

@@ -15,7 +15,8 @@
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
 -- KEYS[13] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
--- KEYS[15...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[15] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -25,18 +26,20 @@
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
 --          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, number of flows,
 --          of flows on the calendar, of groups, and of groups on their calendar; of
---          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), in flight in all its buckets, last slot,
+--          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), requests in flight in all its buckets, last slot,
 --          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
 --          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
 --          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
 --          callbacks that wait, time of the oldest one (0 none);
---          offset of the engine's clock; the texts of the downstream of the bucket and of its pool ("" none, see downstream.lua); 1 if
---          the bucket has a timetable, or a drain runs, and nine numbers of it (see timetable.view), 0 of none; the text of its last
---          drain ("" none); author and reason of the pause; and for each override: field, value of the configuration, value
+--          offset of the engine's clock; requests in flight: fewer than jobs, where there are batches; the texts of the downstream of
+--          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and nine numbers
+--          of it (see timetable.view), 0 of none; the text of its last drain ("" none); author and reason of the pause; and for each
+--          override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/overrides.lua
@@ -45,9 +48,9 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled, callbacks, callback_texts = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local groups, due_groups, disabled, callbacks, callback_texts, riders = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local member = ARGV[1]
-local PURGED = 14 -- the keys before those of a purge
+local PURGED = 15 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
@@ -62,6 +65,7 @@ local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 
   'held', 'open', 'half_open', 'events_dropped')
 local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
+local requests = batch.in_flight(leases, riders)
 
 local function in_lists(before)
   local n = 0
@@ -104,7 +108,7 @@ if member ~= '' then
   local k = pool.keys(KEYS)
   local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight')
   local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
-  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, in_flight), pool_pace[1], redis.call('HGET', conf, 'weight') }
+  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, requests), pool_pace[1], redis.call('HGET', conf, 'weight') }
   said_of_pool = pool_pace[2]
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
@@ -124,7 +128,7 @@ local most, most_bytes = 0, 0
 if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
 for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
   tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3],
-  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), redis.call('HLEN', callback_texts), first_callback, offset }) do
+  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), redis.call('HLEN', callback_texts), first_callback, offset, requests }) do
   reply[#reply + 1] = n
 end
 reply[#reply + 1] = of_pace[3] or ''

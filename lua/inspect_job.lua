@@ -14,7 +14,8 @@
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[14...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[14] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[15...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
@@ -25,10 +26,10 @@
 -- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
 --          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
---          settled: now, paused since (0 it is not), author and reason of the pause, in flight, max_in_flight, next slot of the
+--          settled: now, paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot of the
 --          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
---          groups; and of the flow: paused since, the note of its pause, in flight, max_in_flight (0 none), when its rate
---          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: in flight,
+--          groups; and of the flow: paused since, the note of its pause, requests in flight, max_in_flight (0 none), when its rate
+--          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: requests in flight,
 --          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
 --          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
 --          downstream.lua), and rate_count and rate_per without that; 1 if the timetable of the bucket has it closed now, and when it is
@@ -36,6 +37,7 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -45,10 +47,10 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried = KEYS[11], KEYS[12], KEYS[13]
+local departed, flow_departed, tried, riders = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
-local PURGED = 13 -- the keys before those of a purge
+local PURGED = 14 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
@@ -87,8 +89,10 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable')
+  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch')
 local paused = tonumber(settings[4] or 0)
+local rules = batch.rules(settings[12])
+local at_once = rules and rules.size or 1 -- jobs that leave together, if all go well
 local has_flows = levels ~= '0' and settings[7] == levels
 -- What the answers of a downstream say of a scope, by its text or as flow.load reads it: it may be slower than its rate.
 local function scope_of(said, rate_count, rate_per, said_offset)
@@ -127,7 +131,7 @@ local quota = free_again(departed, settings[8])
 -- What holds for a flow or a group.
 local function bounds_of(f, ready, own_text, list, quotas)
   return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)') or '',
-    in_flight = f.state.in_flight, most = f.settings.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
+    in_flight = f.state.in_flight - f.state.riders, most = f.settings.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
     quota = free_again(list, quotas), disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
 end
 local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0, disabled = '' }
@@ -156,7 +160,7 @@ local of_pool = { 0, 0, 0, 0 }
 if member ~= '' then
   local k = pool.keys(KEYS)
   local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local in_all = pool.in_flight(KEYS, member, redis.call('ZCARD', leases))
+  local in_all = pool.in_flight(KEYS, member, batch.in_flight(leases, riders))
   local ready = 0
   if p[1] then
     pool_scope = scope_of(redis.call('HGET', k.pace, 'down'), p[1], p[2], 0)
@@ -191,11 +195,12 @@ if state == QUEUED then
   if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
     local at = math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3], of_pool[4],
       bucket_scope.till, flow_scope.till, pool_scope.till)
+    local ahead = math.floor(position / at_once)
     if times then
       local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
-      instant = math.floor(timetable.leaves(times, bucket_scope.rate, at, position, interval, jobs))
+      instant = math.floor(timetable.leaves(times, bucket_scope.rate, at, ahead, interval, jobs))
     else
-      instant = math.floor(at + position * interval)
+      instant = math.floor(at + ahead * interval)
     end
   end
 elseif state == SCHEDULED or state == RETRYING then
@@ -206,7 +211,7 @@ elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
 local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  redis.call('ZCARD', leases), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(levels) or 0 }
+  batch.in_flight(leases, riders), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(levels) or 0 }
 for _, of in ipairs({ of_flow, of_group }) do
   for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota, of.disabled }) do reply[#reply + 1] = value end
 end

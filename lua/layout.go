@@ -69,7 +69,7 @@ var layouts = map[string]layout{
 		args: names("id state levels flow"),
 	},
 	"claim": {
-		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts callbacks callback_texts"),
+		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts callbacks callback_texts riders"),
 		then: []Keys{PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 		args: names("dispatcher claim want horizon lease lead last_chance may_go expired_last levels member channel bucket most_bytes stepped steps flow_count"),
 		more: true,
@@ -129,12 +129,12 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"inspect_bucket": {
-		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled callbacks callback_texts"),
+		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled callbacks callback_texts riders"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("member"),
 	},
 	"inspect_job": {
-		keys: names("body meta settings pace count leases dead seen flows flow_settings departed departed:<flow> attempts"),
+		keys: names("body meta settings pace count leases dead seen flows flow_settings departed departed:<flow> attempts riders"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
 		args: names("id flow levels member"),
 	},
@@ -189,7 +189,7 @@ var layouts = map[string]layout{
 		args: names("channel bucket plan timetable"),
 	},
 	"reserve": {
-		keys: names("settings pace calendar leases body dead count"),
+		keys: names("settings pace calendar leases riders body dead count"),
 		then: []Keys{KeysOfPool},
 		args: names("want horizon member dispatcher stepped steps"),
 	},
@@ -203,7 +203,7 @@ var layouts = map[string]layout{
 		args: names("name"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders"),
 		then: []Keys{KeysOfAnswers, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count answer_count"),
 		more: true,
@@ -213,12 +213,12 @@ var layouts = map[string]layout{
 		args: names("id epoch claim started lease"),
 	},
 	"sweep": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts riders"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},
 	"take_back": {
-		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts callbacks callback_texts"),
+		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts callbacks callback_texts riders"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,

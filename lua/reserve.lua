@@ -16,10 +16,11 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
--- KEYS[6]  …:dead    zset  id -> time of death: the same
--- KEYS[7]  …:count   hash  jobs that came as scheduled: the same
--- KEYS[8...]  in a pool the pool's seven (see pool.lua)
+-- KEYS[5]  …:riders  zset  jobs that are in flight with another one (see batch.lua)
+-- KEYS[6]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
+-- KEYS[7]  …:dead    zset  id -> time of death: the same
+-- KEYS[8]  …:count   hash  jobs that came as scheduled: the same
+-- KEYS[9...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
@@ -35,13 +36,14 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
 --#include lib/standby.lua
 --#include lib/timetable.lua
 
-local conf, pace, due, leases, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
 local RESERVED = 1000000 -- microseconds that turns are reserved for
@@ -71,7 +73,7 @@ if offset < tonumber(kept[3] or 0) then
 end
 
 if settings[5] and member == '' then return reply end
-local in_flight, shared = redis.call('ZCARD', leases), nil
+local in_flight, shared = batch.in_flight(leases, riders), nil
 if member ~= '' then
   local each = tonumber(settings[2]) / tonumber(settings[1])
   shared = fair_queue.open(member, KEYS, tonumber(settings[6] or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
@@ -97,7 +99,7 @@ local is_empty = false
 if times then
   local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
   local open, opens = timetable.choose(times, base, down, state,
-    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, in_flight = in_flight })
+    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, leased = redis.call('ZCARD', leases) })
   if not open then
     reply[3], reply[4] = opens, -1
     if shared then fair_queue.close(shared, false) end

@@ -99,7 +99,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		if o.kept {
 			kept = 1
 		}
-		args = append(args, 1, o.epoch, o.claim, o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept, nth, o.waiter, o.callback, o.id, o.mark, numbers[i])
+		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept, nth, o.waiter, o.callback, o.id, o.mark, numbers[i])
 	}
 	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(keys, false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))

@@ -83,8 +83,8 @@ type bucket struct {
 
 	deadBytes, deadCapacity, deadMaxBytes, droppedOld, droppedFull int64
 
-	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset int64
-	said, saidOfPool                                                                string // of the downstreams of the bucket and of its pool
+	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset, requests int64
+	said, saidOfPool                                                                          string // of the downstreams of the bucket and of its pool
 
 	by, reason string
 	hasTimes   int64
@@ -94,7 +94,7 @@ type bucket struct {
 }
 
 func (r *rig) inspectKeys() []string {
-	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts"), true, "")
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts", "riders"), true, "")
 }
 
 func (r *rig) inspect() bucket {
@@ -106,7 +106,7 @@ func (r *rig) inspect() bucket {
 		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
 		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
 		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
-		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.eventsDropped, &b.callbacks, &b.firstCallback, &b.offset,
+		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.eventsDropped, &b.callbacks, &b.firstCallback, &b.offset, &b.requests,
 	} {
 		*to = in.Int()
 	}
@@ -155,7 +155,7 @@ func (r *rig) job(id string) job {
 	r.t.Helper()
 	flow := r.flowOf(id)
 	keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
-		"flows", "flow_settings", "departed", "departed:"+flow, "attempts"), true, flow)
+		"flows", "flow_settings", "departed", "departed:"+flow, "attempts", "riders"), true, flow)
 	if r.withFlows() == 2 {
 		group, _ := splitPath(flow)
 		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)

@@ -234,12 +234,16 @@ type entry struct {
 	group    string // in a bucket with groups, see configureGroups
 	expires  int64  // after so many microseconds; 0 never
 	callback bool   // it has one
+	agrees   string // with others in this
 }
 
 func (e entry) expiry() string {
 	text := ""
 	if e.expires != 0 {
 		text = fmt.Sprint("~", e.expires)
+	}
+	if e.agrees != "" {
+		text = "~" + strings.TrimPrefix(text, "~") + "=" + e.agrees
 	}
 	if e.callback {
 		text += "^"
@@ -328,6 +332,15 @@ type lease struct {
 	slot, epoch, number, attempts int64
 	claim, mark                   string
 	flow, own                     string // with flows only
+	batch                         int64  // its number, 0 none
+}
+
+// owner is the claim as the meta of the job has it.
+func (l lease) owner() string {
+	if l.batch == 0 {
+		return l.claim
+	}
+	return fmt.Sprint(l.claim, "#", l.batch)
 }
 
 type claimed struct {
@@ -399,6 +412,13 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	}
 	for in.Left() > 0 {
 		nth := in.Int()
+		if nth == -2 {
+			first, size, number := in.Int(), in.Int(), in.Int()
+			for i := range size {
+				c.jobs[first-1+i].batch = number
+			}
+			continue
+		}
 		if nth <= 0 {
 			c.died = append(c.died, died{why: nth, id: in.Text(), flow: in.Text(), attempts: in.Int()})
 			continue

@@ -29,7 +29,8 @@
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
--- KEYS[23...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
+-- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[24...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -40,10 +41,11 @@
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6]  answer_count: number of answers that somebody waits for
 -- ARGV[7...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
---          common: how many jobs, epoch, claim, result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead
+--          common: how many jobs, epoch, claim (of a batch with "#" and its number), result (1 done, 2 retry, 3 dead, 4 returned, 5 held,
+--          6 held alone, 7 dead
 --          after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
 --          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
---          downstream.note), a word for its reason, when they were
+--          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
 --          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the number of its list among the answers (0 nobody waits),
 --          the channel of who waits, and of a job with a callback the first line of its body (else ""); then for each
@@ -55,6 +57,7 @@
 --          callbacks until they are moved on; results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/dedupe.lua
@@ -74,13 +77,13 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local callbacks_key, callback_texts = KEYS[21], KEYS[22]
+local callbacks_key, callback_texts, riders_key = KEYS[21], KEYS[22], KEYS[23]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 22, 6, 16, 3
+local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 23, 6, 16, 3
 local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 local CHUNK = 500
-local ACCEPTED, FAILED = '1', '3'
+local ACCEPTED, FAILED, FAILED_TOO = '1', '3', '4'
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -105,10 +108,10 @@ while at <= #ARGV do
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
 local rules = downstream.rules(settings[5])
-local was_full = redis.call('ZCARD', leases) >= max_in_flight
+local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
 
 local reply = { 0 }
-local unleased, gone, metas, deaths = {}, {}, {}, {}
+local unleased, gone, metas, deaths, ending = {}, {}, {}, {}, {}
 local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
 local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 local unscheduled, handled, with_results = 0, {}, {}
@@ -178,7 +181,7 @@ while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
   local signal, reason, claimed_at, line = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0, ARGV[at + 9]
-  local has_result = ARGV[at + 10] ~= ''
+  local has_result, number = ARGV[at + 10] ~= '', batch.number(claim)
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
@@ -201,10 +204,11 @@ while at <= #ARGV do
       unleased[settled] = id
       local part = parts[of] or part_of(of)
       part.ended = part.ended + 1
+      if number then batch.ends(ending, number, id, part) end
       if box and not part.tells then part.tells = not outbox.is_own(id) end
       if signal == ACCEPTED then
         part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
-      else
+      elseif signal ~= FAILED_TOO then
         part.heard = part.heard or downstream.listen()
         downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
       end
@@ -217,7 +221,8 @@ while at <= #ARGV do
         if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
       else
         local becomes = result == GONE and DEAD_NOW or result
-        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line, signal == FAILED and claimed_at,
+        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line,
+          (signal == FAILED or signal == FAILED_TOO) and claimed_at,
           has_result and at + 10 }
       end
     end
@@ -351,6 +356,7 @@ local function in_chunks(command, key, list)
   end
 end
 in_chunks('ZREM', leases, unleased)
+batch.close(ending, riders_key)
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)
@@ -388,7 +394,7 @@ for _, part in ipairs(touched) do
   if loaded then
     local f = loaded[part.n]
     if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
-    flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended)
+    flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended, -(part.riders or 0))
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + calendar.offset) then
       gone_flows[#gone_flows + 1] = f.name
@@ -411,6 +417,6 @@ if groups then group.close(groups, now, calendar) end
 flow.unschedule(count, unscheduled)
 dedupe.write(memory, count)
 
-if member ~= '' then pool.note(member, KEYS, leases, now, channel) end
+if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
 if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return reply

@@ -23,7 +23,8 @@
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
 -- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[20...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[20] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[21...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -44,6 +45,7 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
@@ -56,12 +58,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local seen_until, tried = KEYS[18], KEYS[19]
+local seen_until, tried, riders_key = KEYS[18], KEYS[19], KEYS[20]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- the keys before those of groups
-local PURGED = 19 -- the keys before those of a purge
+local PURGED = 20 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -220,8 +222,8 @@ local function sums_by_group()
   local sums, all = {}, redis.call('HGETALL', flows)
   for i = 1, #all, 2 do
     local name, state = flow.group_of(all[i]), flow.read(all[i + 1])
-    sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }
-    flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight)
+    sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, riders = 0 } }
+    flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight, state.riders)
   end
   return sums
 end
@@ -281,12 +283,13 @@ local function audit_groups(names)
   end
   each(names, groups, group_settings, group.OF_ALL, function(g, turn)
     local state = g.state
-    local sum = sums and (sums[g.name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0 } }).state or
+    local sum = sums and (sums[g.name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, riders = 0 } }).state or
       { unfinished = none_unfinished and 0 or state.unfinished, scheduled = none_unfinished and 0 or state.scheduled,
-        in_flight = none_leased and 0 or state.in_flight }
-    if sum.unfinished ~= state.unfinished or sum.scheduled ~= state.scheduled or sum.in_flight ~= state.in_flight then
+        in_flight = none_leased and 0 or state.in_flight, riders = none_leased and 0 or state.riders }
+    if sum.unfinished ~= state.unfinished or sum.scheduled ~= state.scheduled or sum.in_flight ~= state.in_flight
+      or sum.riders ~= state.riders then
       repaired = repaired + 1
-      state.unfinished, state.scheduled, state.in_flight = sum.unfinished, sum.scheduled, sum.in_flight
+      state.unfinished, state.scheduled, state.in_flight, state.riders = sum.unfinished, sum.scheduled, sum.in_flight, sum.riders
       redis.call('HSET', groups, g.name, flow.write(state))
     end
     if is_idle(g) then
@@ -330,7 +333,8 @@ if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock
 if next_cursor == '0' and string.sub(cursor, 1, 1) ~= 'a' and redis.call('EXISTS', tried) == 1 then next_cursor = 'a0' end
 
 pool.heal(member, KEYS, now)
-pool.note(member, KEYS, leases, now, channel)
+repaired = repaired + batch.repair(leases, riders_key)
+pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
 local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray }
 for _, list in ipairs({ expired, retries, astray, suspects }) do

@@ -19,7 +19,8 @@
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
--- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[16] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -42,6 +43,7 @@
 -- Stores   callbacks of poison jobs, until they are moved on
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
@@ -51,11 +53,11 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts, callbacks_key, callback_texts = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 15, 10, 2
+local PURGED, FIRST_FLOW, WIDTH = 16, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
@@ -119,7 +121,7 @@ for _, lost_job in ipairs(lost_jobs) do
 end
 
 -- Everything is decided. From here on there are only writes, and reads of the new state.
-local handled, soonest, poisoned = {}, {}, {}
+local handled, soonest, poisoned, ending = {}, {}, {}, {}
 local told = callbacks.open(callbacks_key, callback_texts, now)
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
@@ -133,6 +135,8 @@ for _, lost_job in ipairs(lost_jobs) do
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]
     if f then flow.count(f, 0, 0, -1) end
+    local number = batch.number(claim)
+    if number then batch.ends(ending, number, id, f or {}) end
     if crashes >= poison_at then
       code, last = '5', poison_last
       poison = poison + 1
@@ -150,6 +154,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if lost_job.is_poison and lost_job.body then callbacks.note_dead(told, id, lost_job.body, becomes) end
   end
 end
+batch.close(ending, riders_key)
 dlq.add(dead, body, meta, tried, count, now, poisoned)
 callbacks.write(told)
 local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
@@ -170,7 +175,8 @@ if loaded then
   local none_leased = redis.call('ZCARD', leases) == 0
   for n, f in ipairs(loaded) do
     local state = f.state
-    if none_leased then flow.count(f, 0, 0, -state.in_flight) end
+    flow.count(f, 0, 0, 0, -(f.riders or 0))
+    if none_leased then flow.count(f, 0, 0, -state.in_flight, -state.riders) end
     local excess = state.unfinished + state.scheduled - state.in_flight
     -- Counters that tell of more than there is, which keep the flow for ever and fill it: keys were deleted by hand.
     if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then
@@ -183,7 +189,7 @@ if loaded then
   end
   group.close(groups, now, calendar)
 end
-pool.note(member, KEYS, leases, now, channel)
+pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
 -- Also where others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing, unpack(poisoned) }

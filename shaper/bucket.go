@@ -35,7 +35,7 @@ type Bucket struct {
 
 	Capacity          int64 // unfinished jobs (waiting, in flight, retrying) that came without a delay
 	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 // leases at a time, over all dispatchers
+	MaxInFlight       int64 // requests at a time, over all dispatchers: a job is one, or a batch
 
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
@@ -90,6 +90,9 @@ type Bucket struct {
 	Retry   RetryPolicy
 	Adapt   Adapt   // what the answers of the downstream change
 	Breaker Breaker // of the scope of Adapt
+
+	// Batch makes several jobs of a flow one request. It needs a [BatchWorker].
+	Batch BatchSettings
 
 	Results   ResultSettings // what is kept of the answers
 	Callbacks Callbacks      // where outcomes are told
@@ -257,6 +260,7 @@ func (b Bucket) Validate() error {
 	errs = append(errs, b.validateSchedules()...)
 	errs = append(errs, b.validatePlan()...)
 	errs = append(errs, b.Results.validate()...)
+	errs = append(errs, b.Batch.validate()...)
 	errs = append(errs, b.Callbacks.validate(b.Name)...)
 	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())
 	if b.Adapt.Scope == ScopePool && b.Pool == nil {

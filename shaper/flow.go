@@ -45,7 +45,7 @@ type FlowSettings struct {
 	Rate        admission.Rate   // of each flow; zero: none but the bucket's
 	Burst       int64            // of a flow with a rate: departures at once after a pause
 	Capacity    int64            // as Bucket.Capacity, for each flow; 0: the bucket's bound only
-	MaxInFlight int64            // leases of a flow at a time; 0: the bucket's bound only
+	MaxInFlight int64            // requests of a flow at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate // as Bucket.Quotas, for each flow
 	MaxFlows    int64            // flows at a time that have jobs, or a pace that still counts
 }

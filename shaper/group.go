@@ -27,7 +27,7 @@ type GroupSettings struct {
 	Rate        admission.Rate   // of each group; zero: none but the bucket's
 	Burst       int64            // of a group with a rate: departures at once after a pause
 	Capacity    int64            // as Bucket.Capacity, for each group; 0: the bucket's bound only
-	MaxInFlight int64            // leases of a group at a time; 0: the bucket's bound only
+	MaxInFlight int64            // requests of a group at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate // as Bucket.Quotas, for each group
 }
 

@@ -18,7 +18,7 @@ type Pool struct {
 	Rate        admission.Rate
 	Burst       int64            // of the pool; 0 means 1
 	Quotas      []admission.Rate // as Bucket.Quotas
-	MaxInFlight int64            // leases of all its buckets at a time; 0: only their own bounds
+	MaxInFlight int64            // requests of all its buckets at a time; 0: only their own bounds
 
 	// Revision orders configurations, as Bucket.Revision.
 	Revision int64

@@ -51,3 +51,15 @@ func (a *arrivalLog) latest(prefix string) time.Time {
 	}
 	return slices.MaxFunc(times, time.Time.Compare)
 }
+
+// mostOf is how many instants lie in the worst window.
+func mostOf(times []time.Time, window time.Duration) (most int) {
+	first := 0
+	for i, at := range times {
+		for at.Sub(times[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}

@@ -128,18 +128,6 @@ func TestRateChanges(t *testing.T) {
 	})
 }
 
-// mostOf is how many instants lie in the worst window.
-func mostOf(times []time.Time, window time.Duration) (most int) {
-	first := 0
-	for i, at := range times {
-		for at.Sub(times[first]) >= window {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
-}
-
 // pacedBucket is one that holds as much as tests put in, and remembers nothing of
 // it.
 func pacedBucket(rate int) shaper.Bucket {

@@ -21,6 +21,7 @@ const (
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
+	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 
 	// Of attempts that were returned: nothing was sent.
 	ReasonLate            = "late"             // the slot went by before the connection was ready
@@ -52,7 +53,7 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBatchAnswer,
 		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}

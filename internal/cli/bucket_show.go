@@ -49,7 +49,12 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("drain", "%s", d.Text(time.Now()))
 		}
 		row("waiting", "%d, the oldest for %s", v.Waiting, oldest(&v))
-		row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		if b := v.Batch; b != nil {
+			row("in flight", "%s with %s; at most %d requests", count(b.RequestsInFlight, "request"), count(v.InFlight, "job"), v.MaxInFlight)
+			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
+		} else {
+			row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+		}
 		if p := v.Pool; p != nil {
 			row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
 		}
@@ -118,7 +123,7 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says how long the list takes to leave at the bucket's rate.
+// drainTime says how long the list takes to leave at the bucket's rate, in full batches where there are some.
 func drainTime(v *opsview.Bucket) string {
 	rate, err := admission.ParseRate(v.Rate)
 	switch {
@@ -131,5 +136,9 @@ func drainTime(v *opsview.Bucket) string {
 	case err != nil:
 		return "no rate is known"
 	}
-	return "drained in " + human(rate.Per*time.Duration(v.Waiting)/time.Duration(rate.Count)) + " at this rate"
+	requests := v.Waiting
+	if v.Batch != nil {
+		requests = (requests + v.Batch.MaxSize - 1) / v.Batch.MaxSize
+	}
+	return "drained in " + human(rate.Per*time.Duration(requests)/time.Duration(rate.Count)) + " at this rate"
 }

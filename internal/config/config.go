@@ -7,6 +7,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -85,9 +86,11 @@ type Bucket struct {
 
 	Worker   string   // the kind that delivers: "webhook", "http" or "asynq"
 	Statuses []string // the answers after which a job is tried again, see workers.Policy
-	Webhook  WebhookSettings
-	HTTP     *HTTPSettings  // of the worker http, else nil
-	Asynq    *AsynqSettings // of the worker asynq, else nil
+
+	BatchFormat workers.BatchFormat // how a request carries the jobs of a batch
+	Webhook     WebhookSettings
+	HTTP        *HTTPSettings  // of the worker http, else nil
+	Asynq       *AsynqSettings // of the worker asynq, else nil
 }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".

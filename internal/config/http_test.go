@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -51,5 +52,32 @@ http.base_url = "https://api.example.com"
 	worker := alone.HTTP.Worker(7)
 	if worker.Auth.Bearer != "hunter2" || worker.Headers["X-A"] != "b" || worker.Concurrency != 7 {
 		t.Errorf("the worker is %+v", worker)
+	}
+}
+
+// A table [buckets.batch] has defaults, and reaches the bucket and its worker.
+func TestBatchSettings(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+[[buckets]]
+name = "alone"
+rate = "10/s"
+[[buckets]]
+name = "usual"
+rate = "10/s"
+[buckets.batch]
+[[buckets]]
+name = "told"
+rate = "10/s"
+[buckets.batch]
+max_size = 7
+max_bytes = "1KiB"
+max_wait = "3s"
+format = "ndjson"
+`)
+	for i, want := range []shaper.BatchSettings{{}, {MaxSize: 100, MaxBytes: 1 << 20}, {MaxSize: 7, MaxBytes: 1 << 10, MaxWait: 3 * time.Second}} {
+		if got := c.Buckets[i]; got.Batch != want || got.Batch.Has() != (i > 0) || string(got.BatchFormat) != []string{"", "json", "ndjson"}[i] {
+			t.Errorf("%s has %+v, format %q", got.Name, got.Batch, got.BatchFormat)
+		}
 	}
 }

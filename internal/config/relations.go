@@ -71,6 +71,7 @@ func (l *loader) buckets(s *settings) {
 		l.references(p.key("limits"), written.Limits, limits, "limits")
 		l.sharing(p, written, pools)
 		l.otherWorker(p, written)
+		l.batch(p, written)
 		switch written.Worker {
 		case workerHTTP:
 			l.http(p, written, s.Dispatcher)

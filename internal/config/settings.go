@@ -97,6 +97,7 @@ type bucketSettings struct {
 	HTTP              *HTTPSettings     `mapstructure:"http"`      // nil: the worker is another one
 	Asynq             *AsynqSettings    `mapstructure:"asynq"`     // nil: the worker is another one
 	Callbacks         *callbackSettings `mapstructure:"callbacks"` // nil: no outcome is told
+	Batch             *batchSettings    `mapstructure:"batch"`     // nil: jobs leave one by one
 	Flow              *flowSettings     `mapstructure:"flow"`      // nil: the bucket has no flows
 	Group             *groupSettings    `mapstructure:"group"`     // nil: its flows are in no groups
 	Drain             *drainSettings    `mapstructure:"drain"`     // nil: it leaks at all times
@@ -245,6 +246,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultSchedule())
 	case reflect.TypeFor[HTTPSettings]():
 		return reflect.ValueOf(defaultHTTP())
+	case reflect.TypeFor[batchSettings]():
+		return reflect.ValueOf(defaultBatch())
 	case reflect.TypeFor[AsynqSettings]():
 		return reflect.ValueOf(defaultAsynq())
 	}
@@ -287,7 +290,7 @@ func (s retrySettings) policy() shaper.RetryPolicy {
 
 // bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
-	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Asynq: s.Asynq, Statuses: s.Retry.Statuses, Bucket: shaper.Bucket{
+	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Asynq: s.Asynq, Statuses: s.Retry.Statuses, BatchFormat: s.batchFormat(), Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
@@ -296,7 +299,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		Breaker: shaper.Breaker{
 			Failures: s.Breaker.Failures, OpenFor: s.Breaker.OpenFor, MaxOpen: s.Breaker.MaxOpen, DisableAfter: s.Breaker.DisableAfter, OnGone: shaper.OnGone(s.Breaker.OnGone),
 		},
-		Weight: s.Weight, Revision: revision, Callbacks: s.callbacks(),
+		Weight: s.Weight, Revision: revision, Callbacks: s.callbacks(), Batch: s.batch(),
 		Results: shaper.ResultSettings{
 			Retention: s.ResultRetention, Max: s.ResultsMax, Bytes: int64(s.ResultsBytes), MaxBody: int64(s.MaxResult),
 		},

@@ -17,7 +17,7 @@ var otherDefault = regexp.MustCompile(`default: ("[^"]*"|\[\]|\d+|the limit's nu
 
 // asOfTheFirst are the keys of later buckets, but for the tables of their workers.
 func asOfTheFirst(path string) bool {
-	for later, tables := range map[string][]string{"buckets[1].": {"http.", "callbacks."}, "buckets[2].": {"asynq."}} {
+	for later, tables := range map[string][]string{"buckets[1].": {"http.", "callbacks.", "batch."}, "buckets[2].": {"asynq."}} {
 		rest, ok := strings.CutPrefix(path, later)
 		if ok && !slices.ContainsFunc(tables, func(table string) bool { return strings.HasPrefix(rest, table) }) {
 			return true
@@ -56,7 +56,8 @@ func TestShippedFile(t *testing.T) {
 	flow, group := defaultFlow(), defaultGroup()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
 	api, toAPI := defaultBucket(), defaultHTTP()
-	api.HTTP, api.Callbacks, s.Hooks = &toAPI, &callbackSettings{}, []hookSettings{{}}
+	batch := defaultBatch()
+	api.HTTP, api.Callbacks, api.Batch, s.Hooks = &toAPI, &callbackSettings{}, &batch, []hookSettings{{}}
 	tasks, toAsynq := defaultBucket(), defaultAsynq()
 	tasks.Asynq = &toAsynq
 	s.Buckets = append(s.Buckets, api, tasks)

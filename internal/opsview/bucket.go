@@ -24,7 +24,8 @@ type Bucket struct {
 	Scheduled         int64      `json:"scheduled"`
 	ScheduledCapacity int64      `json:"scheduled_capacity"`
 	InFlight          int64      `json:"in_flight"`
-	MaxInFlight       int64      `json:"max_in_flight,omitempty"`
+	MaxInFlight       int64      `json:"max_in_flight,omitempty"` // requests
+	Batch             *Batch     `json:"batch,omitempty"`         // only of one with batches
 	Dead              int64      `json:"dead"`
 	DeadBytes         int64      `json:"dead_bytes"`
 	DeadCapacity      int64      `json:"dead_capacity,omitempty"`
@@ -56,6 +57,14 @@ type Bucket struct {
 	Differences []Difference `json:"differences"` // from the configuration here, those of its pool too
 
 	Outcome
+}
+
+// Batch are the batches of a bucket.
+type Batch struct {
+	MaxSize          int64   `json:"max_size"`
+	MaxBytes         int64   `json:"max_bytes"`
+	MaxWait          float64 `json:"max_wait_seconds"`
+	RequestsInFlight int64   `json:"requests_in_flight"` // max_in_flight bounds them; in_flight are the jobs in them
 }
 
 // Callbacks are those of a bucket that wait for the bucket that delivers them.
@@ -108,6 +117,10 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
 	view.Downstream = DownstreamOf(info.Downstream, info.Now)
 	view.Hours, view.Drain = HoursOf(info.Hours), DrainOf(info.Drain)
+	if configured != nil && configured.Batch.Has() {
+		b := configured.Batch
+		view.Batch = &Batch{b.MaxSize, b.MaxBytes, b.MaxWait.Seconds(), info.Requests}
+	}
 	if info.Callbacks > 0 {
 		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}

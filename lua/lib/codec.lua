@@ -4,12 +4,14 @@
 --          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
 --          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
---          has a callback (see callbacks.lua).
+--          has a callback (see callbacks.lua). Between the two, "=M": jobs of the same M agree in all that a
+--          batch needs (see batch.lua). A job with "=!" leaves alone. A ~ always stands before the =, for programs that know no batches.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number
 
 local codec = {
   QUEUED = '1', SCHEDULED = '2', IN_FLIGHT = '3', RETRYING = '4', DEAD = '5', DONE = '6', CANCELLED = '7', DROPPED = '8',
+  GOES_ALONE = '!', -- see codec.agreement
   META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$',
 }
 
@@ -27,6 +29,12 @@ end
 
 -- Whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
+
+-- In what a job has to agree with others to leave with them, by its body; "" if it names nothing of its own.
+function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end
+
+-- The bytes of a payload, by the body.
+function codec.payload_size(body) return #body - (string.find(body, '\n', 1, true) or 0) end
 
 -- The numbers of a meta, or those of a job that was never claimed.
 function codec.numbers(stored)

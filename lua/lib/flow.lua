@@ -16,7 +16,8 @@
 --   unfinished, scheduled, in_flight  how many jobs there are: those that came at once, those
 --               that came with a delay, and those of both that are leased
 --   places      a dot, then a letter for each of its places that may hold something: k, h, n, l and d (see
---               flow.PLACE_OF). A place without its letter is empty
+--               flow.PLACE_OF). A place without its letter is empty. Then "+" and how many of in_flight are riders (see batch.lua),
+--               if some are
 -- It is gone once all three are 0 and the slot lies an interval behind. In front of it there is "@", what the answers of its
 -- downstream say (see downstream.lua), and a space, while they say something.
 --
@@ -53,18 +54,29 @@ function flow.read(text)
         return state
       end
       return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
-        filled = '.khnld', new = true }
+        riders = 0, filled = '.khnld', new = true }
     end
     slot, frac = slot + 0, frac + 0
     last = slot
     if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
   end
+  local riders = 0
+  if string.find(filled, '+', 1, true) then
+    local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
+    filled, riders = before .. behind, tonumber(n) or 0
+  end
   return { slot = slot, frac = frac, rate = rate, last = last, turn = turn + 0, unfinished = unfinished + 0,
-    scheduled = scheduled + 0, in_flight = in_flight + 0, filled = filled }
+    scheduled = scheduled + 0, in_flight = in_flight + 0, riders = riders, filled = filled }
 end
 
 local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
+
+-- Of the jobs in flight one at least is no rider.
+local function riders_text(state)
+  local riders = math.min(state.riders, state.in_flight - 1)
+  return riders > 0 and '+' .. text_of(riders) or ''
+end
 
 -- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
 function flow.write(state)
@@ -72,7 +84,7 @@ function flow.write(state)
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
   return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
-    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. riders_text(state)
 end
 
 -- Notes that something may lie in a place of the flow, by its letter.
@@ -161,12 +173,12 @@ function flow.of(job, in_groups)
 end
 
 -- Counts jobs that come to a flow, or, with numbers below 0, go from it: of those that came at
--- once, of those that came with a delay, and of those in flight. Its group counts them too.
-function flow.count(f, unfinished, scheduled, in_flight)
+-- once, of those that came with a delay, of those in flight, and of the riders among these. Its group counts them too.
+function flow.count(f, unfinished, scheduled, in_flight, riders)
   local state = f.state
   state.unfinished, state.scheduled = state.unfinished + unfinished, state.scheduled + scheduled
-  state.in_flight = state.in_flight + in_flight
-  if f.group then flow.count(f.group, unfinished, scheduled, in_flight) end
+  state.in_flight, state.riders = state.in_flight + in_flight, state.riders + (riders or 0)
+  if f.group then flow.count(f.group, unfinished, scheduled, in_flight, riders) end
 end
 
 -- Counts jobs of the bucket that came with a delay and are gone. The count does not go below 0: where

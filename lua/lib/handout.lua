@@ -1,5 +1,5 @@
 -- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, by which it
--- is answered again.
+-- is answered again. Jobs of a batch (see batch.lua) have "#" and its number behind the claim in their metas.
 --
 -- The record is "claim time " and for each job "id slot epoch;". The first job has its slot there. The other jobs have the time
 -- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
@@ -13,8 +13,9 @@ local handout = { CHUNK = 500 }
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
-    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {}, first = 0,
-    latest = 0, fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
+    last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
+    first = 0, latest = 0, batches = {}, riders = {}, owner = claim,
+    fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
 local function tell(out, id, slot, job, name, own)
@@ -41,6 +42,11 @@ function handout.note(out, id, stored)
   out.metas_size = n + 2
 end
 
+local function tell_batch(out, first, size, number)
+  local batches, n = out.batches, #out.batches
+  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, first, size, number + 0
+end
+
 -- Tells of a job that became a dead letter: why (0 expired, -1 too old).
 function handout.tell_dead(out, why, id, name, attempts)
   local died = out.died
@@ -65,9 +71,25 @@ function handout.add(out, id, at, job, stored, name, own)
   end
   local epoch, attempts, lost, crashes, _, last = codec.numbers(stored)
   epoch = epoch + 1
-  handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.claim, last))
+  handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
   out.record[count] = entry .. string.format(' %.0f', epoch)
   tell_again(out, epoch, attempts + lost + 1, attempts)
+end
+
+-- Hands out a batch of that number: a job as for handout.add, and its riders (see company.gather). What the settings of the flow say
+-- stands with the first job.
+function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
+  local noted, n = out.riders, #out.riders
+  local fresh = out.fresh
+  out.owner = out.claim .. '#' .. number
+  out.fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, '')
+  tell_batch(out, out.count + 1, 1 + #riders, number)
+  handout.add(out, id, at, job, stored, name, own)
+  for i, rider in ipairs(riders) do
+    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider[1]
+    handout.add(out, rider[1], at, rider[3], rider[2], name, nil)
+  end
+  out.owner, out.fresh = out.claim, fresh
 end
 
 -- Whether a record is of that claim.
@@ -87,15 +109,22 @@ end
 -- Hands out the jobs of a record again, less what was taken back meanwhile. parted is '1' with flows, '2' in groups, else false.
 -- Returns which of the jobs is on its last chance, 0 none.
 function handout.replay(out, record, body, meta, flow_settings, parted)
-  local lone = 0
+  local lone, batches, before = 0, out.batches, nil
   for _, leased in ipairs(handout.jobs(record)) do
     local id, slot, epoch = leased.id, leased.slot, leased.epoch
     local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
     if stored and job then
       local state, now_epoch, attempts, lost, _, owner = string.match(stored, codec.META)
-      if state == codec.IN_FLIGHT and now_epoch == epoch and owner == out.claim then
-        local name = parted and flow.of(job, parted == '2')
-        tell(out, id, slot, job, name, name and redis.call('HGET', flow_settings, name))
+      local maker, number = string.match(owner or '', '^([^#]*)#?(.*)$')
+      if state == codec.IN_FLIGHT and now_epoch == epoch and maker == out.claim then
+        local name, rides = parted and flow.of(job, parted == '2'), number ~= '' and number == before
+        tell(out, id, slot, job, name, name and not rides and redis.call('HGET', flow_settings, name))
+        if rides then
+          batches[#batches - 1] = batches[#batches - 1] + 1
+        elseif number ~= '' then
+          tell_batch(out, out.count, 1, number)
+        end
+        before = number
         tell_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
         if codec.on_last_chance(stored, out.last_chance) then lone = out.count end
       end
@@ -108,22 +137,25 @@ local function in_chunks(command, key, list)
   for i = 1, #list, handout.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + handout.CHUNK - 1, #list))) end
 end
 
--- Writes leases, metas and the record. All leases of a claim end together: a lease after its last slot.
-function handout.write(out, leases, meta, claims, dispatcher, now, lease)
+-- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot.
+function handout.write(out, leases, riders, meta, claims, dispatcher, now, lease)
   in_chunks('HSET', meta, out.metas)
   if out.count == 0 then return end
   local deadlines, deadline = {}, string.format('%.0f', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
   in_chunks('ZADD', leases, deadlines)
+  in_chunks('ZADD', riders, out.riders)
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
--- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, and the dead letters.
+-- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, and the batches.
 function handout.reply(out)
-  local answer, again, died, n = out.answer, out.again, out.died, out.size
+  local answer, again, died, batches, n = out.answer, out.again, out.died, out.batches, out.size
   answer[out.head] = out.count
   for i = 1, #again do answer[n + i] = again[i] end
   for i = 1, #died do answer[n + #again + i] = died[i] end
+  n = n + #again + #died
+  for i = 1, #batches do answer[n + i] = batches[i] end
   return answer
 end
 

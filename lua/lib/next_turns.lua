@@ -22,6 +22,19 @@ function next_turns.open(clock, offset, recheck)
   return { clock = clock, offset = offset, recheck = recheck, placed = {}, taken_off = {}, states = {}, gone = {}, idle = {} }
 end
 
+-- Puts flows and groups back at the turns that they had, where nothing may go: their names and turns are behind ARGV[flows] and
+-- ARGV[groups], the keys of the groups behind KEYS[keys].
+function next_turns.put_back(due, flows, groups, keys, in_groups)
+  local dues = {}
+  for i = groups + 1, #ARGV, 2 do
+    dues[ARGV[i]] = KEYS[keys + 2 + i - groups]
+    redis.call('ZADD', due, 'XX', ARGV[i + 1], ARGV[i])
+  end
+  for i = flows + 1, groups, 2 do
+    redis.call('ZADD', in_groups and dues[flow.group_of(ARGV[i])] or due, 'XX', ARGV[i + 1], ARGV[i])
+  end
+end
+
 -- Puts a flow or a group on a calendar, at that time; takes it off without one.
 local function put(c, list, name, at)
   if not at then

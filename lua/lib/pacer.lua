@@ -12,7 +12,7 @@
 -- as far as dispatchers can tell (see pacer.clock).
 --
 -- A pacer is a table: settings, as pacer.prepare makes them; state, a table with slot, frac, rate, last, turn,
--- unfinished, scheduled and in_flight; quotas (see quota.lua); down, what its downstream says (see downstream.lua; here with
+-- unfinished, scheduled, in_flight and riders; quotas (see quota.lua); down, what its downstream says (see downstream.lua; here with
 -- lease, how long the outcome of a job may take); changed, whether it is to be written back.
 -- Functions take an amount: how many departures one is worth.
 
@@ -93,7 +93,7 @@ end
 -- Whether its own bounds keep it from departing: until a lease of it ends, or until it is resumed.
 function pacer.is_held(p)
   local s = p.settings
-  return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight >= s.max_in_flight)
+  return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight - p.state.riders >= s.max_in_flight)
 end
 
 -- So many departures go at that time.

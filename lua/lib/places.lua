@@ -3,7 +3,8 @@
 -- the calendar is that of the groups.
 --
 -- The functions take the bucket, a table: now, offset (of the calendar's clock),
--- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows, times (see timetable.lua, nil: none); places.read
+-- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows, times (see timetable.lua, nil: none), batch (see batch.rules),
+-- hurries (one of the jobs expires); places.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, rivals (flows whose turn it is).
 -- With groups it also adds groups (see group.load; each with known, ready, rivals and interval) and groups_there. Their keys begin
 -- behind group_keys.
@@ -14,6 +15,7 @@
 -- known (the flow is there), ready (when its rate lets it go, see flow.ready), and
 -- interval, if it has a rate.
 
+--#include lib/batch.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/pacer.lua
@@ -116,6 +118,7 @@ end
 -- nothing leaves. The flows whose turn it is go one after the other.
 function places.eta(bucket, part, ahead)
   if places.held(bucket, part) then return 0 end
+  if bucket.batch then ahead = math.floor(ahead / bucket.batch.size) end -- if batches are full
   if not bucket.has_flows then return places.slot(bucket, ahead) end
   local g, in_group, at = part.group, ahead, bucket.next_slot
   if g then
@@ -130,13 +133,14 @@ end
 
 -- How far apart the jobs of one flow leave then, as count and per.
 function places.step(bucket, part)
-  if not bucket.has_flows then return bucket.rate_count, bucket.rate_per end
+  local size = bucket.batch and bucket.batch.size or 1 -- as places.eta
+  if not bucket.has_flows then return size * bucket.rate_count, bucket.rate_per end
   local g = part.group
   local in_group = g and math.max(g.rivals, 1) or 1
   local count, per = bucket.rate_count, bucket.rate_per * math.max(bucket.rivals, 1) * in_group
   if g and g.interval and g.interval * in_group > per / count then count, per = g.obeys.rate_count, g.obeys.rate_per * in_group end
-  if part.interval and part.interval > per / count then return part.obeys.rate_count, part.obeys.rate_per end
-  return count, per
+  if part.interval and part.interval > per / count then count, per = part.obeys.rate_count, part.obeys.rate_per end
+  return size * count, per
 end
 
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
@@ -270,18 +274,29 @@ local function push(part)
   return were_empty, waited
 end
 
+-- Whether jobs that wait for company are to be looked at now: these have made a batch full, or one of them expires.
+local function ends_wait(bucket, part)
+  local rules = bucket.batch
+  if not rules or rules.wait == 0 or not next(part.pushed) then return false end
+  local came, waiting = 0, 0
+  for _, pushed in pairs(part.pushed) do came = came + #pushed end
+  for priority = 1, 4 do waiting = waiting + redis.call('LLEN', KEYS[part.at + priority]) end
+  return bucket.hurries or waiting >= rules.size and waiting - came < rules.size
+end
+
 -- Writes the admitted jobs of a flow. Returns how many waited in the last list that it pushed to. In a
 -- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns the latest time
 -- of the flow's turn, or nil if its turn is no later.
 function places.write(bucket, part)
   local were_empty, waited = push(part)
   local first, wake, turn = part.first_due, false, nil
+  local looks = ends_wait(bucket, part)
   if bucket.has_flows then
-    if were_empty > 0 then turn = math.max(bucket.now, part.ready) end
+    if were_empty > 0 or looks then turn = math.max(bucket.now, part.ready) end
     if first then turn = math.min(turn or math.huge, math.max(first, part.ready)) end
   else
     -- All lists were empty if no more are there now than were filled.
-    wake = were_empty > 0 and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + 4)) == were_empty
+    wake = looks or were_empty > 0 and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + 4)) == were_empty
   end
   if first then
     local later, delayed = KEYS[part.at + flow.PLACES], part.delayed

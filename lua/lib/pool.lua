@@ -5,7 +5,7 @@
 -- The last seven KEYS of a script of a bucket in a pool are the pool's:
 --   …:p:<pool>:conf      hash  rate_count, rate_per, burst, quotas, max_in_flight, revision
 --   …:p:<pool>:pace      hash  slot, frac, rate, last, clock, free, unused: see slots.lua; and sums over its buckets:
---     in_flight   leases
+--     in_flight   requests, as leases and riders tell them (see batch.lua)
 --     weights     weights of the busy buckets
 --     rates       what the busy buckets may send by their own rates, in departures per 1000 s
 --     waiting     weights of the buckets that wait for the pool
@@ -16,7 +16,7 @@
 --   …:p:<pool>:departed  list  times of departures, for the quotas
 --   …:p:<pool>:buckets   hash  bucket -> "weight in_flight tag busy_until rate waits held denied seen credit":
 --     weight      its share of the pool
---     in_flight   its leases
+--     in_flight   its requests in flight
 --     tag         the virtual time at which its next departure starts (see fair_queue.lua)
 --     busy_until  until when it is known to have something to send, 0 it is not: then it counts in weights and rates
 --     rate        what it counts in rates
@@ -124,19 +124,19 @@ function pool.uncount(sums, m)
   end
 end
 
--- How many jobs are in flight in all buckets, in_flight of them in the bucket of that name.
+-- How many requests are in flight in all buckets, in_flight of them in the bucket of that name.
 function pool.in_flight(keys, name, in_flight)
   local k = pool.keys(keys)
   local own = pool.read(name, redis.call('HGET', k.buckets, name))
   return math.max(tonumber(redis.call('HGET', k.pace, 'in_flight') or 0) - own.in_flight, 0) + in_flight
 end
 
--- Notes how many leases a bucket has now, and wakes held buckets if places in flight are free: as many as there are places,
+-- Notes how many requests of a bucket are in flight now, and wakes held buckets if places in flight are free: as many as there are places,
 -- the lowest tags first. name is '' of a bucket in no pool.
-function pool.note(name, keys, leases, now, channel)
+function pool.note(name, keys, in_flight, now, channel)
   if name == '' then return end
   local k = pool.keys(keys)
-  local most, in_flight = tonumber(redis.call('HGET', k.conf, 'max_in_flight') or 0), redis.call('ZCARD', leases)
+  local most = tonumber(redis.call('HGET', k.conf, 'max_in_flight') or 0)
   local own = pool.read(name, redis.call('HGET', k.buckets, name))
   local in_all = tonumber(redis.call('HGET', k.pace, 'in_flight') or 0)
   if own.in_flight ~= in_flight then

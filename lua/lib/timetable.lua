@@ -149,7 +149,8 @@ local function even(h, count, per, jobs, at)
 end
 
 -- Notes whether the finish will be met. The plan is made anew when jobs came: more than 2 % above those that are left of it.
-local function check(times, h, count, per, jobs, at)
+-- together: how many jobs may leave as one request.
+local function check(times, h, count, per, jobs, together, at)
   local w, left = times.window, math.max(math.floor(h.finish - at), 0)
   if w.opened ~= h.opened then
     times.window = read_window(nil)
@@ -158,7 +159,7 @@ local function check(times, h, count, per, jobs, at)
   end
   if jobs > (w.jobs - w.gone) + w.jobs / 50 then w.jobs, w.left, w.gone = jobs, left, 0 end
   w.was_late, w.late = w.late, 0
-  if jobs > 0 and is_slower(count, per, jobs, math.max(left, 1)) then
+  if jobs > 0 and is_slower(count, per, jobs / together, math.max(left, 1)) then
     w.late = 1
   elseif w.left > 0 and jobs > w.jobs * left / w.left + w.jobs / 20 + 1 then
     w.late = 2
@@ -167,10 +168,11 @@ local function check(times, h, count, per, jobs, at)
 end
 
 -- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
--- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); in_flight; and notes: whether it is noted
--- that a finish will not be met. Returns nil and when to look again (0 nobody knows) if no slot lies within the horizon; else a table:
--- settings; state, opened by them; changed; from and latest, the first and the last possible slot; closes: when permits are void, 0 never;
--- ahead: the stretch has not begun.
+-- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; together,
+-- how many leave as one request at most; and notes: whether it is noted that a finish will not be met. The even rate counts each job
+-- as a request, since nobody knows how full batches will be. Returns nil and when to look again (0 nobody knows) if no slot lies
+-- within the horizon; else a table: settings; state, opened by them; changed; from and latest, the first and the last possible slot;
+-- closes: when permits are void, 0 never; ahead: the stretch has not begun.
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
@@ -186,15 +188,16 @@ function timetable.choose(times, base, down, state, ask)
       for field, value in pairs(base) do s[field] = value end
       s.rate_count, s.rate_per = allowed(times, h, base, drain)
       if h.finish > 0 then
-        local jobs, is_even = ask.unfinished(h.finish) - ask.in_flight
-        if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, first - offset) end
+        local jobs, is_even = ask.unfinished(h.finish) - ask.leased
+        if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, ask.together, first - offset) end
         s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, jobs, first - offset)
         if is_even then burst = 1 end
       end
       s.burst = burst
       s = pacer.prepare(s)
       if down then s = downstream.adapted(down, s, pacer.prepare) end
-      local opened = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last, in_flight = state.in_flight }
+      local opened = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last, in_flight = state.in_flight,
+        riders = state.riders }
       local changed = pacer.open(opened, s, ask.clock)
       if math.max(pacer.by_rate(opened, s, 1), soonest) < h.till + offset then
         times.stretch = h
@@ -224,11 +227,14 @@ function timetable.edges(times, slot, now)
   return h.from > now and h.from or 0, h.closes
 end
 
--- How many of the jobs that a claim wants may go: a drain may be for fewer.
-function timetable.wants(times, want)
+-- How many of the requests that a claim wants may go: a drain may be for fewer jobs. rules of batches, or nil, become those of this claim.
+function timetable.wants(times, want, rules)
   local drain = times.drain
-  if drain and drain.most > 0 then return math.max(math.min(want, drain.most - drain.gone), 0) end
-  return want
+  if not drain or drain.most == 0 then return want end
+  local left = math.max(drain.most - drain.gone, 0)
+  if not rules or left == 0 then return math.min(want, left) end
+  rules.size = math.min(rules.size, left)
+  return math.min(want, math.floor(left / rules.size))
 end
 
 -- Whether the bucket is closed once it is empty, here and now.

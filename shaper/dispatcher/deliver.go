@@ -22,6 +22,7 @@ type leased struct {
 	mark        string
 	epoch       int64
 	claim       string
+	batch       int64 // its number, of a job that leaves together with others; else 0
 	claimedAt   int64 // by the server's clock, microseconds
 	attempts    int   // deliveries with an outcome so far
 	maxAttempts int
@@ -57,6 +58,16 @@ func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased,
 		nth := r.Int()
 		if nth == claimExpired || nth == claimTooOld {
 			d.claimFoundDead(nth, r.Text(), r.Text(), int(r.Int()))
+			continue
+		}
+		if nth == claimBatch {
+			first, size, number := r.Int(), r.Int(), r.Int()
+			if first < 1 || size < 1 || first-1+size > int64(len(jobs)) {
+				return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of a batch of %d from number %d on", d.Name, len(jobs), size, first)
+			}
+			for _, job := range jobs[first-1 : first-1+size] {
+				job.batch = number
+			}
 			continue
 		}
 		epoch, number, attempts := r.Int(), r.Int(), r.Int()
@@ -130,25 +141,30 @@ func (d *drain) hold(jobs []*leased) {
 	}
 }
 
-// start begins the delivery of jobs, each in its own goroutine, which sleeps
+// start begins the delivery of jobs, each request in its own goroutine, which sleeps
 // until the slot.
 func (d *drain) start(jobs []*leased) {
 	if len(jobs) == 0 {
 		return
 	}
 	d.hold(jobs)
+	requests := requestsOf(jobs)
 	d.mu.Lock()
-	d.running += len(jobs)
+	d.running += len(requests)
 	d.mu.Unlock()
-	for _, job := range jobs {
+	for _, jobs := range requests {
 		d.deliveries.Go(func() {
-			outcome := d.deliver(job)
+			outcomes := d.deliver(jobs)
 			d.release()
-			if outcome.Result == shaper.ResultHandedOver {
-				d.handOver(job, outcome)
+			if outcomes[0].Result == shaper.ResultHandedOver {
+				d.handOver(jobs[0], outcomes[0])
 				return
 			}
-			d.settle(job, outcome)
+			settlements := make([]*settlement, len(jobs))
+			for i, job := range jobs {
+				settlements[i] = d.settlementOf(job, outcomes[i])
+			}
+			d.settler.Add(settlements...)
 		})
 	}
 }
@@ -165,45 +181,55 @@ func (d *drain) release() {
 	}
 }
 
-// deliver waits for the slot and has the worker make the attempt.
-func (d *drain) deliver(job *leased) shaper.Outcome {
+// deliver waits for the slot and has the worker make the attempt. It returns an outcome for each job.
+func (d *drain) deliver(jobs request) []shaper.Outcome {
+	first := jobs[0]
 	ctx, cancel := context.WithCancelCause(d.life)
 	defer cancel(nil)
 	d.mu.Lock()
-	job.cancel = cancel
-	if d.held[job.ID] != job {
-		cancel(errLeaseLost)
+	jobs.withCancel(cancel)
+	for _, job := range jobs {
+		if d.held[job.ID] != job {
+			job.cancel(errLeaseLost)
+		}
 	}
 	d.mu.Unlock()
 
-	if wait := time.Until(job.slot); wait > 0 {
+	if wait := time.Until(first.slot); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return shaper.Returned("stopped")
+			return jobs.all(shaper.Returned("stopped"))
 		}
 	}
 	if ctx.Err() != nil {
-		return shaper.Returned("stopped")
+		return jobs.all(shaper.Returned("stopped"))
 	}
-	if job.unreadable != nil {
-		return shaper.Dead("unreadable", job.unreadable.Error())
+	outcomes := make([]shaper.Outcome, len(jobs))
+	late := time.Since(first.slot) > min(first.wakeLimit, first.validFor())
+	readable, places := make(request, 0, len(jobs)), make([]int, 0, len(jobs))
+	for i, job := range jobs {
+		switch {
+		case job.unreadable != nil:
+			outcomes[i] = shaper.Dead("unreadable", job.unreadable.Error())
+		case late:
+			outcomes[i] = shaper.Returned("late")
+		case first.unsettled != nil: // the settings of the flow, which stand with its first job
+			outcomes[i] = shaper.Retry(shaper.ReasonFlowSettings, first.unsettled.Error())
+		default:
+			readable, places = append(readable, job), append(places, i)
+		}
 	}
-	if time.Since(job.slot) > min(job.wakeLimit, job.validFor()) {
-		return shaper.Returned("late")
+	if len(readable) == 0 {
+		return outcomes
 	}
-	if job.unsettled != nil {
-		return shaper.Retry(shaper.ReasonFlowSettings, job.unsettled.Error())
+	readable[0].Own = first.Own
+	for n, outcome := range d.attempt(ctx, readable) {
+		outcomes[places[n]] = outcome
 	}
-	began := time.Now()
-	outcome := d.callWorker(ctx, job)
-	if outcome.Result != shaper.ResultReturned && job.departed.IsZero() {
-		job.depart(began.Sub(job.slot)) // a worker that does not tell left at once
-		job.departed = began
-	}
-	return outcome
+	return outcomes
 }
 
 // validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
@@ -219,15 +245,28 @@ func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Out
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
-			outcome = shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
+			outcome = panicked(p)
 		}
 	}()
+	d.prepare(job)
+	return checked((*d.worker.Load()).Deliver(ctx, &job.Attempt))
+}
+
+func panicked(p any) shaper.Outcome {
+	return shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
+}
+
+// prepare gives a job what the worker may ask it for.
+func (d *drain) prepare(job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
 	job.Epoch = job.epoch
 	job.Lend(func() string { return d.ticketOf(job) })
-	outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
+}
+
+// checked is an outcome with a result that there is.
+func checked(outcome shaper.Outcome) shaper.Outcome {
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
-		outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
+		return shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
 	return outcome
 }
@@ -248,6 +287,11 @@ func (d *drain) interrupt() int {
 
 // settle hands over the outcome of a job; it travels with others of the moment.
 func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	d.settler.Add(d.settlementOf(job, outcome))
+}
+
+// settlementOf is what becomes of a job after an outcome.
+func (d *drain) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
 	if job.once {
 		hold = d.endOnce(job, &outcome)
@@ -293,7 +337,7 @@ func (d *drain) settle(job *leased, outcome shaper.Outcome) {
 		s.line = codec.AttemptLine(s.attempt)
 	}
 	s.answered = d.resultOf(s, last.Cause)
-	d.settler.Add(s)
+	return s
 }
 
 // isGone reports whether an answer disables the flow of a job.

@@ -117,6 +117,9 @@ func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Wo
 		if name := buckets[i].Name; workers[name] == nil {
 			return fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
 		}
+		if _, ok := workers[buckets[i].Name].(shaper.BatchWorker); !ok && buckets[i].Batch.Has() {
+			return fmt.Errorf("bucket %q: has batches, and its worker delivers none: give it a shaper.BatchWorker, or leave Batch out", buckets[i].Name)
+		}
 	}
 	return nil
 }

@@ -304,6 +304,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.hold([]*leased{spare})
 		d.settle(spare, shaper.Returned("last_chance"))
 	}
+	requests := len(requestsOf(jobs))
 	shift := d.link.answered(late, end.Sub(start), d.wakeLate, d.permitTTL)
 	for _, job := range jobs {
 		job.slot = job.slot.Add(shift)
@@ -317,7 +318,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if d.HasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
 		taken = false
 	}
-	return d.idle.looked(d.isIdle(len(jobs), want, taken, ahead), whole, d.untilNext(next, early)), nil
+	return d.idle.looked(d.isIdle(requests, want, taken, ahead), whole, d.untilNext(next, early)), nil
 }
 
 // toClaim is a claim of those whose turn it is.

@@ -81,7 +81,7 @@ func (d *drain) attemptOf(s *settlement) shaper.JobAttempt {
 
 // logOutcome logs an attempt that failed: a sample of those after which the job waits for another one, and every dead letter.
 func (d *drain) logOutcome(ctx context.Context, s *settlement) {
-	path := codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)
+	path := d.pathOf(s.job)
 	switch s.result {
 	case shaper.ResultDead:
 		d.logDead(ctx, s.job.ID, path, s.cause, s.job.attempts+1, s.attempt)
@@ -93,6 +93,9 @@ func (d *drain) logOutcome(ctx context.Context, s *settlement) {
 		}
 	}
 }
+
+// pathOf is the flow of a job as the scripts name it.
+func (d *drain) pathOf(job *leased) string { return codec.PathOf(d.Levels(), job.Group, job.Flow) }
 
 // logDead logs a dead letter. It does so for every one.
 func (d *drain) logDead(ctx context.Context, id, path, cause string, attempts int, seen shaper.JobAttempt) {

@@ -125,7 +125,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					}
 					return shaper.Done(200)
 				})
-				d := &drain{life: t.Context(), held: map[string]*leased{}}
+				d := &drain{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), held: map[string]*leased{}}
 				d.worker.Store(&worker)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
@@ -133,7 +133,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					job.closes = job.slot.Add(c.closes)
 				}
 				job.depart = func(time.Duration) { job.departed = time.Now() }
-				if got := d.deliver(job); got.Result != c.want {
+				if got := d.deliver(request{job})[0]; got.Result != c.want {
 					t.Errorf("%s, want %s", got.Result, c.want)
 				}
 			})

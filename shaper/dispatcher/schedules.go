@@ -342,7 +342,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 // letIn runs enqueue.lua for the only job of a fire.
 func (s *scheduler) letIn(ctx context.Context, fire *store.Fire, job *shaper.Job) (*lua.Reader, error) {
 	d := s.drain
-	sealed, err := codec.Seal(nil, job, false, "", d.Settings.Load().Callbacks.Has(job))
+	sealed, err := codec.Seal(nil, job, false, "", d.Settings.Load().Callbacks.Has(job), d.Settings.Load().Batch.Has())
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (s *settlement) code() int {
 
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
-	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
+	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.batch, b.job.batch), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
 		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line))
 }
 
@@ -98,7 +98,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 				keys = append(keys, d.Keys.Answer(s.job.ID))
 				nth = len(keys) - fixed
 			}
-			outcomes = append(outcomes, n, s.job.epoch, s.job.claim, s.code(), s.delay.Microseconds(), s.last,
+			outcomes = append(outcomes, n, s.job.epoch, s.job.owner(), s.code(), s.delay.Microseconds(), s.last,
 				int(s.signal), s.reason, s.job.claimedAt, s.line,
 				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter, s.answered.callback)
 		}

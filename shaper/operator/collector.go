@@ -74,6 +74,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_oldest_job_age_seconds", "Age of the job at the head of the list.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }),
 	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time.", func(b *BucketInfo) float64 { return float64(b.Later) }),
 	gauge("bucket_in_flight_jobs", "Jobs leased to dispatchers.", func(b *BucketInfo) float64 { return float64(b.InFlight) }),
+	gauge("bucket_in_flight_requests", "Requests in flight: fewer than jobs, where there are batches.", func(b *BucketInfo) float64 { return float64(b.Requests) }),
 	gauge("bucket_dead_letters", "Dead letters kept.", func(b *BucketInfo) float64 { return float64(b.Dead) }),
 	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
 	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
@@ -97,7 +98,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 
 var poolGauges = []gaugeOf[PoolDetails]{
 	poolGauge("pool_rate_per_second", "Departures a second that the pool is set to.", func(p *PoolDetails) float64 { return p.Rate.PerSecond() }),
-	poolGauge("pool_in_flight_jobs", "Jobs leased to dispatchers, in all buckets of the pool.", func(p *PoolDetails) float64 { return float64(p.InFlight) }),
+	poolGauge("pool_in_flight_jobs", "Requests in flight in all buckets of the pool: a batch is one, any other job too.", func(p *PoolDetails) float64 { return float64(p.InFlight) }),
 	poolGauge("pool_max_in_flight", "Jobs in flight that the pool allows. None of a pool without such a bound.", func(p *PoolDetails) float64 { return float64(p.MaxInFlight) }).
 		of(func(p *PoolDetails) bool { return p.MaxInFlight > 0 }),
 	poolGauge("pool_last_slot_timestamp_seconds", "When the last slot of any bucket of the pool is, by the clock of Redis. None before there was one.", func(p *PoolDetails) float64 { return float64(p.LastSlot.UnixMicro()) / 1e6 }).

@@ -30,7 +30,8 @@ type BucketInfo struct {
 	Waiting    int64 // in the lists; with flows: all that wait, also for their time
 	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
 	Scheduled  int64 // what counts against ScheduledCapacity
-	InFlight   int64
+	InFlight   int64 // jobs that are leased
+	Requests   int64 // in flight: fewer than jobs, where there are batches. MaxInFlight bounds them
 	Dead       int64
 	Remembered int64 // ids of settled jobs
 	Forgotten  int64 // ids forgotten before their dedupe window ended
@@ -145,6 +146,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 		info.OldestCallbackAge = max(lua.Microseconds(now-oldest), 0)
 	}
 	offset := r.Int()
+	info.Requests = r.Int()
 	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
 	if said := r.Text(); info.Pool != nil {
 		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)

@@ -376,7 +376,7 @@ func (c *Client) prepare(t *ticket, awaited *Awaited) error {
 		waiter = c.answers.channel
 		c.answers.await(awaited, t.job.Bucket, t.job.ID)
 	}
-	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter, settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID))
+	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter, settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID), settings.Batch.Has())
 	return err
 }
 

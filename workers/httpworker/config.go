@@ -34,6 +34,9 @@ type Config struct {
 	// Concurrency is how many deliveries are under way at a time at most: so many connections to one host are kept.
 	Concurrency int
 
+	// Batch is how a batch of jobs is sent: see [Worker.DeliverBatch]. "" is an array.
+	Batch workers.BatchFormat
+
 	TLS outgoing.TLS
 
 	// EgressProxy is the proxy that requests to the API go through, as http://user:password@host:port; "" for none.
@@ -68,6 +71,7 @@ func (c Config) Validate() error {
 		}
 	}
 	errs = append(errs, c.sending().Validate(table, "base_url"))
+	errs = append(errs, c.Batch.Validate())
 	c.Auth.validate(c.sending(), fail)
 	for name := range c.Headers {
 		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.Headers()...); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/oauth2"
 
@@ -24,7 +25,7 @@ type Worker struct {
 	tokens *tokens // nil without OAuth
 }
 
-var _ shaper.Worker = (*Worker)(nil)
+var _ shaper.BatchWorker = (*Worker)(nil)
 
 // New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
 func New(config Config) (*Worker, error) {
@@ -76,6 +77,12 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		outcome.Result = shaper.ResultRetry
 	}
 	return outcome
+}
+
+// DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. Its items are as
+// [workers.BatchFormat] says, and what becomes of each job as [workers.Policy.Outcomes] says.
+func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
+	return w.config.Policy.Outcomes(batch, w.Deliver(ctx, w.config.Batch.Attempt(batch)), time.Now())
 }
 
 // own are the checked settings of a flow for deliveries.

@@ -381,3 +381,35 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// A batch is one request below the base URL, with the credentials of the bucket and a key of its own.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	c := configOf(a)
+	c.Auth.Bearer = "secret"
+	w := workerOf(t, c)
+	batch := &shaper.Batch{ID: "batch_c_1"}
+	for _, id := range []string{"a", "b"} {
+		attempt := shaper.NewAttempt(time.Now(), time.Minute, nil)
+		attempt.ID, attempt.URL, attempt.Method, attempt.Payload = id, "/bulk?x=1", "PUT", []byte(`"`+id+`"`)
+		batch.Attempts = append(batch.Attempts, attempt)
+	}
+	outcomes := w.DeliverBatch(t.Context(), batch)
+	if len(outcomes) != 2 || outcomes[0].Result != shaper.ResultDone || outcomes[1].Result != shaper.ResultDone {
+		t.Errorf("the outcomes are %+v", outcomes)
+	}
+	got := a.last()
+	if got.method != "PUT" || got.uri != "/v1/bulk?x=1" || got.body != `[{"id":"a","attempt":1,"data":"a"},{"id":"b","attempt":1,"data":"b"}]` {
+		t.Errorf("the request is %+v", got)
+	}
+	if h := got.header; h.Get("Idempotency-Key") != "batch_c_1" || h.Get("Authorization") != "Bearer secret" || h.Get("Content-Type") != "application/json" {
+		t.Errorf("the headers are %v", got.header)
+	}
+	a.answer = func(*http.Request) int { return http.StatusServiceUnavailable }
+	for _, outcome := range w.DeliverBatch(t.Context(), batch) {
+		if outcome.Result != shaper.ResultRetry || outcome.Signal != shaper.SignalThrottled {
+			t.Errorf("the outcome is %+v", outcome)
+		}
+	}
+}

@@ -64,7 +64,10 @@ const (
 	headerSubject = "Ce-Subject"
 )
 
-const typeEvent = "application/cloudevents+json"
+const (
+	typeEvent      = "application/cloudevents+json"
+	typeEventBatch = "application/cloudevents-batch+json"
+)
 
 // uriReference has the characters of RFC 3986. Its syntax is for net/url to judge.
 var uriReference = regexp.MustCompile(`^(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+$`)
@@ -165,6 +168,16 @@ func (c Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	if !c.Format.makesEvents() {
 		return attempt.Payload, nil
 	}
+	e := c.eventOf(attempt, h)
+	if c.Format == FormatCloudEvents {
+		e.setHeaders(h)
+		return attempt.Payload, nil
+	}
+	return e.structured(attempt.Payload, h)
+}
+
+// eventOf is the event of a job, but for the attributes that its headers name.
+func (c Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	e := event{
 		SpecVersion: "1.0", ID: attempt.ID, Source: c.CloudEvents.Source, Type: cmp.Or(c.CloudEvents.Type, DefaultEventType),
 		DataContentType: h.Get("Content-Type"),
@@ -172,10 +185,32 @@ func (c Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	if !attempt.Enqueued.IsZero() {
 		e.Time = attempt.Enqueued.UTC().Format(time.RFC3339Nano)
 	}
-	if c.Format == FormatCloudEvents {
-		e.setHeaders(h)
-		return attempt.Payload, nil
+	return &e
+}
+
+// eventsOf makes the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
+func (c Config) eventsOf(batch *shaper.Batch) bodyMaker {
+	return func(_ *shaper.Attempt, h http.Header) ([]byte, error) {
+		body := []byte{'['}
+		for i, attempt := range batch.Attempts {
+			text, err := c.eventOf(attempt, h).structured(attempt.Payload, h.Clone())
+			if err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = append(body, text...)
+		}
+		h.Del(headerType)
+		h.Del(headerSubject)
+		h.Set("Content-Type", typeEventBatch)
+		return append(body, ']'), nil
 	}
+}
+
+// structured returns the event as JSON, whose attributes the headers of the job may name.
+func (e *event) structured(payload []byte, h http.Header) ([]byte, error) {
 	for header, value := range map[string]*string{headerType: &e.Type, headerSubject: &e.Subject} {
 		if given := h.Get(header); given != "" {
 			var err error
@@ -186,7 +221,7 @@ func (c Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 		}
 	}
 	h.Set("Content-Type", typeEvent)
-	return e.with(attempt.Payload)
+	return e.with(payload)
 }
 
 // setHeaders writes the attributes as headers. Those of the job stay as they are.

@@ -50,6 +50,9 @@ type Config struct {
 	// CloudEvents are for the formats that make events, and for no other.
 	CloudEvents CloudEvents
 
+	// Batch is how a batch of jobs is sent: see [Worker.DeliverBatch]. "" is an array. Formats that make events send their own form.
+	Batch workers.BatchFormat
+
 	// TLS are the certificates of connections to receivers.
 	TLS outgoing.TLS
 
@@ -89,6 +92,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.sending().Validate(table, "url"))
 	c.validateSecrets(fail)
 	c.validateFormat(fail)
+	errs = append(errs, c.Batch.Validate())
 	return errors.Join(errs...)
 }
 

@@ -15,9 +15,12 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
+// bodyMaker makes the body of an attempt. It brings the headers into the format: those that it gets are of the job and its flow.
+type bodyMaker func(attempt *shaper.Attempt, h http.Header) ([]byte, error)
+
 // request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
 // errFlow. GetBody is nil: see [outgoing.Sender.Send].
-func (c Config) request(attempt *shaper.Attempt, now time.Time) (*http.Request, shaper.Origin, error) {
+func (c Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*http.Request, shaper.Origin, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
 		return nil, shaper.Origin{}, err
@@ -31,7 +34,7 @@ func (c Config) request(attempt *shaper.Attempt, now time.Time) (*http.Request, 
 	if own.trusts(target.Origin) {
 		own.setHeaders(h)
 	}
-	body, err := c.body(attempt, h)
+	body, err := bodyOf(attempt, h)
 	if err != nil {
 		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
 	}

@@ -34,7 +34,7 @@ type Worker struct {
 	sender *outgoing.Sender
 }
 
-var _ shaper.Worker = (*Worker)(nil)
+var _ shaper.BatchWorker = (*Worker)(nil)
 
 // New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
 func New(config Config) (*Worker, error) {
@@ -60,7 +60,25 @@ func (w *Worker) Close() { w.sender.Close() }
 
 // Deliver makes one attempt: see [outgoing.Sender.Send].
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
-	req, origin, err := w.config.request(attempt, time.Now())
+	return w.send(ctx, attempt, w.config.body)
+}
+
+// DeliverBatch makes one attempt at several jobs: one request, whose webhook-id is the batch's and whose signature is over the whole
+// body. Its items are as [workers.BatchFormat] says. With a format of CloudEvents they are the events, in the JSON batch format. What
+// becomes of each job is as [workers.Policy.Outcomes] says.
+func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
+	whole, body := w.config.Batch.Attempt(batch), w.config.body
+	if w.config.Format.makesEvents() {
+		events := *batch.Common()
+		events.AnswerBytes = whole.AnswerBytes
+		whole, body = &events, w.config.eventsOf(batch)
+	}
+	return w.config.Policy.Outcomes(batch, w.send(ctx, whole, body), time.Now())
+}
+
+// send makes one request. body makes its body, and brings its headers into the format.
+func (w *Worker) send(ctx context.Context, attempt *shaper.Attempt, body bodyMaker) shaper.Outcome {
+	req, origin, err := w.config.request(attempt, time.Now(), body)
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}

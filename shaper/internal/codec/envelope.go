@@ -24,7 +24,7 @@ import (
 // Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
-// microseconds after its enqueue, and "^" that it has a callback. The header is JSON, empty if the job has none of its fields. The scripts
+// microseconds after its enqueue, "=M" which jobs it can be in a batch with (see lua/lib/codec.lua), and "^" that it has a callback. The header is JSON, empty if the job has none of its fields. The scripts
 // read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -79,8 +79,9 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // is found out. Neither Trace Context nor the waiter is content: a job that is sent again comes from
 // another request, and so with another trace, and another may wait for it. waiter is the channel of the process that
 // waits for the result, "" if none does. callback says that the end of the job is told somewhere: whether that is by its bucket is no
-// content. It takes the room of the one before, if that is enough.
-func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callback bool) (Sealed, error) {
+// content. batches says that the bucket has batches: the job then tells which jobs it agrees with. It takes the room of the one before, if
+// that is enough.
+func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callback, batches bool) (Sealed, error) {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
@@ -107,11 +108,19 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	if callback {
 		size++
 	}
+	agrees := ""
+	if batches {
+		agrees = agreement(job)
+		size += len(agrees) + 1
+	}
 	packed := slices.Grow(before[:0], size)[:indexStart+indexLength]
 	if header.ExpiresIn > 0 {
 		packed = append(packed, '~')
 		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
+	} else if agrees != "" {
+		packed = append(packed, '~') // programs that know no batches read no further
 	}
+	packed = append(packed, agrees...)
 	if callback {
 		packed = append(packed, '^')
 	}
@@ -139,6 +148,19 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	}
 	packed[MarkLength-1] = priorityLetters[PriorityCode(job.Priority)-1]
 	return packed, nil
+}
+
+// agreement is the part of a job's head that jobs of a batch have in common, "" if the job names nothing of its own.
+func agreement(job *shaper.Job) string {
+	if shaper.GoesAlone(job.Method) {
+		return "=!"
+	}
+	text := shaper.Agreement(job.URL, job.Method, job.Headers)
+	if text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "=" + base64.RawURLEncoding.EncodeToString(sum[:6]) // the dispatcher compares the texts: see its deliverBatch
 }
 
 // SetIndex says that a sealed job is the index-th of its batch, from 1 on.

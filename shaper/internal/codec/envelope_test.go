@@ -37,8 +37,8 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
-		callback := rapid.Bool().Draw(t, "callback")
-		packed, err := Seal(nil, &job, generated, "", callback)
+		callback, batches := rapid.Bool().Draw(t, "callback"), rapid.Bool().Draw(t, "batches")
+		packed, err := Seal(nil, &job, generated, "", callback, batches)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,12 +59,12 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("of %q the callback is %q, want one: %t", body, got.Callback, callback)
 		}
 		other := drawJob(t)
-		again, err := Seal(nil, &other, generated, "", false)
+		again, err := Seal(nil, &other, generated, "", false, false)
 		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, generated, "", callback)
+		inItsRoom, err := Seal(again, &job, generated, "", callback, batches)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,12 +74,61 @@ func TestEnvelope(t *testing.T) {
 	})
 }
 
+// The head of a job tells which jobs may leave together with it, and nothing where the job names nothing of its own.
+func TestAgreement(t *testing.T) {
+	t.Parallel()
+	head := func(job shaper.Job, callback bool) string {
+		packed, err := Seal(nil, &job, false, "", callback, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		SetIndex(packed, 1)
+		text, _, _ := strings.Cut(string(packed), " ")
+		return text[MarkLength+indexLength:]
+	}
+	headers := func(name, value string) map[string][]string { return map[string][]string{name: {value}} }
+	x := head(shaper.Job{URL: "https://a.example/"}, false)
+	for _, c := range []struct {
+		name string
+		job  shaper.Job
+		want string
+	}{
+		{"nothing", shaper.Job{Payload: []byte("1")}, ""},
+		{"POST", shaper.Job{Method: "POST"}, ""},
+		{"a trace", shaper.Job{Headers: headers("Traceparent", "00")}, ""},
+		{"no body", shaper.Job{Method: "GET", URL: "https://a.example/"}, "~=!"},
+		{"the same URL", shaper.Job{URL: "https://a.example/", Payload: []byte("2"), Method: "POST", MaxAttempts: 3}, x},
+		{"the same URL, expires", shaper.Job{URL: "https://a.example/", ExpiresIn: time.Second}, "~1000000" + strings.TrimPrefix(x, "~")},
+	} {
+		if got := head(c.job, false); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if got := head(c.job, true); got != c.want+"^" {
+			t.Errorf("%s, with a callback: %q, want %q", c.name, got, c.want+"^")
+		}
+	}
+	seen := map[string]string{}
+	for name, job := range map[string]shaper.Job{
+		"URL": {URL: "https://a.example/"}, "path": {URL: "https://a.example/b"}, "method": {URL: "https://a.example/", Method: "PUT"},
+		"type": {Headers: headers("Content-Type", "text/plain")}, "header": {Headers: headers("X-A", "text/plain")}, "value": {Headers: headers("X-A", "b")},
+	} {
+		got := head(job, false)
+		if other, twice := seen[got]; twice || len(got) != len("~=12345678") {
+			t.Errorf("%s has %q, as %s", name, got, other)
+		}
+		seen[got] = name
+	}
+	if a, b := head(shaper.Job{Headers: headers("x-a", "1")}, false), head(shaper.Job{Headers: headers("X-A", "1")}, false); a != b {
+		t.Errorf("the same header is %q and %q", a, b)
+	}
+}
+
 // Jobs that differ in their Trace Context only have the same mark, and each keeps its own.
 func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, false, "", false)
+		plain, err := Seal(nil, &job, false, "", false, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +138,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, false, "", false)
+		traced, err := Seal(nil, &job, false, "", false, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,14 @@ func QuotasText(quotas []admission.Rate) string {
 	return text.String()
 }
 
+// BatchText is what the scripts read: see lua/lib/batch.lua. It is "" without batches.
+func BatchText(s shaper.BatchSettings) string {
+	if !s.Has() {
+		return ""
+	}
+	return fmt.Sprint(s.MaxSize, " ", s.MaxBytes, " ", s.MaxWait.Microseconds())
+}
+
 // ParseOwnDelivery reads what claim.lua tells of a flow's settings: their text after
 // the first line. It returns nil of a flow that has nothing for its deliveries. The
 // error repeats nothing of the text.

@@ -21,6 +21,7 @@ type Metrics struct {
 	limits           *prometheus.CounterVec
 	overflow         *prometheus.CounterVec
 	departures       *prometheus.CounterVec
+	batched          *prometheus.CounterVec
 	lateness         *prometheus.HistogramVec
 	attempts         *prometheus.CounterVec
 	reasons          reasons
@@ -72,7 +73,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		limits: counter("admission_limit_refusals_total",
 			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
 		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
-		departures: counter("departures_total", "Deliveries that left, first tries and retries alike."),
+		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
+		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
 		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
 		attempts:   counter("attempts_total", "Attempts that ended, by outcome and by reason: a word of the worker, or the class of the status.", "outcome", "reason"),
 		duration:   histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets, "bucket"),
@@ -113,7 +115,7 @@ func (m *Metrics) AddBucket(b string) {
 		m.decisions.WithLabelValues(b, string(reason))
 	}
 	m.attempts.WithLabelValues(b, shaper.ResultDone.String(), statusClass(200))
-	for _, v := range []*prometheus.CounterVec{m.departures, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
+	for _, v := range []*prometheus.CounterVec{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
 		v.WithLabelValues(b)
 	}
 	for _, action := range []string{ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
@@ -136,7 +138,7 @@ func (m *Metrics) RemoveBucket(b string) {
 		return
 	}
 	of := prometheus.Labels{"bucket": b}
-	for _, v := range []*prometheus.CounterVec{m.decisions, m.limits, m.overflow, m.departures, m.attempts, m.retries, m.dead, m.lost,
+	for _, v := range []*prometheus.CounterVec{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
 		m.reclaimed, m.repaired, m.expired, m.returned, m.actions, m.schedules} {
 		v.DeletePartialMatch(of)
 	}
@@ -242,6 +244,13 @@ func (m *Metrics) CountDeparture(bucket string, late time.Duration) {
 	}
 	m.departures.WithLabelValues(bucket).Inc()
 	m.lateness.WithLabelValues(bucket).Observe(max(late, 0).Seconds())
+}
+
+// CountBatch counts the jobs of a batch that left.
+func (m *Metrics) CountBatch(bucket string, jobs int) {
+	if m != nil {
+		m.batched.WithLabelValues(bucket).Add(float64(jobs))
+	}
 }
 
 // CountOutcome counts an attempt. result is what became of the job, outcome what the worker said.

@@ -101,8 +101,12 @@ func (k Keys) Attempts() string { return k.Prefix + "attempts" }
 
 func (k Keys) Leases() string { return k.Prefix + "leases" }
 func (k Keys) Claims() string { return k.Prefix + "claims" }
-func (k Keys) Dead() string   { return k.Prefix + "dead" }
-func (k Keys) Seen() string   { return k.Prefix + "seen" }
+
+// Riders are the jobs that are in flight with another one: see lua/lib/batch.lua.
+func (k Keys) Riders() string { return k.Prefix + "riders" }
+
+func (k Keys) Dead() string { return k.Prefix + "dead" }
+func (k Keys) Seen() string { return k.Prefix + "seen" }
 
 // SeenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
 func (k Keys) SeenWindow() string { return k.Prefix + "seen_window" }
@@ -174,7 +178,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.Riders(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 

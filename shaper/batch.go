@@ -1,0 +1,130 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of a batch.
+const (
+	MaxBatchSize  = 500 // a claim hands it out as a whole
+	MaxBatchBytes = 1 << 20
+	MaxBatchWait  = time.Hour
+)
+
+// BatchSettings make several jobs of a flow one request: a batch. It takes one slot. The rate, quotas, the breaker and MaxInFlight
+// count requests; Capacity counts jobs. The zero value has each job leave alone.
+//
+// Jobs of a batch agree in URL, method and headers, the content type included and Trace Context excluded. A batch has the jobs that
+// follow each other in the order of the flow, up to the first job that does not agree. A job leaves alone if its method is GET or HEAD,
+// or if a process that had it in flight has crashed.
+type BatchSettings struct {
+	MaxSize  int64 // jobs, 1 to MaxBatchSize; 0: no batches
+	MaxBytes int64 // of payloads, up to MaxBatchBytes; one job may have more, and leaves alone
+
+	// MaxWait is how long a job waits for company: until MaxSize jobs wait, or their payloads are found to fill MaxBytes. A job that
+	// expires waits for half of that time at most. A delayed job and a retry have a time of their own, and do not wait. 0: no job waits.
+	MaxWait time.Duration
+}
+
+// Has reports whether there are batches.
+func (s BatchSettings) Has() bool { return s.MaxSize > 0 }
+
+func (s BatchSettings) validate() (errs []error) {
+	if s == (BatchSettings{}) {
+		return nil
+	}
+	inRange := func(key string, value, low, high int64) {
+		if value < low || value > high {
+			errs = append(errs, fmt.Errorf("batch.%s: %d: want %d to %d", key, value, low, high))
+		}
+	}
+	inRange("max_size", s.MaxSize, 1, MaxBatchSize)
+	inRange("max_bytes", s.MaxBytes, 1, MaxBatchBytes)
+	if s.MaxWait < 0 || s.MaxWait > MaxBatchWait {
+		errs = append(errs, fmt.Errorf("batch.max_wait: %s: want 0s (no job waits) to %s", s.MaxWait, MaxBatchWait))
+	}
+	return errs
+}
+
+// Batch is one delivery of jobs that agree: see [BatchSettings]. It has one permit.
+type Batch struct {
+	ID       string     // of this delivery: no other one has it, not even of the same jobs
+	Attempts []*Attempt // one for each job, one at least
+
+	// Fault is for the worker to set: what is wrong with an answer, apart from the outcomes. The dispatcher logs it.
+	Fault error
+}
+
+// Depart marks the departure of the batch: see [Attempt.Depart].
+func (b *Batch) Depart() error { return b.Attempts[0].Depart() }
+
+// BatchWorker is a [Worker] that delivers batches too. It gets every job of a bucket with batches by DeliverBatch, also a job that leaves
+// without company. Only a job whose method is GET or HEAD goes to Deliver.
+type BatchWorker interface {
+	Worker
+
+	// DeliverBatch makes one attempt at a batch, and says how it ended for each job, in their order: see [Worker] for the rest.
+	// A job without an outcome is tried again. The batch is one request to the adaptive rate and the breaker: it was accepted if the
+	// signal of one outcome says so, else throttled, else failed. [ResultHandedOver] is no outcome of a batch.
+	DeliverBatch(ctx context.Context, batch *Batch) []Outcome
+}
+
+// GoesAlone reports whether a job of that method is never in a batch: a request without a body carries no items.
+func GoesAlone(method string) bool { return method == "GET" || method == "HEAD" }
+
+// Agreement is what jobs of a batch have in common, as text: "" of a job that names nothing of its own.
+func Agreement(url, method string, headers map[string][]string) string {
+	if method == "POST" {
+		method = ""
+	}
+	lines := make([]string, 0, len(headers))
+	for name, values := range headers {
+		if canonical := textproto.CanonicalMIMEHeaderKey(name); !isTrace(canonical) {
+			lines = append(lines, canonical+"\x00"+strings.Join(values, "\x00"))
+		}
+	}
+	if url == "" && method == "" && len(lines) == 0 {
+		return ""
+	}
+	slices.Sort(lines)
+	return url + "\n" + method + "\n" + strings.Join(lines, "\n")
+}
+
+func isTrace(canonical string) bool { return canonical == "Traceparent" || canonical == "Tracestate" }
+
+// Agrees reports whether two attempts may be in one batch.
+func (a *Attempt) Agrees(b *Attempt) bool {
+	return !GoesAlone(a.Method) && Agreement(a.URL, a.Method, a.Headers) == Agreement(b.URL, b.Method, b.Headers)
+}
+
+// Trace is the Trace Context of the job, by the names of its headers: traceparent and tracestate.
+func (a *Attempt) Trace() map[string]string {
+	var trace map[string]string
+	for name, values := range a.Headers {
+		if canonical := textproto.CanonicalMIMEHeaderKey(name); isTrace(canonical) && len(values) > 0 {
+			if trace == nil {
+				trace = make(map[string]string, 2)
+			}
+			trace[strings.ToLower(canonical)] = values[0]
+		}
+	}
+	return trace
+}
+
+// Common returns an attempt that stands for the batch: its id, what the jobs agree in, and the permit. It has no payload.
+func (b *Batch) Common() *Attempt {
+	common := *b.Attempts[0]
+	common.ID, common.Payload, common.Number = b.ID, nil, 1
+	common.Headers = maps.Clone(common.Headers)
+	maps.DeleteFunc(common.Headers, func(name string, _ []string) bool { return isTrace(textproto.CanonicalMIMEHeaderKey(name)) })
+	for _, a := range b.Attempts[1:] {
+		common.AnswerBytes = max(common.AnswerBytes, a.AnswerBytes)
+	}
+	return &common
+}
