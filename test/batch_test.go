@@ -112,19 +112,24 @@ type batchRun struct {
 	rate, bound       int // requests a second, and in flight
 	quota             int // requests in 5 s
 	kills             int
+	inPool            bool // quota and bound are of the pool of the bucket, else of the bucket
 }
 
 func (p batchRun) plan(b *batchReceiver) plan {
+	bounds, inFlight, pool := fmt.Sprintf("quotas = [\"%d/5s\"]\n", p.quota), p.bound, ""
+	if p.inPool {
+		pool = fmt.Sprintf("[[pools]]\nname = \"vendor\"\nrate = \"%d/s\"\nmax_in_flight = %d\n%s", 2*p.rate, p.bound, bounds)
+		bounds, inFlight = "pool = \"vendor\"\n", 0
+	}
 	return plan{
-		rate: p.rate, dispatchers: 3, maxInFlight: p.bound, lease: 3 * time.Second, respond: b.respond,
-		bucket: fmt.Sprintf(`quotas = ["%d/5s"]
-[buckets.flow]
+		rate: p.rate, dispatchers: 3, maxInFlight: inFlight, lease: 3 * time.Second, respond: b.respond, more: pool,
+		bucket: bounds + fmt.Sprintf(`[buckets.flow]
 key = "job"
 rate = "1/s"
 max_in_flight = 1
 [buckets.batch]
 max_size = %d
-max_wait = "2s"`, p.quota, p.size),
+max_wait = "2s"`, p.size),
 	}
 }
 
@@ -154,7 +159,14 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 		s.dispatchers[kill%3].kill()
 		s.dispatchers[kill%3] = s.restart[kill%3]()
 	}
-	await(t, 300*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	key := s.key
+	if p.inPool {
+		key = func(name string) string { return "tundish:{vendor}:b:" + bucketName + ":" + name }
+	}
+	await(t, 300*time.Second, "everything is settled", func() bool {
+		left, err := s.inspector.HLen(t.Context(), key("body")).Result()
+		return err == nil && left == 0 && delivered(jobs)()
+	})
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,7 +200,7 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 	if most := p.kills * p.bound * p.size; extra > most || p.kills == 0 && extra > 0 {
 		t.Errorf("%d jobs came again without reason, at most %d can have been in flight", extra, most)
 	}
-	if left := s.inspector.Exists(t.Context(), s.key("riders"), s.key("leases"), s.key("dead")).Val(); left > 0 {
+	if left := s.inspector.Exists(t.Context(), key("riders"), key("leases"), key("dead")).Val(); left > 0 {
 		t.Errorf("%d of riders, leases and dead letters are left", left)
 	}
 	if t.Failed() {
@@ -210,9 +222,9 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 
 func batchesOf(kills int) batchRun {
 	if redistest.Soak {
-		return batchRun{flows: 100, each: 100, size: 50, rate: 20, bound: 6, quota: 90, kills: kills}
+		return batchRun{flows: 100, each: 100, size: 50, rate: 20, bound: 6, quota: 90, kills: kills, inPool: kills > 0}
 	}
-	return batchRun{flows: 20, each: 20, size: 10, rate: 20, bound: 6, quota: 90, kills: kills}
+	return batchRun{flows: 20, each: 20, size: 10, rate: 20, bound: 6, quota: 90, kills: kills, inPool: kills > 0}
 }
 
 // TestBatches: jobs of many flows leave in batches. Every bound counts requests, in every window. Jobs that failed alone are sent again
@@ -222,7 +234,8 @@ func TestBatches(t *testing.T) {
 	quietly(t, func(t *testing.T, stall *stallWatch) string { return batchesOf(0).run(t, stall) })
 }
 
-// TestBatchesWhileProcessesDie: kill -9 of dispatchers with batches in flight. No job is lost, and no bound is passed.
+// TestBatchesWhileProcessesDie: kill -9 of dispatchers with batches in flight, in a bucket of a pool. No job is lost, and no bound of the
+// bucket, its flows and the pool is passed.
 func TestBatchesWhileProcessesDie(t *testing.T) {
 	t.Parallel()
 	quietly(t, func(t *testing.T, stall *stallWatch) string { return batchesOf(3).run(t, stall) })

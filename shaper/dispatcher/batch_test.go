@@ -276,3 +276,65 @@ func TestBatchesNeedABatchWorker(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// A reload takes the batches from a bucket while a batch is under way, and gives them back.
+func TestReloadOfBatches(t *testing.T) {
+	t.Parallel()
+	got, answer := make(chan string, 10), make(chan struct{})
+	ids := func(b *shaper.Batch) string {
+		var ids []string
+		for _, a := range b.Attempts {
+			ids = append(ids, a.ID)
+		}
+		return strings.Join(ids, "+")
+	}
+	worker := batchWorker{
+		WorkerFunc: func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			got <- a.ID + " alone"
+			return shaper.Done(200)
+		},
+		batch: func(_ context.Context, b *shaper.Batch) []shaper.Outcome {
+			got <- ids(b)
+			<-answer
+			return slices.Repeat([]shaper.Outcome{shaper.Done(200)}, len(b.Attempts))
+		},
+	}
+	without := rig.Bucket("b", 100)
+	with := without
+	with.Batch = shaper.BatchSettings{MaxSize: 5, MaxBytes: 1 << 20}
+	w := newReloaded(t, worker, nil, with)
+	put := func(want ...string) {
+		t.Helper()
+		var jobs []shaper.Job
+		for i := range 3 {
+			jobs = append(jobs, shaper.Job{Bucket: "b", ID: fmt.Sprint(want[0][:1], i), Payload: []byte("1")})
+		}
+		if _, err := w.Client.Enqueue(t.Context(), jobs...); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range want {
+			if sent := <-got; sent != one {
+				t.Errorf("the worker got %q, want %q", sent, one)
+			}
+		}
+	}
+	put("a0+a1+a2")
+	w.has(shaper.WorkerFunc(worker.Deliver), without)
+	until(t, func() bool {
+		return w.Server.Client().HGet(t.Context(), store.BucketKeys("b").Conf(), "batch").Val() == ""
+	})
+	close(answer) // of the batch that began before
+	until(t, func() bool { return w.Server.Client().HLen(t.Context(), store.BucketKeys("b").Body()).Val() == 0 })
+	put("b0 alone", "b1 alone", "b2 alone")
+	w.has(worker, with)
+	until(t, func() bool {
+		return w.Server.Client().HGet(t.Context(), store.BucketKeys("b").Conf(), "batch").Val() != ""
+	})
+	put("c0+c1+c2")
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Riders(), store.BucketKeys("b").Leases()).Val(); left != 0 {
+		t.Errorf("%d of riders and leases are left", left)
+	}
+}
