@@ -58,6 +58,7 @@ type drain struct {
 	life        context.Context         //nolint:containedctx // ends when deliveries and settling must
 	kill        context.CancelCauseFunc // ends life
 	stop        context.CancelFunc      // has the drain stop; nil of one that is not run
+	late        shaper.Late             // why the finish will not be met, as last logged; the patrol's own
 	sweeps      sweepWatch              // the patrol's own
 
 	clock     *clock

@@ -100,16 +100,22 @@ func TestLateWakeGivesBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		late, connects time.Duration
+		closes         time.Duration // the end of the window, after the slot; 0 none
 		want           shaper.Result
 	}{
-		{0, 0, shaper.ResultDone},
-		{12 * time.Millisecond, 0, shaper.ResultDone},
-		{13 * time.Millisecond, 0, shaper.ResultReturned},
-		{240 * time.Millisecond, 0, shaper.ResultReturned},
-		{12 * time.Millisecond, 150 * time.Millisecond, shaper.ResultDone},
-		{0, 251 * time.Millisecond, shaper.ResultReturned},
+		{0, 0, 0, shaper.ResultDone},
+		{12 * time.Millisecond, 0, 0, shaper.ResultDone},
+		{13 * time.Millisecond, 0, 0, shaper.ResultReturned},
+		{240 * time.Millisecond, 0, 0, shaper.ResultReturned},
+		{12 * time.Millisecond, 150 * time.Millisecond, 0, shaper.ResultDone},
+		{0, 251 * time.Millisecond, 0, shaper.ResultReturned},
+		{4 * time.Millisecond, 0, 5 * time.Millisecond, shaper.ResultDone},
+		{5 * time.Millisecond, 0, 5 * time.Millisecond, shaper.ResultReturned},
+		{0, 99 * time.Millisecond, 100 * time.Millisecond, shaper.ResultDone},
+		{0, 100 * time.Millisecond, 100 * time.Millisecond, shaper.ResultReturned},
+		{0, 251 * time.Millisecond, time.Hour, shaper.ResultReturned},
 	} {
-		t.Run(fmt.Sprint(c.late, " ", c.connects), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.late, " ", c.connects, " ", c.closes), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var worker shaper.Worker = shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -123,6 +129,9 @@ func TestLateWakeGivesBack(t *testing.T) {
 				d.worker.Store(&worker)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held["j"] = job
+				if c.closes > 0 {
+					job.closes = job.slot.Add(c.closes)
+				}
 				job.depart = func(time.Duration) { job.departed = time.Now() }
 				if got := d.deliver(job); got.Result != c.want {
 					t.Errorf("%s, want %s", got.Result, c.want)

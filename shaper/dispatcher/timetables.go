@@ -7,23 +7,30 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// renewTimetables has the timetables of buckets reckoned anew before they end. Any number of dispatchers look, one round trip for all buckets
-// and in a cluster one to each node; the first one that finds a timetable short writes the next.
+// renewTimetables has the timetables of buckets reckoned anew before they end, and logs that a finish will not be met. Any number of
+// dispatchers look, one round trip for all buckets and in a cluster one to each node; the first one that finds a timetable short writes the
+// next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, drains []*drain) {
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
-	found := make([]*redis.SliceCmd, len(drains))
+	found, windows := make([]*redis.SliceCmd, len(drains)), make([]*redis.StringCmd, len(drains))
 	lua.Spread(ctx, d.store.Redis, len(drains), func(i int) string { return drains[i].Keys.Conf() }, func(some []int) {
 		pipe := d.store.Redis.Pipeline()
 		for _, i := range some {
 			found[i] = pipe.HMGet(ctx, drains[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable)
+			windows[i] = pipe.HGet(ctx, drains[i].Keys.Pace(), "window")
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 	})
 	for i, r := range drains {
+		if windows[i].Err() == nil {
+			r.tellLate(ctx, codec.LateOf(windows[i].Val()))
+		}
 		now := r.clock.latest(time.Now())
 		values := found[i].Val()
 		if found[i].Err() != nil || len(values) != 2 || now == 0 { // the next look sees it
@@ -35,4 +42,28 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, drains []*drain) {
 			r.log.ErrorContext(ctx, "the timetable of a bucket was not renewed: the bucket stays closed once it ends", "error", err)
 		}
 	}
+}
+
+// tellLate logs once that a finish will not be met, and once that it will be after all.
+func (d *drain) tellLate(ctx context.Context, late shaper.Late) {
+	if d.late == late {
+		return
+	}
+	d.late = late
+	switch late {
+	case shaper.LateRate:
+		d.log.WarnContext(ctx, "jobs will be left at the finish: the rate that is needed is above the one that is allowed", "finish_by", d.finishBy())
+	case shaper.LateBehind:
+		d.log.WarnContext(ctx, "jobs will be left at the finish: fewer departed than were to; a quota, flows, a pool, a downstream or too few workers hold them back", "finish_by", d.finishBy())
+	default:
+		d.log.InfoContext(ctx, "no finish is late any more", "finish_by", d.finishBy())
+	}
+}
+
+// finishBy is what the configuration here says; "" where the plan in force is that of another one.
+func (d *drain) finishBy() string {
+	if plan := d.Settings.Load().Drain; plan != nil {
+		return plan.FinishBy
+	}
+	return ""
 }

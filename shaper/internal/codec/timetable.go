@@ -28,6 +28,18 @@ func ReadHours(r *lua.Reader) *shaper.Hours {
 	return &h
 }
 
+// LateOf reads why a finish will not be met, of the field window of a bucket's pace: see lua/lib/timetable.lua.
+func LateOf(window string) shaper.Late {
+	fields := strings.Fields(window)
+	const late = 2
+	if len(fields) > late {
+		if n, err := strconv.Atoi(fields[late]); err == nil && n >= 0 && n < len(lates) {
+			return lates[n]
+		}
+	}
+	return shaper.NotLate
+}
+
 func rateOf(count, per int64) admission.Rate {
 	if count == 0 {
 		return admission.Rate{}

@@ -1,0 +1,147 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// Jobs collect before a window and leave evenly inside it, day for day: the dispatcher renews the timetable. While the bucket is closed the
+// dispatcher looks every 30 s, whatever waits.
+func TestWindowsDayForDay(t *testing.T) {
+	t.Parallel()
+	for _, levels := range []int{codec.LevelsNone, codec.LevelsFlows} {
+		t.Run(fmt.Sprint(levels), func(t *testing.T) {
+			t.Parallel()
+			b := rig.Bucket("b", 10)
+			if levels != codec.LevelsNone {
+				b = rig.Flowing("b", shaper.FlowKeyJob)
+				b.Rate = rig.PerSecond(10)
+			}
+			b.Drain = &schedule.Drain{Cron: "0 2 * * *", For: 20 * time.Second}
+			var mu sync.Mutex
+			var arrived []time.Time
+			worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+				mu.Lock()
+				defer mu.Unlock()
+				arrived = append(arrived, time.Now())
+				return shaper.Done(200)
+			})
+			inBubble(t, worker, []shaper.Bucket{b}, func(l *loops) {
+				l.rtt = time.Millisecond
+				began := time.Now()
+				for n := range 500 {
+					l.enqueue(shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", n%7), Payload: []byte("x")})
+				}
+				const days = 7
+				l.run(days*24*time.Hour - time.Hour)
+				perDay := make([]int, days)
+				for _, at := range arrived {
+					day := int(at.Sub(began) / (24 * time.Hour))
+					perDay[day]++
+					if opens := began.Truncate(24 * time.Hour).Add(time.Duration(day)*24*time.Hour + 2*time.Hour); at.Before(opens) || !at.Before(opens.Add(20*time.Second)) {
+						l.t.Errorf("one arrived at %s, outside of the window", at)
+					}
+				}
+				if !slices.Equal(perDay, []int{200, 200, 100, 0, 0, 0, 0}) {
+					l.t.Errorf("on each day there arrived %d", perDay)
+				}
+				for i := range min(len(arrived), 199) {
+					if gap := arrived[i+1].Sub(arrived[i]); gap < 95*time.Millisecond || gap > 105*time.Millisecond {
+						l.t.Errorf("number %d came %s after the one before", i+1, gap)
+					}
+				}
+				if renewed := l.scripts["renew_timetable"]; renewed < days/2 || renewed > 2*days {
+					l.t.Errorf("the timetable was renewed %d times in %d days", renewed, days)
+				}
+				if most := 2 * days * int(24*time.Hour/idleClaim); l.looks() > most {
+					l.t.Errorf("the dispatcher looked %d times in %d days, want at most %d", l.looks(), days, most)
+				}
+			})
+		})
+	}
+}
+
+// A finish that will not be met is logged once.
+func TestLateFinishIsLogged(t *testing.T) {
+	t.Parallel()
+	b := rig.Bucket("b", 1)
+	b.Drain = &schedule.Drain{Cron: "* * * * *", For: 50 * time.Second, FinishBy: "10s"}
+	worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
+	inBubble(t, worker, []shaper.Bucket{b}, func(l *loops) {
+		var log strings.Builder
+		l.d.store.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for range 20 {
+			l.enqueue(shaper.Job{Bucket: "b", Payload: []byte("x")})
+		}
+		l.run(30 * time.Second)
+		if n := strings.Count(log.String(), "jobs will be left at the finish: the rate that is needed is above the one that is allowed"); n != 1 {
+			l.t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+// A configuration with a lower revision writes no plan and no timetable of its own, and its dispatcher renews the one in force. A reload
+// that takes the windows away opens the bucket.
+func TestOlderPlanIsNotWritten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	with := func(revision int64, drain *schedule.Drain) *Dispatcher {
+		t.Helper()
+		b := rig.Bucket("b", 10)
+		b.Revision, b.Drain = revision, drain
+		d, err := New(Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.store.Configure(t.Context(), d.store.Known("b")); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	kept := func() (plan, timetable string) {
+		t.Helper()
+		values, err := server.Client().HMGet(t.Context(), store.BucketKeys("b").Conf(), store.FieldPlan, store.FieldTimetable).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(values[0]), fmt.Sprint(values[1])
+	}
+	with(2, &schedule.Drain{Cron: "* * * * *", For: 30 * time.Second})
+	plan, timetable := kept()
+	older := with(1, &schedule.Drain{Manual: true})
+	if p, tt := kept(); p != plan || tt != timetable || !strings.Contains(plan, "* * * * *") {
+		t.Errorf("after an older configuration the plan is %s", p)
+	}
+	known := older.store.Known("b")
+	now := time.Now().Add(20 * time.Minute) // of 32 minutes more than half are over
+	if err := older.store.RenewTimetable(t.Context(), known, plan, timetable, now.UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	_, renewed := kept()
+	if renewed == timetable || !strings.HasPrefix(renewed, fmt.Sprint(now.Add(-time.Minute).Unix())) {
+		t.Errorf("renewed from %.60s… to %.60s…", timetable, renewed)
+	}
+	if err := older.store.RenewTimetable(t.Context(), known, "{}", "", now.UnixMicro()); err != nil { // another plan is in force
+		t.Fatal(err)
+	}
+	if _, tt := kept(); tt != renewed {
+		t.Error("the timetable of another plan was written")
+	}
+	with(3, nil)
+	if p, tt := kept(); p != "" || tt != "" {
+		t.Errorf("without windows the plan is %q and the timetable %q", p, tt)
+	}
+}
