@@ -64,7 +64,7 @@
 -- ARGV[17] flow_count: number of flows
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
---          steps of the engine's clock, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
+--          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
 --          settings say that is
 --          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
@@ -72,8 +72,8 @@
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
 --          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
---          nobody has, 0 where nothing is handed out; closes: the end of the window, when the permits are void, 0 they are not. All
---          times are of the server's clock
+--          nobody has, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
+--          end of the window, when the permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of expired jobs until they are moved on, the claim's answer until the
 --          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
@@ -142,8 +142,8 @@ local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local times = timetable.open(conf, settings[19], kept[14], kept[15])
 local in_flight = redis.call('ZCARD', leases)
-local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0 }
-local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, CLOSES = 3, 5, 6, 7, 8, 9, 11
+local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
+local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
 
 -- The same claim again: the same answer, less what was taken back meanwhile.
@@ -151,7 +151,7 @@ local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
   answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and '2' or '1'))
   answer[NEXT] = now
-  if times and out.count > 0 then answer[CLOSES] = timetable.closes(times, answer[out.head + 2]) end
+  if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
 
@@ -168,6 +168,7 @@ if times then
   if open then
     bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
     answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
+    if open.ahead then answer[OPENING] = times.stretch.from end
     is_empty = later and timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
   end
 else

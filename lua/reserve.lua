@@ -28,7 +28,7 @@
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
---          it wants; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
+--          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
 --          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
 --          is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
@@ -99,7 +99,7 @@ if times then
   local open, opens = timetable.choose(times, base, down, state,
     { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, in_flight = in_flight })
   if not open then
-    reply[3] = opens
+    reply[3], reply[4] = opens, -1
     if shared then fair_queue.close(shared, false) end
     return reply
   end

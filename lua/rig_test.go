@@ -334,7 +334,7 @@ type claimed struct {
 	now, next, inFlight, expired int64
 	lone                         int64 // which of the jobs is on its last chance, counted from 1
 	rateCount, ratePer, freeSlot int64
-	closes                       int64 // the end of the window, 0 none
+	opening, closes              int64 // the end of the window, 0 none
 	jobs                         []lease
 	died                         []died
 }
@@ -383,7 +383,7 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	r.t.Helper()
 	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
 		rateCount: in.Int(), ratePer: in.Int(), freeSlot: in.Int()}
-	r.steps, c.closes = in.Int(), in.Int()
+	r.steps, c.opening, c.closes = in.Int(), in.Int(), in.Int()
 	for range in.Int() {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: 1, number: 1, claim: claim}
 		body := in.Text()

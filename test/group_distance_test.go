@@ -286,7 +286,7 @@ func (g *groupSlots) note(cmd redis.Cmder) {
 		return
 	}
 	r := lua.NewReader(reply.Val())
-	for range 11 {
+	for range 12 {
 		_ = r.Int()
 	}
 	var slots []int64

@@ -82,7 +82,7 @@ func slotsOf(reply any) (slots []int64) {
 	if r.Int() != 0 {
 		return nil
 	}
-	for range 10 {
+	for range 11 {
 		_ = r.Int()
 	}
 	for range r.Int() {

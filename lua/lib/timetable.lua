@@ -217,10 +217,11 @@ function timetable.opens(times, at)
   return 0
 end
 
--- When permits of a slot are void, because the window ends; 0 never.
-function timetable.closes(times, slot)
-  if (stored(times, 1) or { from = math.huge }).from > slot then return 0 end
-  return holds(times, index_of(times, slot, 1), running(times)).closes
+-- The beginning of the stretch of a slot if it is still to come, else 0; and when permits of it are void, 0 never.
+function timetable.edges(times, slot, now)
+  if (stored(times, 1) or { from = math.huge }).from > slot then return 0, 0 end
+  local h = holds(times, index_of(times, slot, 1), running(times))
+  return h.from > now and h.from or 0, h.closes
 end
 
 -- How many of the jobs that a claim wants may go: a drain may be for fewer.

@@ -121,6 +121,15 @@ func (c *clock) local(redisTime int64) time.Time {
 	return from.Add(min(lua.Microseconds(ahead), farthest))
 }
 
+// localBounds are the earliest and the latest instant on our clock that a Redis time can be. observe comes first.
+func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
+	middle := c.local(redisTime)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	half := (c.high - c.low + 1) / 2 //nolint:mnd // half of the bounds
+	return middle.Add(-half), middle.Add(half)
+}
+
 // redis is the Redis time of an instant on our clock. observe comes first.
 func (c *clock) redis(at time.Time) time.Time {
 	c.mu.Lock()

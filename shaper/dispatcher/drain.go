@@ -260,7 +260,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	lastChanceAt := r.Int() // from 1 on; 0: none
 	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
 	freeSlot := r.Int()
-	steps, closes := r.Int(), r.Int()
+	steps, opening, closes := r.Int(), r.Int(), r.Int()
 	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
 	d.clock.observe(start, end, now)
 	step := d.clock.takeJump()
@@ -277,9 +277,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	}
 	for i, job := range claimed {
 		job.lastChance = int64(i)+1 == lastChanceAt
-		if closes > 0 {
-			job.closes = d.clock.local(closes)
-		}
+		d.keepWithin(job, opening, closes)
 		late = max(late, end.Sub(job.slot))
 		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)

@@ -12,7 +12,7 @@ import (
 // turns are whose turn it is, in a bucket with flows.
 type turns struct {
 	flows  []string
-	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken
+	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken, -1 while the bucket is closed
 	groups []string // of the flows; none in a bucket without
 	args   []any    // for the claim: each flow with its turn, then each group
 }

@@ -67,3 +67,17 @@ func (d *drain) finishBy() string {
 	}
 	return ""
 }
+
+// keepWithin keeps a job within its window, whatever this process does not know of the clock of Redis: it leaves no earlier than at the
+// latest instant at which the window can open, and its permit is void from the earliest one on at which the window can end. The times are
+// those of a claim; 0: there is none.
+func (d *drain) keepWithin(job *leased, opening, closes int64) {
+	if opening > 0 {
+		if _, latest := d.clock.localBounds(opening); job.slot.Before(latest) {
+			job.slot = latest
+		}
+	}
+	if closes > 0 {
+		job.closes, _ = d.clock.localBounds(closes)
+	}
+}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -18,9 +18,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Jobs collect before a window and leave evenly inside it, day for day: the dispatcher renews the timetable. While the bucket is closed the
-// dispatcher looks every 30 s, whatever waits.
-func TestWindowsDayForDay(t *testing.T) {
+// Jobs collect before a window and leave evenly inside it, window for window: the dispatcher renews the timetable. While the bucket is
+// closed the dispatcher looks every 30 s, whatever waits.
+func TestWindowForWindow(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []int{codec.LevelsNone, codec.LevelsFlows} {
 		t.Run(fmt.Sprint(levels), func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestWindowsDayForDay(t *testing.T) {
 				b = rig.Flowing("b", shaper.FlowKeyJob)
 				b.Rate = rig.PerSecond(10)
 			}
-			b.Drain = &schedule.Drain{Cron: "0 2 * * *", For: 20 * time.Second}
+			b.Drain = &schedule.Drain{Cron: "*/10 * * * *", For: 20 * time.Second}
 			var mu sync.Mutex
 			var arrived []time.Time
 			worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
@@ -41,33 +41,35 @@ func TestWindowsDayForDay(t *testing.T) {
 			})
 			inBubble(t, worker, []shaper.Bucket{b}, func(l *loops) {
 				l.rtt = time.Millisecond
-				began := time.Now()
+				l.enqueue(shaper.Job{Bucket: "b", Flow: "f0", Payload: []byte("x"), Delay: 20 * time.Hour})
+				<-time.After(time.Minute) // of the bubble: a window is open at its beginning
+				began := time.Now().Truncate(10 * time.Minute)
 				for n := range 500 {
 					l.enqueue(shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", n%7), Payload: []byte("x")})
 				}
-				const days = 7
-				l.run(days*24*time.Hour - time.Hour)
-				perDay := make([]int, days)
+				l.run(3 * time.Hour)
+				perWindow := map[time.Duration]int{}
 				for _, at := range arrived {
-					day := int(at.Sub(began) / (24 * time.Hour))
-					perDay[day]++
-					if opens := began.Truncate(24 * time.Hour).Add(time.Duration(day)*24*time.Hour + 2*time.Hour); at.Before(opens) || !at.Before(opens.Add(20*time.Second)) {
-						l.t.Errorf("one arrived at %s, outside of the window", at)
+					opened := at.Truncate(10 * time.Minute)
+					perWindow[opened.Sub(began)]++
+					if at.Sub(opened) >= 20*time.Second {
+						l.t.Errorf("one arrived at %s, outside of a window", at)
 					}
 				}
-				if !slices.Equal(perDay, []int{200, 200, 100, 0, 0, 0, 0}) {
-					l.t.Errorf("on each day there arrived %d", perDay)
+				if want := map[time.Duration]int{10 * time.Minute: 200, 20 * time.Minute: 200, 30 * time.Minute: 100}; !maps.Equal(perWindow, want) {
+					l.t.Errorf("in each window there arrived %v, want %v", perWindow, want)
 				}
+				l.t.Logf("levels %d: the first arrived %s after the opening", levels, arrived[0].Sub(began)-10*time.Minute)
 				for i := range min(len(arrived), 199) {
 					if gap := arrived[i+1].Sub(arrived[i]); gap < 95*time.Millisecond || gap > 105*time.Millisecond {
 						l.t.Errorf("number %d came %s after the one before", i+1, gap)
 					}
 				}
-				if renewed := l.scripts["renew_timetable"]; renewed < days/2 || renewed > 2*days {
-					l.t.Errorf("the timetable was renewed %d times in %d days", renewed, days)
+				if renewed := l.scripts["renew_timetable"]; renewed < 1 || renewed > 2 { // 64 stretches are five hours
+					l.t.Errorf("the timetable was renewed %d times in three hours", renewed)
 				}
-				if most := 2 * days * int(24*time.Hour/idleClaim); l.looks() > most {
-					l.t.Errorf("the dispatcher looked %d times in %d days, want at most %d", l.looks(), days, most)
+				if most := 2*int(3*time.Hour/idleClaim) + 3*20*60; l.looks() > most {
+					l.t.Errorf("the dispatcher looked %d times in three hours, want at most %d", l.looks(), most)
 				}
 			})
 		})
