@@ -92,7 +92,9 @@ end
 for i = FIRST_FIELD, stored[2] and #ARGV or 0, 2 do
   if OF_TURNS[ARGV[i]] and (redis.call('HGET', conf, ARGV[i]) or '') ~= ARGV[i + 1] then redis.call('HSET', conf, 'recheck', '0') end
 end
+local is_new = false
+for i = 1, #fields, 2 do is_new = is_new or redis.call('HGET', conf, fields[i]) ~= fields[i + 1] end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
--- A dispatcher that sleeps until a slot of an older rate looks again.
-if channel ~= '' then redis.call('PUBLISH', channel, bucket) end
+-- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
+if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
 return { 0, schema, revision }

@@ -35,7 +35,7 @@ func (r *rig) emptyDisabled(flow string, atMost int) (deadLetters int64) {
 	r.t.Helper()
 	for {
 		in := lua.NewReader(r.run(lua.EmptyDisabled, r.withGroups(r.placesOf(r.fixed(lua.EmptyDisabled), false, flow), flow),
-			r.withFlows(), flow, atMost, 5*second, "flow-disabled"))
+			r.withFlows(), flow, atMost, 1<<20, 5*second, "flow-disabled"))
 		n, left := in.Int(), in.Int()
 		r.ok(in.Err())
 		if deadLetters += n; left == 0 {
@@ -229,6 +229,34 @@ func TestLongOpenBreakerDisables(t *testing.T) {
 		l.pass(100 * second)
 		if ids := l.take(5).ids(); ids != "" {
 			t.Errorf("then %q left", ids)
+		}
+	})
+}
+
+// A run reads no more bodies than it may: they may be large.
+func TestDisabledFlowBounds(t *testing.T) {
+	t.Parallel()
+	disabling(t, func(t *testing.T, r *rig, flow, _ string) {
+		r.putIn(flow, 3, 0, "gone", "w1", "w2", "w3", "w4", "w5")
+		large := strings.Repeat("x", 1000)
+		for _, id := range []string{"w1", "w2", "w3", "w4", "w5"} {
+			body := r.c.HGet(r.ctx, r.key("body"), id).Val()
+			r.ok(r.c.HSet(r.ctx, r.key("body"), id, body+large).Err())
+		}
+		r.pass(second)
+		for _, job := range r.drain(ask{want: 1}).jobs {
+			r.settle(outcome{lease: job, result: wasGone, signal: accepted, reason: "http_410", claimedAt: r.now()})
+		}
+		var sizes []int64
+		for left := int64(1); left > 0; {
+			in := lua.NewReader(r.run(lua.EmptyDisabled, r.withGroups(r.placesOf(r.fixed(lua.EmptyDisabled), false, flow), flow),
+				r.withFlows(), flow, 200, 2000, 5*second, "flow-disabled"))
+			sizes = append(sizes, in.Int())
+			left = in.Int()
+			r.ok(in.Err())
+		}
+		if fmt.Sprint(sizes) != "[2 2 1]" {
+			t.Errorf("runs of %v jobs", sizes)
 		}
 	})
 }

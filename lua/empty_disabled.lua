@@ -20,8 +20,9 @@
 -- ARGV[1]  levels: 1, or 2 if they are in groups
 -- ARGV[2]  flow: the flow
 -- ARGV[3]  at_most: entries to look at in this call, 1 to 500
--- ARGV[4]  again: microseconds until the next look if jobs are in flight
--- ARGV[5]  cause: of the dead letters, a word
+-- ARGV[4]  most_bytes: of bodies to read in this call
+-- ARGV[5]  again: microseconds until the next look if jobs are in flight
+-- ARGV[6]  cause: of the dead letters, a word
 -- Returns  {dead letters made by this call, entries left in the places}; zeros of a flow that is not disabled, or of a bucket that
 --          is not configured, or not parted as levels says
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
@@ -39,7 +40,7 @@
 local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local callbacks_key, callback_texts = KEYS[12], KEYS[13]
-local levels, name, at_most, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local levels, name, at_most, most_bytes, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local PLACES = 13 -- the keys before those of the flow
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -56,7 +57,7 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local ids, from = waiting.look(KEYS, PLACES, at_most)
+local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, metas, delayed, handled = {}, {}, 0, {}
 local told = callbacks.open(callbacks_key, callback_texts, now)
 if #ids > 0 then
@@ -76,7 +77,7 @@ if #ids > 0 then
 end
 
 -- Everything is decided. From here on there are only writes.
-waiting.take(KEYS, PLACES, ids, from, #ids)
+waiting.take(KEYS, PLACES, ids, from)
 if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))
   dlq.add(dead, body, meta, tried, count, now, deaths)

@@ -116,7 +116,7 @@ var layouts = map[string]layout{
 	"empty_disabled": {
 		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts callbacks callback_texts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
-		args: names("levels flow at_most again cause"),
+		args: names("levels flow at_most most_bytes again cause"),
 	},
 	"extend": {
 		keys: names("meta leases claims"),

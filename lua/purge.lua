@@ -69,18 +69,10 @@ if waiting.left(KEYS, PURGED) == 0 then
   end
 end
 
-local ids, from = waiting.look(KEYS, PURGED, at_most)
--- Bodies may be large.
-local bytes, n = 0, 0
-while n < #ids and (n == 0 or bytes < most_bytes) do
-  n = n + 1
-  bytes = bytes + redis.call('HSTRLEN', body, ids[n])
-end
-for i = #ids, n + 1, -1 do ids[i] = nil end
-
+local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
 local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now, seen, seen_window, seen_minute)
-if n > 0 then
+if #ids > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
     local job = not handled[id] and waiting.job(jobs[i], metas[i], from[i], levels, purged_flow)
@@ -97,7 +89,7 @@ if n > 0 then
 end
 
 -- Everything is decided. From here on there are only writes.
-waiting.take(KEYS, PURGED, ids, from, n)
+waiting.take(KEYS, PURGED, ids, from)
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))

@@ -6,8 +6,9 @@
 
 local waiting = {}
 
--- Some of the ids in the five places behind keys[before], and for each the number of its place.
-function waiting.look(keys, before, at_most)
+-- Some of the ids in the five places behind keys[before], and for each the number of its place: at_most ids, and fewer where their
+-- bodies have more than most_bytes, but one.
+function waiting.look(keys, before, at_most, body, most_bytes)
   local ids, from = {}, {}
   for i = 1, flow.PLACES do
     local room = at_most - #ids
@@ -17,7 +18,11 @@ function waiting.look(keys, before, at_most)
     elseif room > 0 then
       some = redis.call('LRANGE', keys[before + i], 0, room - 1)
     end
-    for _, id in ipairs(some) do ids[#ids + 1], from[#from + 1] = id, i end
+    for _, id in ipairs(some) do
+      if most_bytes <= 0 then return ids, from end
+      most_bytes = most_bytes - redis.call('HSTRLEN', body, id)
+      ids[#ids + 1], from[#from + 1] = id, i
+    end
   end
   return ids, from
 end
@@ -35,9 +40,9 @@ function waiting.job(body, stored, place, levels, name)
     delayed = kind ~= nil and kind ~= plain }
 end
 
--- Takes the first n of these ids out of their places.
-function waiting.take(keys, before, ids, from, n)
-  local popped = {}
+-- Takes these ids out of their places.
+function waiting.take(keys, before, ids, from)
+  local popped, n = {}, #ids
   for i = 1, n do popped[from[i]] = (popped[from[i]] or 0) + 1 end
   for i = 1, flow.PLACES - 1 do
     if popped[i] then redis.call('LPOP', keys[before + i], popped[i]) end

@@ -11,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 const (
@@ -76,7 +77,7 @@ func (d *drain) emptySomeDisabled(ctx context.Context, began time.Time) (some bo
 		dead := int64(0)
 		for left := int64(1); left > 0 && time.Since(began) < disabledTurn; {
 			reply, err := d.store.Run(ctx, lua.EmptyDisabled, d.Keys.Of(lua.EmptyDisabled, flow), d.Levels(), flow, disabledAtMost,
-				disabledRecheck.Microseconds(), shaper.CauseFlowDisabled)
+				store.PurgeBytes, disabledRecheck.Microseconds(), shaper.CauseFlowDisabled)
 			if err != nil {
 				return false, fmt.Errorf("bucket %q: %w", d.Name, err)
 			}

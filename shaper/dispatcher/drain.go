@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	// maxClaim is how many jobs a claim asks for at most: the script then
-	// stays near a millisecond.
-	maxClaim = 500
+	// maxClaim is how many jobs a claim asks for at most, so that no script
+	// needs 5 ms. A job of a flow costs three times as much as another one.
+	maxClaim        = 500
+	maxClaimOfFlows = 150
 
 	// claimSpacing is the least time between two claims of a bucket, so that
 	// workers that become free one by one do not cost a claim each.
@@ -192,6 +193,9 @@ func (d *drain) free() int {
 	defer d.mu.Unlock()
 	free := d.concurrency - d.running
 	d.starved = free == 0
+	if d.HasFlows() {
+		return min(free, maxClaimOfFlows)
+	}
 	return min(free, maxClaim)
 }
 
