@@ -28,9 +28,9 @@
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
---          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings have changed; next: when there is
---          something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or the bucket
---          is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
+--          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
+--          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or
+--          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
