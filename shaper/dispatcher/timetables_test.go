@@ -30,7 +30,7 @@ func TestWindowForWindow(t *testing.T) {
 				b = rig.Flowing("b", shaper.FlowKeyJob)
 				b.Rate = rig.PerSecond(10)
 			}
-			b.Drain = &schedule.Drain{Cron: "*/10 * * * *", For: 20 * time.Second}
+			b.Drain = &schedule.Drain{Cron: "*/2 * * * *", For: 20 * time.Second}
 			var mu sync.Mutex
 			var arrived []time.Time
 			worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
@@ -43,33 +43,33 @@ func TestWindowForWindow(t *testing.T) {
 				l.rtt = time.Millisecond
 				l.enqueue(shaper.Job{Bucket: "b", Flow: "f0", Payload: []byte("x"), Delay: 20 * time.Hour})
 				<-time.After(time.Minute) // of the bubble: a window is open at its beginning
-				began := time.Now().Truncate(10 * time.Minute)
+				began := time.Now().Truncate(2 * time.Minute)
 				for n := range 500 {
 					l.enqueue(shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", n%7), Payload: []byte("x")})
 				}
-				l.run(3 * time.Hour)
+				l.run(50 * time.Minute)
 				perWindow := map[time.Duration]int{}
 				for _, at := range arrived {
-					opened := at.Truncate(10 * time.Minute)
+					opened := at.Truncate(2 * time.Minute)
 					perWindow[opened.Sub(began)]++
 					if at.Sub(opened) >= 20*time.Second {
 						l.t.Errorf("one arrived at %s, outside of a window", at)
 					}
 				}
-				if want := map[time.Duration]int{10 * time.Minute: 200, 20 * time.Minute: 200, 30 * time.Minute: 100}; !maps.Equal(perWindow, want) {
+				if want := map[time.Duration]int{2 * time.Minute: 200, 4 * time.Minute: 200, 6 * time.Minute: 100}; !maps.Equal(perWindow, want) {
 					l.t.Errorf("in each window there arrived %v, want %v", perWindow, want)
 				}
-				l.t.Logf("levels %d: the first arrived %s after the opening", levels, arrived[0].Sub(began)-10*time.Minute)
+				l.t.Logf("levels %d: the first arrived %s after the opening", levels, arrived[0].Sub(began)-2*time.Minute)
 				for i := range min(len(arrived), 199) {
 					if gap := arrived[i+1].Sub(arrived[i]); gap < 95*time.Millisecond || gap > 105*time.Millisecond {
 						l.t.Errorf("number %d came %s after the one before", i+1, gap)
 					}
 				}
-				if renewed := l.scripts["renew_timetable"]; renewed < 1 || renewed > 2 { // 64 stretches are five hours
-					l.t.Errorf("the timetable was renewed %d times in three hours", renewed)
+				if renewed := l.scripts["renew_timetable"]; renewed < 1 || renewed > 2 { // 64 stretches are an hour
+					l.t.Errorf("the timetable was renewed %d times in 50 minutes", renewed)
 				}
-				if most := 2*int(3*time.Hour/idleClaim) + 3*20*60; l.looks() > most {
-					l.t.Errorf("the dispatcher looked %d times in three hours, want at most %d", l.looks(), most)
+				if most := 2*int(50*time.Minute/idleClaim) + 3*20*60; l.looks() > most {
+					l.t.Errorf("the dispatcher looked %d times in 50 minutes, want at most %d", l.looks(), most)
 				}
 			})
 		})
