@@ -140,7 +140,8 @@ local clock = now + offset
 local down = downstream_of(kept[13])
 local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local times = timetable.open(conf, settings[19], kept[14], kept[15])
+local times = nil
+if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
 local in_flight = redis.call('ZCARD', leases)
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12

@@ -92,7 +92,8 @@ if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local slot = tonumber(kept[1]) or clock + bounds.back
 local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
   last = tonumber(kept[6] or kept[1]) or clock }
-local times, changed, earliest = timetable.open(conf, settings[8], kept[10], kept[11]), not kept[1], clock
+local times, changed, earliest = nil, not kept[1], clock
+if (settings[8] or '') ~= '' or kept[11] then times = timetable.open(conf, settings[8], kept[10], kept[11]) end
 local is_empty = false
 if times then
   local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
