@@ -147,8 +147,11 @@ local clock = now + offset
 local down = downstream_of(kept[13])
 local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local times, rules = timetable.open(conf, settings[19], kept[14], kept[15]), batch.rules(settings[20])
-local in_flight = batch.in_flight(leases, riders_key)
+-- A bucket that has no timetable, or no batches, does not make the pieces for them.
+local times, rules = nil, nil
+if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
+if (settings[20] or '') ~= '' then rules = batch.rules(settings[20]) end
+local in_flight = redis.call('ZCARD', leases) - redis.call('ZCARD', riders_key) -- requests, see batch.lua
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)

@@ -36,7 +36,6 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
---#include lib/batch.lua
 --#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
@@ -73,7 +72,7 @@ if offset < tonumber(kept[3] or 0) then
 end
 
 if settings[5] and member == '' then return reply end
-local in_flight, shared = batch.in_flight(leases, riders), nil
+local in_flight, shared = redis.call('ZCARD', leases) - redis.call('ZCARD', riders), nil -- requests, see batch.lua
 if member ~= '' then
   local each = tonumber(settings[2]) / tonumber(settings[1])
   shared = fair_queue.open(member, KEYS, tonumber(settings[6] or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
@@ -94,7 +93,8 @@ if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local slot = tonumber(kept[1]) or clock + bounds.back
 local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
   last = tonumber(kept[6] or kept[1]) or clock }
-local times, changed, earliest = timetable.open(conf, settings[8], kept[10], kept[11]), not kept[1], clock
+local times, changed, earliest = nil, not kept[1], clock
+if (settings[8] or '') ~= '' or kept[11] then times = timetable.open(conf, settings[8], kept[10], kept[11]) end
 local is_empty = false
 if times then
   local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end

@@ -181,7 +181,7 @@ while at <= #ARGV do
   local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
   local signal, reason, claimed_at, line = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0, ARGV[at + 9]
-  local has_result, number = ARGV[at + 10] ~= '', batch.number(claim)
+  local has_result, number = ARGV[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
   for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
@@ -356,7 +356,7 @@ local function in_chunks(command, key, list)
   end
 end
 in_chunks('ZREM', leases, unleased)
-batch.close(ending, riders_key)
+if #ending > 0 then batch.close(ending, riders_key) end
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 in_chunks('HSET', meta, metas)

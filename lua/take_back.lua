@@ -154,7 +154,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if lost_job.is_poison and lost_job.body then callbacks.note_dead(told, id, lost_job.body, becomes) end
   end
 end
-batch.close(ending, riders_key)
+if #ending > 0 then batch.close(ending, riders_key) end
 dlq.add(dead, body, meta, tried, count, now, poisoned)
 callbacks.write(told)
 local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
