@@ -125,11 +125,12 @@ if settings[14] ~= '1' then
 end
 
 -- See places.lua.
-local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval, batch = (settings[17] or '') ~= '' and batch.rules(settings[17]) or nil,
+local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
   dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
   unfinished = redis.call('HLEN', body) - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
+if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
 if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
 if bucket.times then bucket.next_slot = timetable.slot_after(last[1], last[8], now + bucket.offset) - bucket.offset end
 if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
