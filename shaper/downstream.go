@@ -73,10 +73,3 @@ func (d *Downstream) heldText(now time.Time) string {
 func (d *Downstream) slowedText() string {
 	return fmt.Sprintf("slowed to %.3g/s, %.0f %% of its rate%s", d.Rate.PerSecond(), 100*d.Factor, because(d.Reason))
 }
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return " (" + reason + ")"
-}

@@ -239,16 +239,6 @@ func whyPaused(p *Pause, what string) string {
 	return text
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// clockText is an instant for people, to the millisecond.
-func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
-
 func (j *JobInfo) why(by BlockedBy) string {
 	switch by {
 	case BlockedByGroupPause:

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -205,4 +207,12 @@ func named(err error, what, name string) error {
 		return err
 	}
 	return fail(exitUsage, "%s %q: %w", what, name, p)
+}
+
+// author names the user of this program as the author of a change.
+func author() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return "user " + u.Username
+	}
+	return fmt.Sprintf("user %d", os.Getuid())
 }

@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
-
-	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (a *app) bucketCommand() *cobra.Command {
@@ -22,12 +18,4 @@ run. All processes obey at once, and after every restart.`,
   dispatcher bucket list --diff`,
 	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(), a.bucketReleaseCommand(),
 		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand()))
-}
-
-// oldest is the age of the job at the head of a bucket, for people.
-func oldest(v *opsview.Bucket) string {
-	if v.OldestAge == 0 {
-		return "-"
-	}
-	return human(time.Duration(v.OldestAge * float64(time.Second)))
 }

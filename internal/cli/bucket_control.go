@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"os/user"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,14 +43,6 @@ func because(reason string) any {
 		return nil
 	}
 	return map[string]string{"reason": reason}
-}
-
-// author names the user of this program as the author of a change.
-func author() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return "user " + u.Username
-	}
-	return fmt.Sprintf("user %d", os.Getuid())
 }
 
 func (a *app) bucketPauseCommand() *cobra.Command {

@@ -142,3 +142,11 @@ func drainTime(v *opsview.Bucket) string {
 	}
 	return "drained in " + human(rate.Per*time.Duration(requests)/time.Duration(rate.Count)) + " at this rate"
 }
+
+// oldest is the age of the job at the head of a bucket, for people.
+func oldest(v *opsview.Bucket) string {
+	if v.OldestAge == 0 {
+		return "-"
+	}
+	return human(time.Duration(v.OldestAge * float64(time.Second)))
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,4 +226,10 @@ func (a *app) printDead(letters []*opsview.Job) error {
 				dash(last.Cause), dash(last.Reason), dash(line(last.Detail, 60)))
 		}
 	})
+}
+
+// dead lists dead letters.
+func (c *api) dead(ctx context.Context, bucket string, query url.Values) (page opsview.DeadPage, err error) {
+	err = c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "dead"), query, nil, &page)
+	return page, named(err, "bucket", bucket)
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -77,10 +76,4 @@ func (a *app) deadList(ctx context.Context, c *api, bucket string, offset, limit
 		a.note("%d more: --offset %d", more, offset+len(letters))
 	}
 	return err
-}
-
-// dead lists dead letters.
-func (c *api) dead(ctx context.Context, bucket string, query url.Values) (page opsview.DeadPage, err error) {
-	err = c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "dead"), query, nil, &page)
-	return page, named(err, "bucket", bucket)
 }

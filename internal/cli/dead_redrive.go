@@ -89,16 +89,6 @@ func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filte
 	return a.printRedriven(bucket, change.Redriven, err, false)
 }
 
-// printMatched says how many dead letters a filter means.
-func (a *app) printMatched(n int) error {
-	view := struct {
-		Matched int `json:"matched"`
-	}{n}
-	return a.print(view, func(w io.Writer) {
-		fmt.Fprintf(w, "the filter means: %s; nothing is changed\n", count(n, "dead letter"))
-	})
-}
-
 // deadRedrive moves the ids, or up to limit of all if there are none.
 func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
 	var redriven operator.Redriven

@@ -27,37 +27,6 @@ is unknown, and no failure. The exit code is 1 if there is a [fail].`,
 	return cmd
 }
 
-// The statuses of a check. A finding that is unknown is a warning.
-const (
-	statusOK   = "ok"
-	statusWarn = "warn"
-	statusFail = "fail"
-)
-
-// check is one finding.
-type check struct {
-	Name   string `json:"name"`
-	Status string `json:"status"`
-	Text   string `json:"text"`
-	Next   string `json:"next,omitempty"` // what to do
-}
-
-func ok(name, format string, args ...any) check {
-	return check{Name: name, Status: statusOK, Text: fmt.Sprintf(format, args...)}
-}
-
-func warn(name, next, format string, args ...any) check {
-	return check{Name: name, Status: statusWarn, Next: next, Text: fmt.Sprintf(format, args...)}
-}
-
-func bad(name, next, format string, args ...any) check {
-	return check{Name: name, Status: statusFail, Next: next, Text: fmt.Sprintf(format, args...)}
-}
-
-func unknown(name, format string, args ...any) check {
-	return warn(name, "", "unknown, because "+format, args...)
-}
-
 func (a *app) doctor(ctx context.Context, s *station) error {
 	checks := s.examineAll(ctx)
 	if ctx.Err() != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -70,13 +69,10 @@ func examineCluster(ctx context.Context, client *redis.ClusterClient) check {
 	return ok(name, "all slots are served, by %s masters; each bucket is in one of them", info["cluster_size"])
 }
 
-// fields reads lines of "name:value".
-func fields(text string) map[string]string {
-	values := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			values[key] = value
-		}
+// examine checks how the server is set up. It assumes that it answers.
+func examine(ctx context.Context, client redis.UniversalClient) []check {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return examineMasters(ctx, cluster)
 	}
-	return values
+	return askServer(ctx, client).checks()
 }

@@ -19,14 +19,6 @@ type server struct {
 	followed  bool // as a node of a cluster
 }
 
-// examine checks how the server is set up. It assumes that it answers.
-func examine(ctx context.Context, client redis.UniversalClient) []check {
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		return examineMasters(ctx, cluster)
-	}
-	return askServer(ctx, client).checks()
-}
-
 func (s *server) checks() []check {
 	return []check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas()}
 }
@@ -171,3 +163,14 @@ func size(n float64) string {
 }
 
 var units = []string{"B", "KiB", "MiB", "GiB", "TiB"}
+
+// fields reads lines of "name:value".
+func fields(text string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			values[key] = value
+		}
+	}
+	return values
+}

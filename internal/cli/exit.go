@@ -47,7 +47,7 @@ func silent(code int) error { return &exitError{code: code} }
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults
-	var answered *problem
+	var answered interface{ exitCode() int } // by a server
 	switch {
 	case err == nil:
 		return exitDone

@@ -16,18 +16,6 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) jobCommand() *cobra.Command {
-	return a.serverFlags(group(&cobra.Command{
-		Use:   "job",
-		Short: "List jobs, look at one, or cancel it",
-		Long:  "List jobs, look at one, or cancel it while it waits.",
-		Example: `  dispatcher job list webhooks --state retrying
-  dispatcher job show webhooks 0199c1a2-…
-  dispatcher job result crm 0199c1a2-…
-  dispatcher job cancel webhooks order-17`,
-	}, a.jobListCommand(), a.jobShowCommand(), a.jobResultCommand(), a.jobCancelCommand()))
-}
-
 // printJob shows all of a job.
 func (a *app) printJob(v *opsview.Job) error {
 	now := time.Now()

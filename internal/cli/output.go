@@ -95,3 +95,20 @@ func columns(stream any) int {
 	}
 	return width
 }
+
+// quoted is the name of a flow or a group, which may be any text, safe to show.
+func quoted(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return line(name, 80)
+}
+
+// inZone is a fire in the time zone of its schedule, or in UTC where this machine does not know that.
+func inZone(v *opsview.Schedule, fire time.Time) string {
+	zone, err := time.LoadLocation(v.Timezone)
+	if err != nil {
+		zone = time.UTC
+	}
+	return fire.In(zone).Format(fireLayout)
+}

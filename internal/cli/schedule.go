@@ -78,15 +78,6 @@ func nextFire(v *opsview.Schedule) string {
 	return inZone(v, v.Next[0])
 }
 
-// inZone is a fire in the time zone of its schedule, or in UTC where this machine does not know that.
-func inZone(v *opsview.Schedule, fire time.Time) string {
-	zone, err := time.LoadLocation(v.Timezone)
-	if err != nil {
-		zone = time.UTC
-	}
-	return fire.In(zone).Format(fireLayout)
-}
-
 // scheduleNote is what people should know of a schedule.
 func scheduleNote(v *opsview.Schedule) string {
 	switch {

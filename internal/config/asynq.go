@@ -22,11 +22,6 @@ func (a AsynqSettings) Worker() asynq.Config {
 	return asynq.Config{Queue: a.Queue, Task: a.Task, Retention: a.Retention, Timeout: a.Timeout, Settle: asynq.Settle(a.Settle)}
 }
 
-func defaultAsynq() AsynqSettings {
-	d := asynq.DefaultConfig()
-	return AsynqSettings{Timeout: d.Timeout, Settle: string(d.Settle)}
-}
-
 // asynq checks the settings of the worker of the bucket at p.
 func (l *loader) asynq(p place, b bucketSettings) {
 	if b.Asynq == nil {

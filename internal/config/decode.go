@@ -19,32 +19,6 @@ var later = map[string]bool{
 
 const notYet = "is not supported in this version yet"
 
-// loader gathers the layers of a configuration and their faults.
-type loader struct {
-	doc      document
-	env      map[string]string
-	readFile func(string) ([]byte, error)
-
-	variables map[string]string // path of a key → the variable that sets it
-	faults    Faults
-	failed    map[string]bool // paths that have a fault, and each with its file
-}
-
-// fail notes a fault of a key, and where the key was set. A second fault of the
-// same key there is mostly a consequence of the first, and is left out.
-func (l *loader) fail(p place, value, format string, args ...any) {
-	f := Fault{File: l.doc.file, Line: l.doc.line(p.path), Key: p.shown, Value: clip(value), Reason: fmt.Sprintf(format, args...)}
-	if name, ok := l.variables[unindexed(p.path)]; ok {
-		f.File, f.Line = "env "+name, 0
-	}
-	once := f.File + " " + p.path
-	if l.failed[once] {
-		return
-	}
-	l.failed[once], l.failed[p.path] = true, true
-	l.faults = append(l.faults, f)
-}
-
 // table checks the keys and types of a table of the file and returns it with
 // the types of settings. A missing optional table is returned with all defaults.
 func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]any {

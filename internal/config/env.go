@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,4 +83,9 @@ func (l *loader) unknownVariables() {
 			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "is not a known variable" + didYouMean(name, known)})
 		}
 	}
+}
+
+// scalars lists the keys outside arrays, with their defaults.
+func scalars() []leaf {
+	return leaves(reflect.ValueOf(defaultSettings()), place{}, "")
 }

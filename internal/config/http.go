@@ -3,7 +3,6 @@ package config
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
@@ -76,10 +75,6 @@ func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	return c
 }
 
-func defaultHTTP() HTTPSettings {
-	return HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute}
-}
-
 // byWorker gives a bucket the defaults of its kind of worker, where the file says nothing else.
 func (l *loader) byWorker(s *settings) {
 	for i := range s.Buckets {
@@ -125,16 +120,6 @@ func (l *loader) otherWorker(p place, b bucketSettings) {
 			l.fail(of, "", "is for the worker %s: the bucket has the worker %s", kind, b.Worker)
 		}
 	}
-}
-
-// has reports whether the file says something in a table.
-func (l *loader) has(table place) bool {
-	for path := range l.doc.lines {
-		if path == table.path || strings.HasPrefix(path, table.path+".") {
-			return true
-		}
-	}
-	return false
 }
 
 // defaultURL is where jobs go that name no receiver.

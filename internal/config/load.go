@@ -3,11 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"reflect"
-	"strings"
 
 	"github.com/spf13/viper"
 
@@ -51,23 +48,6 @@ func Load(o Options) (*Config, error) {
 		return nil, l.faults
 	}
 	return l.config(s), nil
-}
-
-func newLoader(o Options) *loader {
-	l := &loader{
-		env:       map[string]string{},
-		readFile:  o.ReadFile,
-		variables: map[string]string{},
-		failed:    map[string]bool{},
-	}
-	if l.readFile == nil {
-		l.readFile = ReadFile
-	}
-	for _, entry := range o.Env {
-		name, value, _ := strings.Cut(entry, "=")
-		l.env[name] = value
-	}
-	return l
 }
 
 // read finds and parses the file.
@@ -122,11 +102,6 @@ func merge(file, env map[string]any) (settings, error) {
 	return s, nil
 }
 
-// scalars lists the keys outside arrays, with their defaults.
-func scalars() []leaf {
-	return leaves(reflect.ValueOf(defaultSettings()), place{}, "")
-}
-
 // scheduled gives a bucket with a schedule of retries, and without max_attempts in the file, an attempt for each wait
 // and one before.
 func (l *loader) scheduled(s *settings) {
@@ -171,18 +146,4 @@ func (l *loader) config(s settings) *Config {
 	}
 	c.effective = l.effective(s)
 	return c
-}
-
-// ReadFile reads a file that is not unreasonably long.
-func ReadFile(path string) (data []byte, err error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err = io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		return nil, fmt.Errorf("has more than %d bytes", maxFile)
-	}
-	return data, err
 }

@@ -3,8 +3,6 @@ package config
 import (
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
@@ -91,25 +89,6 @@ func (l *loader) scope(p place, b bucketSettings) {
 	}
 }
 
-// references checks that each name is the name of one of the tables, and is there
-// once.
-func (l *loader) references(p place, names, tables []string, table string) {
-	seen := map[string]bool{}
-	known := map[string]bool{}
-	for _, name := range tables {
-		known[name] = true
-	}
-	for i, name := range names {
-		switch {
-		case !known[name]:
-			l.fail(p.element(i, ""), literal(name), "no [[%s]] has this name%s", table, didYouMean(name, tables))
-		case seen[name]:
-			l.fail(p.element(i, ""), literal(name), "is in the list twice")
-		}
-		seen[name] = true
-	}
-}
-
 // webhook checks the settings of the worker of the bucket at p, and reads the files that they name.
 func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
 	w, of := b.Webhook, p.key("webhook")
@@ -131,51 +110,4 @@ func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
 	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("webhook", l.readFile))
-}
-
-// unique wants a name that no element before has.
-func (l *loader) unique(p place, name string, names map[string]place) {
-	first, taken := names[name]
-	if taken && name != "" {
-		l.fail(p.key("name"), literal(name), "%s has this name already", first.path)
-	}
-	if !taken {
-		names[name] = p
-	}
-}
-
-// failAll notes the joined errors of a limit or a bucket. Each begins
-// with a key and mostly goes on with the value.
-func (l *loader) failAll(p place, err error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			l.failAll(p, err)
-		}
-		return
-	}
-	if err == nil {
-		return
-	}
-	path, reason, _ := strings.Cut(err.Error(), ": ")
-	if tier, ok := strings.CutPrefix(path, "tiers."); ok {
-		p = p.key("tiers").key(tier)
-		reason = strings.TrimPrefix(reason, "tier "+tier+": ")
-	} else {
-		for key := range strings.SplitSeq(path, ".") {
-			p = p.keyOrElement(key)
-		}
-	}
-	value, rest, ok := strings.Cut(reason, ": ")
-	if quoted, err := strconv.QuotedPrefix(reason); err == nil {
-		value = quoted
-		rest, ok = strings.CutPrefix(reason[len(quoted):], ": ")
-	}
-	if d, err := parseDuration(value); err == nil {
-		value = literal(d)
-	}
-	if ok && (value[0] == '"' || !strings.Contains(value, " ")) {
-		l.fail(p, value, "%s", rest)
-		return
-	}
-	l.fail(p, "", "%s", reason)
 }

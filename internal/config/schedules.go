@@ -26,12 +26,6 @@ type scheduleSettings struct {
 	Headers     map[string]Secret `mapstructure:"headers"`
 }
 
-func defaultSchedule() scheduleSettings {
-	return scheduleSettings{
-		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
-	}
-}
-
 // schedule reveals the secrets.
 func (s scheduleSettings) schedule() shaper.Schedule {
 	made := shaper.Schedule{

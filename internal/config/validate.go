@@ -1,12 +1,6 @@
 package config
 
 import (
-	"fmt"
-	"net"
-	"net/netip"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -83,68 +77,6 @@ func (l *loader) redisTLS(r Redis) {
 	} {
 		if option.value != "" {
 			l.fail(at("redis."+option.key), literal(option.value), "is for TLS, which redis.url is not: write rediss instead of redis there, or leave this out")
-		}
-	}
-}
-
-func inRange[T int | int64 | size | time.Duration](l *loader, p place, value, low, high T) {
-	if value < low || value > high {
-		l.fail(p, literal(value), "want %s to %s", bound(low), bound(high))
-	}
-}
-
-func bound(v any) string {
-	switch v := v.(type) {
-	case time.Duration:
-		return brief(v)
-	case size:
-		return literal(v)
-	}
-	return fmt.Sprint(v)
-}
-
-func (l *loader) oneOf(p place, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		l.fail(p, literal(value), "want %s%s", strings.Join(allowed, ", "), didYouMean(value, allowed))
-	}
-}
-
-// listen wants an address; one of this machine alone if there is a reason why.
-func (l *loader) listen(p place, address, loopbackOnly string) {
-	host, port, err := net.SplitHostPort(address)
-	_, numberErr := strconv.ParseUint(port, 10, 16)
-	switch {
-	case err != nil || numberErr != nil:
-		l.fail(p, literal(address), `want host:port with a port of 0 to 65535, such as "127.0.0.1:8080"`)
-	case loopbackOnly != "" && !isLoopback(host):
-		l.fail(p, literal(address), `is beyond loopback: %s; want "127.0.0.1:%s"`, loopbackOnly, port)
-	}
-}
-
-// isLoopback reports whether only this machine reaches what listens on a host.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
-}
-
-// webhookURL wants an absolute URL of HTTP without a secret in its authority.
-func (l *loader) webhookURL(p place, text string) {
-	u, err := url.Parse(text)
-	shown := literal(text)
-	if strings.Contains(text, "@") {
-		shown = ""
-	}
-	switch {
-	case text == "":
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		l.fail(p, shown, `want "https://host/path" or "http://host/path"`)
-	case u.User != nil:
-		l.fail(p, shown, "want no user or password in the URL")
-	case u.Fragment != "":
-		l.fail(p, shown, `want no "#" in the URL: the part behind it would not be sent`)
-	default:
-		if _, err := shaper.OriginOf(u); err != nil {
-			l.fail(p, shown, "%v", err)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 )
 
 // Bounds of the options. Above the rate the embedded store becomes what is
@@ -86,6 +85,3 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	}
 	return nil
 }
-
-// seconds is a number of seconds as a duration.
-func seconds(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -62,42 +61,6 @@ type keyContext struct{}
 func keyOf(r *http.Request) *Key {
 	key, _ := r.Context().Value(keyContext{}).(*Key)
 	return key
-}
-
-// allow serves a request whose key has the rights that the route needs. It answers 401 to a
-// request without a known key, and 403 to a key without the rights.
-func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		switch ring := a.ring(); {
-		case len(ring) == 0 || needs.local:
-			// The guard has seen to it where there are no keys, but there may have
-			// been some then.
-			why := a.notLocal(r)
-			if why == "" && slices.Contains(needs.roles, RoleCheck) && a.foreign(r, http.MethodPost) {
-				// A check spends with any method, so that the guard's exception for GET does not hold.
-				why = otherOrigin
-			}
-			if why != "" {
-				a.refuse(why).write(w, r)
-				return
-			}
-		case needs.roles != nil:
-			authenticate := ring.authenticate
-			if needs.clientKey {
-				authenticate = ring.authenticateClient
-			}
-			key, f := authenticate(w, r)
-			if f == nil {
-				f = authorize(key, needs, r.PathValue("bucket"))
-			}
-			if f != nil {
-				f.write(w, r)
-				return
-			}
-			r = r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
-		}
-		serve(w, r)
-	}
 }
 
 // authenticate finds the key that the request shows.

@@ -14,21 +14,6 @@ import (
 
 const maxControlBytes = 64 << 10
 
-func (o *ops) controlRoutes() []route {
-	admin := roles(RoleAdmin)
-	return []route{
-		{"PATCH", "/v1/buckets/{bucket}", setting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/overrides", resetting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/overrides/{setting}", resetting(o.changeBucket), admin},
-		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/drain", o.drainBucket, admin},
-		{"DELETE", "/v1/buckets/{bucket}/drain", o.stopDrain, admin},
-		{"POST", "/v1/buckets/{bucket}/release", o.releaseBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
-	}
-}
-
 // as returns the operator in the caller's name, to change buckets and pools with.
 func (o *ops) as(r *http.Request) operator.Author {
 	if name := keyName(r); name != "" {

@@ -28,20 +28,6 @@ func (h *Handler) SetPools(pools []shaper.Pool) {
 	}
 }
 
-// draining says that the server stops.
-type draining struct {
-	ends  context.Context //nolint:containedctx // of those who wait for what may take long
-	begin context.CancelFunc
-}
-
-func newDraining() *draining {
-	d := new(draining)
-	d.ends, d.begin = context.WithCancel(context.Background())
-	return d
-}
-
-func (d *draining) begun() bool { return d.ends.Err() != nil }
-
 // SetKeys replaces the API keys, for all requests from now on; without any,
 // only programs of this machine are served. It is safe at any time.
 func (h *Handler) SetKeys(keys []Key) { h.access.setKeys(keys) }
@@ -95,15 +81,7 @@ func (h headerOnly) Header() http.Header         { return http.Header(h) }
 func (h headerOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h headerOnly) WriteHeader(int)             {}
 
-type requestIDKey struct{}
-
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/+=-]{1,128}$`)
-
-// requestID is the id of the request, for answers and logs.
-func requestID(r *http.Request) string {
-	id, _ := r.Context().Value(requestIDKey{}).(string)
-	return id
-}
 
 // observe gives every request an id: the client's if it is a sane one, else a new one. It logs the
 // request at level debug and answers a panic with 500. The text of a panic goes to the
@@ -160,3 +138,10 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

@@ -151,3 +151,34 @@ func (j oneJob) with(w http.ResponseWriter, r *http.Request, do func(bucket, id 
 		j.fault(r, bucket, err).write(w, r)
 	}
 }
+
+// result answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
+func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
+	j.with(w, r, func(bucket, id string) error {
+		result, err := j.ended(r.Context(), bucket, id)
+		switch key := keyOf(r); {
+		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.mayEnqueue(key, &result):
+			return shaper.ErrNotFound
+		case err == nil:
+			writeJSON(w, http.StatusOK, result.JSON())
+		case errors.Is(err, shaper.ErrNotEnded):
+			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
+			problem.State = result.State
+			problem.write(w)
+			return nil
+		case errors.Is(err, shaper.ErrNoResult):
+			problem := newFault(codeNoResult, "job %q is %s, and nothing is kept of an answer: "+
+				"the bucket keeps results for result_retention, and no more than results_max and results_bytes", id, result.State).problem(r)
+			problem.State = result.State
+			problem.write(w)
+			return nil
+		}
+		return err
+	})
+}
+
+// mayEnqueue reports whether a key is for the flow and the group of a result.
+func (j oneJob) mayEnqueue(key *Key, result *shaper.JobResult) bool {
+	bucket, err := j.bucket(result.Bucket)
+	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
+}

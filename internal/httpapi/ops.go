@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -64,30 +62,6 @@ func newOps(buckets Buckets, pools []shaper.Pool, author string, log *slog.Logge
 	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author}
 	o.pools.Store(&pools)
 	return o
-}
-
-// NewOps returns the operator's API: buckets and pools in numbers, what changes them
-// at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
-// machine are served.
-func NewOps(cfg OpsConfig) *Handler {
-	log := orDiscard(cfg.Logger)
-	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
-	draining := newDraining()
-	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
-	if cfg.Sink {
-		routes = append(routes, (&sink{log: log}).routes()...)
-	}
-	h := newHandler(routes, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
-	h.ops = o
-	return h
-}
-
-func (o *ops) routes() []route {
-	return append([]route{
-		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.scheduleRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
 // bucketViews look at buckets; no names are no buckets.

@@ -77,3 +77,11 @@ func (r Report) String() string {
 	_ = t.Flush() // a strings.Builder takes everything
 	return b.String()
 }
+
+func sum(counts map[string]int) int {
+	n := 0
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}

@@ -149,3 +149,18 @@ func (s *sender) request(ctx context.Context, jobs []job) (*http.Response, error
 	}
 	return s.client.Do(req)
 }
+
+// wait returns after d, or with an error when ctx ends before.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

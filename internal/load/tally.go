@@ -87,14 +87,6 @@ func (t *tally) line(jobs int, now time.Time) string {
 		rounded(time.Duration(t.latency.ValueAtQuantile(99))*time.Microsecond))
 }
 
-func sum(counts map[string]int) int {
-	n := 0
-	for _, count := range counts {
-		n += count
-	}
-	return n
-}
-
 func (t *tally) report(now time.Time) Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()

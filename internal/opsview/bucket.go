@@ -193,28 +193,3 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	}
 	return list
 }
-
-// poolNameOf is the name of the pool in which the configuration has a bucket, "" if in none.
-func poolNameOf(b *shaper.Bucket) string {
-	if b.Pool == nil {
-		return ""
-	}
-	return b.Pool.Name
-}
-
-// poolName is a pool in a sentence, by its name: "" is none.
-func poolName(name string) string {
-	if name == "" {
-		return "no pool"
-	}
-	return fmt.Sprintf("pool %q", name)
-}
-
-// Text says a pause in one line, safe to show.
-func (p *Pause) Text(now time.Time) string {
-	text := fmt.Sprintf("paused %s by %s", Relative(p.Since, now), p.By)
-	if p.Reason != "" {
-		text += ": " + p.Reason
-	}
-	return Line(text, 200)
-}

@@ -132,35 +132,6 @@ type Settings struct {
 	Secrets     int      `json:"secrets_count,omitempty"`
 }
 
-// Pause is that of a bucket, a group or a flow.
-type Pause struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-// Disabled says when and why a flow was disabled.
-type Disabled struct {
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-// DisabledOf shows it: nil of a flow that is not disabled.
-func DisabledOf(d *shaper.Disabled) *Disabled {
-	if d == nil {
-		return nil
-	}
-	return &Disabled{Since: d.Since.UTC(), Reason: d.Reason}
-}
-
-// PauseOf shows a pause: nil of what runs.
-func PauseOf(pause *shaper.Pause) *Pause {
-	if pause == nil {
-		return nil
-	}
-	return &Pause{Since: pause.Since.UTC(), By: pause.By, Reason: pause.Reason}
-}
-
 func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 	views := make([]View, len(infos))
 	for i := range infos {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -43,4 +44,20 @@ func (p *Pool) Bound() string {
 		return fmt.Sprintf("%d in flight", p.InFlight)
 	}
 	return fmt.Sprintf("%d of %d in flight", p.InFlight, p.MaxInFlight)
+}
+
+// poolNameOf is the name of the pool in which the configuration has a bucket, "" if in none.
+func poolNameOf(b *shaper.Bucket) string {
+	if b.Pool == nil {
+		return ""
+	}
+	return b.Pool.Name
+}
+
+// poolName is a pool in a sentence, by its name: "" is none.
+func poolName(name string) string {
+	if name == "" {
+		return "no pool"
+	}
+	return fmt.Sprintf("pool %q", name)
 }

@@ -61,3 +61,12 @@ func Line(s string, limit int) string {
 	}
 	return string(runes)
 }
+
+// instant writes a time in UTC. One after the year 9999 is absent: JSON cannot hold it.
+func instant(t time.Time) *time.Time {
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.IsZero() || t.Year() > 9999 {
+		return nil
+	}
+	return &t
+}

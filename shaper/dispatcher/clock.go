@@ -181,3 +181,15 @@ func (d *drain) pauseForStep(ctx context.Context, step time.Duration) time.Durat
 	d.pause = time.Now().Add(maxHorizon)
 	return maxHorizon
 }
+
+// sleep waits and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,11 +1,8 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
@@ -232,45 +229,6 @@ func (d *drain) deliver(jobs request) []shaper.Outcome {
 	return outcomes
 }
 
-// validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
-func (l *leased) validFor() time.Duration {
-	if l.closes.IsZero() {
-		return l.permitTTL
-	}
-	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
-}
-
-// callWorker survives a worker that panics, or that gives no result.
-func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
-			outcome = panicked(p)
-		}
-	}()
-	d.prepare(job)
-	return checked((*d.worker.Load()).Deliver(ctx, &job.Attempt))
-}
-
-func panicked(p any) shaper.Outcome {
-	return shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
-}
-
-// prepare gives a job what the worker may ask it for.
-func (d *drain) prepare(job *leased) {
-	job.Permit(job.slot, job.validFor(), job.depart)
-	job.Epoch = job.epoch
-	job.Lend(func() string { return d.ticketOf(job) })
-}
-
-// checked is an outcome with a result that there is.
-func checked(outcome shaper.Outcome) shaper.Outcome {
-	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
-		return shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
-	}
-	return outcome
-}
-
 // interrupt cancels what still runs and returns how many that were.
 func (d *drain) interrupt() int {
 	d.mu.Lock()
@@ -283,80 +241,4 @@ func (d *drain) interrupt() int {
 		}
 	}
 	return count
-}
-
-// settle hands over the outcome of a job; it travels with others of the moment.
-func (d *drain) settle(job *leased, outcome shaper.Outcome) {
-	d.settler.Add(d.settlementOf(job, outcome))
-}
-
-// settlementOf is what becomes of a job after an outcome.
-func (d *drain) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
-	var hold time.Duration // that a job leaves behind which is done
-	if job.once {
-		hold = d.endOnce(job, &outcome)
-	}
-	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
-	switch {
-	case !d.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
-		s.signal, s.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
-	case s.signal != shaper.SignalAccepted:
-		s.reason = codec.ReasonWord(outcome.Reason)
-	}
-	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
-	switch outcome.Result {
-	case shaper.ResultRetry:
-		tried := job.attempts + 1
-		if tried >= job.maxAttempts {
-			s.result, s.spent = shaper.ResultDead, true
-			last.Cause = shaper.CauseExhausted
-			break
-		}
-		s.delay = d.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
-	case shaper.ResultHeld:
-		s.delay = holdFor(d.Settings.Load(), outcome.RetryAfter)
-	case shaper.ResultDead:
-		last.Cause = shaper.CausePermanent
-		if s.gone = d.isGone(job, &outcome); s.gone {
-			s.reason = codec.ReasonWord(outcome.Reason)
-		}
-	case shaper.ResultDropped:
-		last = shaper.LastResponse{}
-	case shaper.ResultDone:
-		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
-	case shaper.ResultReturned:
-		last = shaper.LastResponse{} // what the attempt before it saw stays
-	}
-	s.last = last.String()
-	s.outcome = outcome
-	if !job.departed.IsZero() {
-		s.took = time.Since(job.departed)
-	}
-	if s.result == shaper.ResultRetry || s.result == shaper.ResultDead || s.result == shaper.ResultHeld {
-		s.attempt, s.cause = d.attemptOf(s), last.Cause
-		s.line = codec.AttemptLine(s.attempt)
-	}
-	s.answered = d.resultOf(s, last.Cause)
-	return s
-}
-
-// isGone reports whether an answer disables the flow of a job.
-func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
-	if !outcome.Gone || !d.HasFlows() {
-		return false
-	}
-	switch d.Settings.Load().Breaker.OnGone {
-	case shaper.GoneDisables:
-		return true
-	case shaper.GoneIsIgnored:
-		return false
-	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
-		return !shaper.NamesReceiver(job.URL) && job.Own != nil && job.Own.URL != ""
-	}
-}
-
-// holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through
-// lua/lib/downstream.lua. A bucket that has no longest hold bounds it as any wait.
-func holdFor(b *shaper.Bucket, asked time.Duration) time.Duration {
-	return min(max(asked, 0), cmp.Or(b.Adapt.MaxHold, b.Retry.MaxBackoff))
 }

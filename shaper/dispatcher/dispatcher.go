@@ -105,25 +105,6 @@ func New(cfg Config) (*Dispatcher, error) {
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
 }
 
-// check reports what buckets and hooks lack.
-func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
-	if len(hooks) > 0 && d.cfg.Enqueue == nil {
-		return errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
-	}
-	for i := range buckets {
-		if buckets[i].Callbacks.Bucket != "" && d.cfg.Enqueue == nil {
-			return fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", buckets[i].Name)
-		}
-		if name := buckets[i].Name; workers[name] == nil {
-			return fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
-		}
-		if _, ok := workers[buckets[i].Name].(shaper.BatchWorker); !ok && buckets[i].Batch.Has() {
-			return fmt.Errorf("bucket %q: has batches, and its worker delivers none: give it a shaper.BatchWorker, or leave Batch out", buckets[i].Name)
-		}
-	}
-	return nil
-}
-
 // Run drains until ctx ends, then stops in the order of the flow: it claims no
 // more, waits up to ShutdownTimeout for deliveries under way, cancels the rest,
 // settles, and returns nil. A fault of Redis is not the end: Run goes on when
@@ -163,39 +144,6 @@ const (
 	settleGrace = 5 * time.Second // how long a stop waits for Redis to take the last outcomes
 	killGrace   = time.Second     // and then for what was told to give up
 )
-
-// finish waits for deliveries, cancels those that take too long, and sees
-// their outcomes into Redis.
-func (d *drain) finish() error {
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
-		d.deliveries.Wait()
-		d.settler.Wait()
-	}()
-	timer := time.NewTimer(d.shutdown)
-	defer timer.Stop()
-	select {
-	case <-idle:
-		return nil
-	case <-timer.C:
-	}
-	d.log.Warn("deliveries did not end in time and were cut off", "count", d.interrupt(), "shutdown_timeout", d.shutdown)
-	timer.Reset(settleGrace)
-	select {
-	case <-idle:
-		return nil
-	case <-timer.C:
-	}
-	d.kill(errStopped)
-	timer.Reset(killGrace)
-	select {
-	case <-idle:
-		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", d.Name, settleGrace)
-	case <-timer.C:
-		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", d.Name)
-	}
-}
 
 // listen turns wake-ups of Redis into those of drains, until ctx ends. What it
 // misses while the connection is down, patrol finds.

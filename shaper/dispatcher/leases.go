@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -183,16 +182,6 @@ func (l *Leases) drainOf(t *ticket) (*drain, error) {
 	l.drains[b.Keys] = d
 	l.beats.Go(func() { d.heartbeat(l.life) })
 	return d, nil
-}
-
-// settlerOf is the queue in which outcomes of a drain travel.
-func settlerOf(d *drain) batch.Queue[*settlement] {
-	return batch.Queue[*settlement]{
-		Max: settleBatch, MaxWeight: settleBatchBytes, Send: d.sendSettlements,
-		Weigh: func(s *settlement) int {
-			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
-		},
-	}
 }
 
 // Context is for whatever runs the job: the context of the start. It ends when the lease is lost, too.

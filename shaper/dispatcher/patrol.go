@@ -12,8 +12,6 @@ import (
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
-	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 const (
@@ -189,101 +187,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// goOnPurging removes what a purge whose process has died has left.
-func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) error {
-	if unpurged == 0 {
-		return nil
-	}
-	left, err := d.finishPurge(ctx, purgeTurn)
-	d.log.WarnContext(ctx, "a purge was left unfinished and goes on", "entries", unpurged, "left", left)
-	if left > 0 {
-		w.nextAudit = time.Time{}
-	}
-	return err
-}
-
-// finishPurge removes what a purge has left lying, for at most a while, and
-// returns how many entries are left.
-func (d *drain) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
-	for began := time.Now(); ; {
-		none := codec.PathOf(d.Levels(), "", "")
-		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Purge, d.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.PurgeBytes, d.Levels(), none)
-		if err != nil {
-			return 0, err
-		}
-		_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
-		if r.Err() != nil || left == 0 || time.Since(began) > while {
-			return left, r.Err()
-		}
-	}
-}
-
-func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }
-
-// heartbeatSeen is the time within which every living dispatcher has extended
-// its leases.
-func (d *drain) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
-
-// heartbeat extends the leases of all jobs held and of the claim under way, three
-// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
-// somebody else has it.
-func (d *drain) heartbeat(ctx context.Context) {
-	for sleep(ctx, d.heartbeatEvery()) {
-		jobs, claimID := d.heldNow(), d.unansweredClaim()
-		for len(jobs) > 0 || claimID != "" {
-			n := min(len(jobs), heartbeatBatch)
-			began := time.Now()
-			if err := d.extend(ctx, jobs[:n], claimID); err == nil {
-				d.outage.worked(ctx, began, d.lease)
-			} else if ctx.Err() == nil {
-				d.outage.failed(ctx, err)
-			}
-			jobs, claimID = jobs[n:], ""
-		}
-	}
-}
-
-func (d *drain) heldNow() []*leased {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	jobs := make([]*leased, 0, len(d.held))
-	for _, job := range d.held {
-		jobs = append(jobs, job)
-	}
-	return jobs
-}
-
-func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) error {
-	args := make([]any, 0, 3+3*len(jobs))
-	args = append(args, d.lease.Microseconds(), d.dispatcher, claimID)
-	for _, job := range jobs {
-		args = append(args, job.ID, job.epoch, job.claim)
-	}
-	reply, err := d.store.Run(ctx, lua.Extend, d.Keys.Of(lua.Extend), args...)
-	if err != nil {
-		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
-	}
-	extended, err := lua.IntegersFor(reply, len(jobs))
-	if err != nil {
-		return fmt.Errorf("extend leases of bucket %q: %w", d.Name, err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, job := range jobs {
-		if extended[i] == 0 {
-			d.guard.leave(job)
-		}
-		// Settled meanwhile is not lost.
-		if extended[i] == 0 && d.held[job.ID] == job && job.cancel != nil {
-			job.cancel(errLeaseLost)
-			if job.handedOver != nil { // started elsewhere, or taken back
-				delete(d.held, job.ID)
-			}
-		}
-	}
-	return nil
 }
 
 // expiredLast is what is kept of a job that has expired.

@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -110,4 +112,23 @@ func (d *Dispatcher) forgetGone() {
 		}
 	}
 	d.gone = nil
+}
+
+// check reports what buckets and hooks lack.
+func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
+	if len(hooks) > 0 && d.cfg.Enqueue == nil {
+		return errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")
+	}
+	for i := range buckets {
+		if buckets[i].Callbacks.Bucket != "" && d.cfg.Enqueue == nil {
+			return fmt.Errorf("dispatcher: bucket %q has Callbacks, and there is no Enqueue for their jobs: give the method of a producer.Client", buckets[i].Name)
+		}
+		if name := buckets[i].Name; workers[name] == nil {
+			return fmt.Errorf("bucket %q: no worker is registered: name one in Workers", name)
+		}
+		if _, ok := workers[buckets[i].Name].(shaper.BatchWorker); !ok && buckets[i].Batch.Has() {
+			return fmt.Errorf("bucket %q: has batches, and its worker delivers none: give it a shaper.BatchWorker, or leave Batch out", buckets[i].Name)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -67,4 +68,10 @@ func (d *drain) resultOf(s *settlement, cause string) result {
 	}
 	head, body := codec.SealResult(&r)
 	return result{head: head, body: body, kept: kept, waiter: s.job.waiter, callback: callback}
+}
+
+// holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through
+// lua/lib/downstream.lua. A bucket that has no longest hold bounds it as any wait.
+func holdFor(b *shaper.Bucket, asked time.Duration) time.Duration {
+	return min(max(asked, 0), cmp.Or(b.Adapt.MaxHold, b.Retry.MaxBackoff))
 }

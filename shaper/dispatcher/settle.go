@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -191,14 +192,82 @@ func (d *drain) forgetHeld(batch []*settlement) {
 	}
 }
 
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+// settlerOf is the queue in which outcomes of a drain travel.
+func settlerOf(d *drain) batch.Queue[*settlement] {
+	return batch.Queue[*settlement]{
+		Max: settleBatch, MaxWeight: settleBatchBytes, Send: d.sendSettlements,
+		Weigh: func(s *settlement) int {
+			return len(s.last) + len(s.line) + len(s.answered.head) + len(s.answered.body) + len(s.answered.callback)
+		},
 	}
+}
+
+// settle hands over the outcome of a job; it travels with others of the moment.
+func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+	d.settler.Add(d.settlementOf(job, outcome))
+}
+
+// isGone reports whether an answer disables the flow of a job.
+func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
+	if !outcome.Gone || !d.HasFlows() {
+		return false
+	}
+	switch d.Settings.Load().Breaker.OnGone {
+	case shaper.GoneDisables:
+		return true
+	case shaper.GoneIsIgnored:
+		return false
+	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
+		return !shaper.NamesReceiver(job.URL) && job.Own != nil && job.Own.URL != ""
+	}
+}
+
+// settlementOf is what becomes of a job after an outcome.
+func (d *drain) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
+	var hold time.Duration // that a job leaves behind which is done
+	if job.once {
+		hold = d.endOnce(job, &outcome)
+	}
+	s := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
+	switch {
+	case !d.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
+		s.signal, s.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
+	case s.signal != shaper.SignalAccepted:
+		s.reason = codec.ReasonWord(outcome.Reason)
+	}
+	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
+	switch outcome.Result {
+	case shaper.ResultRetry:
+		tried := job.attempts + 1
+		if tried >= job.maxAttempts {
+			s.result, s.spent = shaper.ResultDead, true
+			last.Cause = shaper.CauseExhausted
+			break
+		}
+		s.delay = d.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+	case shaper.ResultHeld:
+		s.delay = holdFor(d.Settings.Load(), outcome.RetryAfter)
+	case shaper.ResultDead:
+		last.Cause = shaper.CausePermanent
+		if s.gone = d.isGone(job, &outcome); s.gone {
+			s.reason = codec.ReasonWord(outcome.Reason)
+		}
+	case shaper.ResultDropped:
+		last = shaper.LastResponse{}
+	case shaper.ResultDone:
+		last, s.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
+	case shaper.ResultReturned:
+		last = shaper.LastResponse{} // what the attempt before it saw stays
+	}
+	s.last = last.String()
+	s.outcome = outcome
+	if !job.departed.IsZero() {
+		s.took = time.Since(job.departed)
+	}
+	if s.result == shaper.ResultRetry || s.result == shaper.ResultDead || s.result == shaper.ResultHeld {
+		s.attempt, s.cause = d.attemptOf(s), last.Cause
+		s.line = codec.AttemptLine(s.attempt)
+	}
+	s.answered = d.resultOf(s, last.Cause)
+	return s
 }

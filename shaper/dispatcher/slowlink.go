@@ -94,21 +94,3 @@ func (d *drain) unansweredClaim() string {
 	defer d.mu.Unlock()
 	return d.unknown
 }
-
-// fetchUnanswered asks once more for the answer of the last claim, if it has not
-// arrived: else the leases of its jobs would run out as those of a crash.
-func (d *drain) fetchUnanswered(ctx context.Context, claimID string) {
-	if d.unanswered == nil {
-		return
-	}
-	if _, err := d.claim(ctx, claimID, 0); err != nil {
-		d.log.WarnContext(ctx, "the jobs of the last claim are not known here: they are taken back when their leases end", "error", err)
-	}
-}
-
-// workedSince reports whether a call was answered after then.
-func (o *outage) workedSince(then time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.last.After(then)
-}

@@ -301,3 +301,26 @@ var (
 	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
 	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's group")
 )
+
+// readChanges reads what control.lua has changed.
+func readChanges(r *lua.Reader, action string, step int, args []any) ([]shaper.Change, error) {
+	before, after := map[string]string{}, map[string]string{}
+	for i := 0; i < len(args); i += step {
+		field := fmt.Sprint(args[i])
+		before[field], after[field] = r.Text(), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, r.Err()
+	}
+	var changes []shaper.Change
+	for _, setting := range shaper.Settings() {
+		if _, ok := before[store.SettingFields[setting][0]]; !ok {
+			continue
+		}
+		change := shaper.Change{Setting: setting, Before: store.SettingText(setting, before), After: store.SettingText(setting, after)}
+		if action == metrics.ActionSet || change.Before != change.After {
+			changes = append(changes, change)
+		}
+	}
+	return changes, nil
+}

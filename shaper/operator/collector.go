@@ -169,10 +169,3 @@ func (c *Collector) look() collected {
 	c.at = time.Now()
 	return c.seen
 }
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}

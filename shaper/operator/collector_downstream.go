@@ -71,3 +71,10 @@ func factorOf(d *shaper.Downstream) float64 {
 	}
 	return d.Factor
 }
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

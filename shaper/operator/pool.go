@@ -182,26 +182,3 @@ func (c control) changePool(ctx context.Context, pool, action string, step int, 
 	c.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
 	return changes, nil
 }
-
-// readChanges reads what control.lua has changed.
-func readChanges(r *lua.Reader, action string, step int, args []any) ([]shaper.Change, error) {
-	before, after := map[string]string{}, map[string]string{}
-	for i := 0; i < len(args); i += step {
-		field := fmt.Sprint(args[i])
-		before[field], after[field] = r.Text(), r.Text()
-	}
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	var changes []shaper.Change
-	for _, setting := range shaper.Settings() {
-		if _, ok := before[store.SettingFields[setting][0]]; !ok {
-			continue
-		}
-		change := shaper.Change{Setting: setting, Before: store.SettingText(setting, before), After: store.SettingText(setting, after)}
-		if action == metrics.ActionSet || change.Before != change.After {
-			changes = append(changes, change)
-		}
-	}
-	return changes, nil
-}

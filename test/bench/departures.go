@@ -51,30 +51,6 @@ func departures(ctx context.Context, server *redistest.Server, rounds int) ([]st
 	return missed, nil
 }
 
-// alternate measures each side once a round.
-func alternate(rounds int, sides ...func() (float64, error)) ([][]float64, error) {
-	values := make([][]float64, len(sides))
-	for range rounds {
-		for i, side := range sides {
-			value, err := side()
-			if err != nil {
-				return nil, err
-			}
-			values[i] = append(values[i], value)
-		}
-	}
-	return values, nil
-}
-
-// medianRatio is the median of the ratios of each round.
-func medianRatio(a, b []float64) float64 {
-	ratios := make([]float64, len(a))
-	for i := range a {
-		ratios[i] = a[i] / b[i]
-	}
-	return median(ratios)
-}
-
 // rateOf returns the departures a second of a dispatcher, by the counter of its worker.
 func (c *counter) rateOf(ctx context.Context, server *redistest.Server, s shape, workers int, worker shaper.Worker) (float64, error) {
 	store, err := connect(server)

@@ -132,10 +132,6 @@ func pings(ctx context.Context, arrived <-chan time.Time, enqueue func() error) 
 	return took, nil
 }
 
-func at(sorted []time.Duration, percent int) time.Duration {
-	return sorted[min(len(sorted)*percent/100, len(sorted)-1)].Round(10 * time.Microsecond)
-}
-
 // quiet is a logger for asynq that says nothing.
 type quiet struct{ *log.Logger }
 

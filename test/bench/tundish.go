@@ -113,3 +113,15 @@ func during(ctx context.Context, run func(context.Context) error, do func() erro
 	stop()
 	return errors.Join(err, <-stopped)
 }
+
+func bucket(rate string) (shaper.Bucket, error) {
+	b := shaper.DefaultBucket()
+	b.Name, b.Capacity = "bench", shaper.MaxCapacity
+	r, err := admission.ParseRate(rate)
+	b.Rate = r
+	b.Limits = []admission.Limit{{
+		Name: "all", Algorithm: admission.TokenBucket,
+		Limit: admission.Rate{Count: 1_000_000, Per: time.Second, Unit: admission.UnitRequests}, Burst: 1_000_000,
+	}}
+	return b, err
+}

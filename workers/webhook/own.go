@@ -77,3 +77,16 @@ func (o own) setHeaders(h http.Header) {
 		h.Set(name, value)
 	}
 }
+
+// signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
+// A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
+// the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
+func (c Config) signersFor(own own, to shaper.Origin) []signer {
+	switch {
+	case len(own.signers) == 0 && c.home.Is(to):
+		return c.signers
+	case own.trusts(to):
+		return own.signers
+	}
+	return nil
+}

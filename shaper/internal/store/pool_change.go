@@ -35,16 +35,6 @@ const (
 // errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
 var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
 
-// Join configures a bucket, and brings it into the pool that the configuration of this process says first, until
-// it has been there once. Afterwards, where another process has it elsewhere, that process started later or has
-// a higher revision: it wins.
-func (s *Store) Join(ctx context.Context, b *Bucket) error {
-	if b.joined.Load() {
-		return s.Configure(ctx, b)
-	}
-	return s.configureOnce(ctx, b, true)
-}
-
 // changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
 func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
 	next := p.number() + 1
@@ -344,31 +334,4 @@ func shortDuration(d time.Duration) string {
 		}
 	}
 	return fmt.Sprint(int64((d+time.Second-1)/time.Second), "s")
-}
-
-// JoinPools brings every bucket into the pool that the configuration says, or out of one.
-func (s *Store) JoinPools(ctx context.Context) error {
-	var errs []error
-	for _, b := range s.All() {
-		if err := s.Join(ctx, b); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// CheckPools reports the buckets that could not change their pool as these settings say.
-func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
-	var errs []error
-	for i := range buckets {
-		b := &buckets[i]
-		p, err := s.placeOf(ctx, b.Name)
-		if err == nil && p.tag != "" && p.tag != tagOf(b) {
-			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "look", 0)
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

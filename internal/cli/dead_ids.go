@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only.
+func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) error {
+	switch {
+	case all && len(ids) > 0:
+		return wrongUsage(cmd, "ids and --all are both given: choose one")
+	case filtered && (all || len(ids) > 0):
+		return wrongUsage(cmd, "a filter is given beside ids or --all: choose one")
+	case dryRun && !filtered:
+		return wrongUsage(cmd, "--dry-run goes with a filter, such as --cause")
+	case !all && !filtered && len(ids) == 0:
+		return wrongUsage(cmd, "say which: ids, a filter such as --cause, or --all")
+	}
+	return nil
+}
+
+// printMatched says how many dead letters a filter means.
+func (a *app) printMatched(n int) error {
+	view := struct {
+		Matched int `json:"matched"`
+	}{n}
+	return a.print(view, func(w io.Writer) {
+		fmt.Fprintf(w, "the filter means: %s; nothing is changed\n", count(n, "dead letter"))
+	})
+}

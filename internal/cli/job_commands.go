@@ -1,0 +1,15 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) jobCommand() *cobra.Command {
+	return a.serverFlags(group(&cobra.Command{
+		Use:   "job",
+		Short: "List jobs, look at one, or cancel it",
+		Long:  "List jobs, look at one, or cancel it while it waits.",
+		Example: `  dispatcher job list webhooks --state retrying
+  dispatcher job show webhooks 0199c1a2-…
+  dispatcher job result crm 0199c1a2-…
+  dispatcher job cancel webhooks order-17`,
+	}, a.jobListCommand(), a.jobShowCommand(), a.jobResultCommand(), a.jobCancelCommand()))
+}

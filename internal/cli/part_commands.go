@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+func (a *app) flowCommand() *cobra.Command {
+	p := parts{app: a, Kind: opsview.Flows()}
+	return a.serverFlags(group(&cobra.Command{
+		Use:   "flow",
+		Short: "Look at the flows of a bucket, pause, change or purge one",
+		Long: `Look at the flows of a bucket. A flow is the jobs of one key, such as a tenant or a
+receiving host. Pause a flow, give it settings of its own, or purge it, while the others
+run. All processes obey at once, and after every restart. The name of a flow may be
+any text. In a bucket with groups, --group names the flow's group.`,
+		Example: `  dispatcher flow list webhooks
+  dispatcher flow show webhooks acme
+  dispatcher flow pause webhooks acme --reason "their server is down"
+  dispatcher flow set webhooks acme --rate 5/s --weight 2
+  dispatcher flow reset webhooks acme
+  dispatcher flow release webhooks acme
+  dispatcher flow enable webhooks acme --redrive
+  dispatcher flow show webhooks hooks.acme.example --group acme`,
+	}, p.commands()...))
+}
+
+func (a *app) groupCommand() *cobra.Command {
+	p := parts{app: a, Kind: opsview.Groups()}
+	return a.serverFlags(group(&cobra.Command{
+		Use:   "group",
+		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
+		Long: `Look at the groups of a bucket. A group is the flows of one key, such as a tenant over
+its endpoints. Pause a group, give it settings of its own, or purge it, while the others
+run. All processes obey at once, and after every restart. The name of a group may be any
+text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
+		Example: `  dispatcher group list webhooks
+  dispatcher group show webhooks acme
+  dispatcher group pause webhooks acme --reason "they have not paid"
+  dispatcher group set webhooks acme --rate 100/m --weight 2
+  dispatcher group reset webhooks acme`,
+	}, p.commands()...))
+}
+
+func (p *parts) commands() []*cobra.Command {
+	list := []*cobra.Command{
+		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
+	}
+	if p.Release != nil {
+		list = append(list, p.releaseCommand())
+	}
+	if p.Enable != nil {
+		list = append(list, p.enableCommand())
+	}
+	for _, cmd := range list {
+		p.jsonFlag(cmd)
+		if p.Name == "flow" {
+			cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group in which the flow is, where the bucket has groups")
+		}
+	}
+	return list
+}
+
+func (p *parts) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show BUCKET " + p.arg(),
+		Short: p.text("Show one $"),
+		Long:  p.text("Show one $: its waiting jobs, what keeps it from sending, and the settings that it has of its own."),
+		Example: p.text(`  dispatcher $ show webhooks acme
+  dispatcher $ show webhooks acme --json`),
+		Args: positional("BUCKET", p.arg()),
+	}
+	cmd.RunE = p.on(http.MethodGet, "", p.just, nil)
+	return cmd
+}

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+func inRange[T int | int64 | size | time.Duration](l *loader, p place, value, low, high T) {
+	if value < low || value > high {
+		l.fail(p, literal(value), "want %s to %s", bound(low), bound(high))
+	}
+}
+
+func bound(v any) string {
+	switch v := v.(type) {
+	case time.Duration:
+		return brief(v)
+	case size:
+		return literal(v)
+	}
+	return fmt.Sprint(v)
+}
+
+func (l *loader) oneOf(p place, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		l.fail(p, literal(value), "want %s%s", strings.Join(allowed, ", "), didYouMean(value, allowed))
+	}
+}
+
+// listen wants an address; one of this machine alone if there is a reason why.
+func (l *loader) listen(p place, address, loopbackOnly string) {
+	host, port, err := net.SplitHostPort(address)
+	_, numberErr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || numberErr != nil:
+		l.fail(p, literal(address), `want host:port with a port of 0 to 65535, such as "127.0.0.1:8080"`)
+	case loopbackOnly != "" && !isLoopback(host):
+		l.fail(p, literal(address), `is beyond loopback: %s; want "127.0.0.1:%s"`, loopbackOnly, port)
+	}
+}
+
+// isLoopback reports whether only this machine reaches what listens on a host.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// webhookURL wants an absolute URL of HTTP without a secret in its authority.
+func (l *loader) webhookURL(p place, text string) {
+	u, err := url.Parse(text)
+	shown := literal(text)
+	if strings.Contains(text, "@") {
+		shown = ""
+	}
+	switch {
+	case text == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		l.fail(p, shown, `want "https://host/path" or "http://host/path"`)
+	case u.User != nil:
+		l.fail(p, shown, "want no user or password in the URL")
+	case u.Fragment != "":
+		l.fail(p, shown, `want no "#" in the URL: the part behind it would not be sent`)
+	default:
+		if _, err := shaper.OriginOf(u); err != nil {
+			l.fail(p, shown, "%v", err)
+		}
+	}
+}
+
+// references checks that each name is the name of one of the tables, and is there
+// once.
+func (l *loader) references(p place, names, tables []string, table string) {
+	seen := map[string]bool{}
+	known := map[string]bool{}
+	for _, name := range tables {
+		known[name] = true
+	}
+	for i, name := range names {
+		switch {
+		case !known[name]:
+			l.fail(p.element(i, ""), literal(name), "no [[%s]] has this name%s", table, didYouMean(name, tables))
+		case seen[name]:
+			l.fail(p.element(i, ""), literal(name), "is in the list twice")
+		}
+		seen[name] = true
+	}
+}
+
+// unique wants a name that no element before has.
+func (l *loader) unique(p place, name string, names map[string]place) {
+	first, taken := names[name]
+	if taken && name != "" {
+		l.fail(p.key("name"), literal(name), "%s has this name already", first.path)
+	}
+	if !taken {
+		names[name] = p
+	}
+}
+
+// failAll notes the joined errors of a limit or a bucket. Each begins
+// with a key and mostly goes on with the value.
+func (l *loader) failAll(p place, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			l.failAll(p, err)
+		}
+		return
+	}
+	if err == nil {
+		return
+	}
+	path, reason, _ := strings.Cut(err.Error(), ": ")
+	if tier, ok := strings.CutPrefix(path, "tiers."); ok {
+		p = p.key("tiers").key(tier)
+		reason = strings.TrimPrefix(reason, "tier "+tier+": ")
+	} else {
+		for key := range strings.SplitSeq(path, ".") {
+			p = p.keyOrElement(key)
+		}
+	}
+	value, rest, ok := strings.Cut(reason, ": ")
+	if quoted, err := strconv.QuotedPrefix(reason); err == nil {
+		value = quoted
+		rest, ok = strings.CutPrefix(reason[len(quoted):], ": ")
+	}
+	if d, err := parseDuration(value); err == nil {
+		value = literal(d)
+	}
+	if ok && (value[0] == '"' || !strings.Contains(value, " ")) {
+		l.fail(p, value, "%s", rest)
+		return
+	}
+	l.fail(p, "", "%s", reason)
+}
+
+// has reports whether the file says something in a table.
+func (l *loader) has(table place) bool {
+	for path := range l.doc.lines {
+		if path == table.path || strings.HasPrefix(path, table.path+".") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,17 @@
+package httpapi
+
+import "context"
+
+// draining says that the server stops.
+type draining struct {
+	ends  context.Context //nolint:containedctx // of those who wait for what may take long
+	begin context.CancelFunc
+}
+
+func newDraining() *draining {
+	d := new(draining)
+	d.ends, d.begin = context.WithCancel(context.Background())
+	return d
+}
+
+func (d *draining) begun() bool { return d.ends.Err() != nil }

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// jobAnswer is the answer for an admitted job.
+type jobAnswer struct {
+	ID        string       `json:"id"`
+	Bucket    string       `json:"bucket"`
+	Flow      string       `json:"flow"`
+	Group     string       `json:"group,omitempty"` // none in a bucket without groups, unless the job names one
+	State     shaper.State `json:"state"`
+	Position  *int64       `json:"position,omitempty"` // queued now: jobs ahead of it
+	ETA       string       `json:"eta,omitempty"`      // queued or scheduled now: expected departure
+	Duplicate bool         `json:"duplicate,omitempty"`
+}
+
+func admitted(receipt *shaper.Receipt) jobAnswer {
+	answer := jobAnswer{
+		ID: receipt.ID, Bucket: receipt.Bucket, Flow: receipt.Flow, Group: receipt.Group, State: receipt.State, Duplicate: receipt.Duplicate,
+	}
+	if receipt.Duplicate {
+		return answer // the receipt does not say where the job is
+	}
+	if receipt.State == shaper.StateQueued {
+		answer.Position = &receipt.Position
+	}
+	if eta := instant(receipt.ETA); eta != nil {
+		answer.ETA = eta.Format(time.RFC3339Nano) // as time.Time has it in JSON, at half the cost
+	}
+	return answer
+}
+
+// instant writes a time in UTC to the millisecond. The zero time is absent, and so is
+// one after the year 9999, which RFC 3339 and JSON cannot hold.
+func instant(t time.Time) *time.Time {
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.IsZero() || t.Year() > 9999 {
+		return nil
+	}
+	return &t
+}
+
+// tellReceipt writes the headers of the answer to a job, and all of a refusal. It reports whether the job is in.
+func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt) (isIn bool) {
+	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
+	httplimit.SetShadowHeader(w.Header(), receipt.Decisions)
+	if receipt.Refusal != nil {
+		problem := refused(receipt.Refusal).problem(r)
+		problem.State = receipt.State
+		problem.write(w)
+		return false
+	}
+	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+receipt.ID)
+	return true
+}
+
+// unknownOutcome answers where jobs may or may not be in. Sent again under the
+// same ids, none is doubled, so the ids that were made here are told.
+func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
+	f := p.store.of(r, err)
+	if f.Code == codeStoreUnavailable && elsewhere(err) == "" {
+		f.Detail = "Redis is not reachable or too slow, and jobs may be in or not: retry under the same ids, and none is doubled"
+	}
+	problem := f.problem(r)
+	for _, receipt := range receipts {
+		problem.IDs = append(problem.IDs, receipt.ID)
+	}
+	return problem
+}

@@ -1,0 +1,150 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sometimes "golang.org/x/time/rate"
+
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
+	worker := d.workers[b.Name]
+	r := &drain{
+		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name),
+		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
+		outage: &d.outage, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
+	}
+	r.worker.Store(&worker)
+	r.life, r.kill = context.WithCancelCause(life)
+	r.sweeps.nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
+	if _, ok := d.store.Redis.(*redis.ClusterClient); ok {     // one node may fail and others not
+		r.outage = &outage{log: r.log}
+	}
+	r.settler = settlerOf(r)
+	return r
+}
+
+// run drains until ctx ends, and then until the last outcome is settled.
+func (d *drain) run(ctx context.Context) error {
+	defer d.kill(nil)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { d.heartbeat(d.life) })
+	helpers.Go(func() { d.lookAfterHandedOver(d.life) })
+	if d.enqueue != nil {
+		helpers.Go(func() { d.tellCallbacks(ctx) })
+	}
+	d.loop(ctx)
+	err := d.finish()
+	d.tellLast()
+	d.kill(errStopped)
+	helpers.Wait()
+	return err
+}
+
+// loop claims until ctx ends. One claim is under way at a time; the next one
+// is sent when half of the horizon is left, so that round trips cost no slots.
+func (d *drain) loop(ctx context.Context) {
+	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	faultWait := minFaultWait
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var start time.Time
+	for {
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+			d.idle.woken()
+		case <-timer.C:
+		}
+		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
+			d.fetchUnanswered(d.life, claimID)
+			return
+		}
+		if soon := max(claimSpacing-time.Since(start), time.Until(d.pause)); soon > 0 {
+			timer.Reset(soon)
+			continue
+		}
+		want := d.free()
+		if want == 0 {
+			timer.Reset(idleClaim) // a worker that becomes free nudges
+			continue
+		}
+		start = time.Now()
+		// A claim outlives a stop: what it got is delivered, not left to its lease.
+		wait, err := d.claim(d.life, claimID, want)
+		if err != nil {
+			// The same claim id again: it answers what was lost.
+			if !d.elsewhere.tell(ctx, d.log, err) {
+				d.outage.failed(ctx, err)
+			}
+			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
+			faultWait = min(2*faultWait, maxFaultWait)
+		} else {
+			d.elsewhere.back(ctx, d.log)
+			d.outage.worked(ctx, start, d.lease)
+			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
+		}
+		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
+		timer.Reset(max(wait, 0))
+	}
+}
+
+// finish waits for deliveries, cancels those that take too long, and sees
+// their outcomes into Redis.
+func (d *drain) finish() error {
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		d.deliveries.Wait()
+		d.settler.Wait()
+	}()
+	timer := time.NewTimer(d.shutdown)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return nil
+	case <-timer.C:
+	}
+	d.log.Warn("deliveries did not end in time and were cut off", "count", d.interrupt(), "shutdown_timeout", d.shutdown)
+	timer.Reset(settleGrace)
+	select {
+	case <-idle:
+		return nil
+	case <-timer.C:
+	}
+	d.kill(errStopped)
+	timer.Reset(killGrace)
+	select {
+	case <-idle:
+		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", d.Name, settleGrace)
+	case <-timer.C:
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", d.Name)
+	}
+}
+
+// heartbeat extends the leases of all jobs held and of the claim under way, three
+// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
+// somebody else has it.
+func (d *drain) heartbeat(ctx context.Context) {
+	for sleep(ctx, d.heartbeatEvery()) {
+		jobs, claimID := d.heldNow(), d.unansweredClaim()
+		for len(jobs) > 0 || claimID != "" {
+			n := min(len(jobs), heartbeatBatch)
+			began := time.Now()
+			if err := d.extend(ctx, jobs[:n], claimID); err == nil {
+				d.outage.worked(ctx, began, d.lease)
+			} else if ctx.Err() == nil {
+				d.outage.failed(ctx, err)
+			}
+			jobs, claimID = jobs[n:], ""
+		}
+	}
+}

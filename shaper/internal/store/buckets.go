@@ -1,0 +1,113 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+)
+
+func New(client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("shaper: no Redis client is given")
+	}
+	if timeout == 0 {
+		timeout = shaper.DefaultTimeout
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	m, err := metrics.New(reg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m}
+	s.set.Store(&bucketSet{})
+	return s, s.Reconfigure(buckets)
+}
+
+// completed returns the bucket with the defaults of its limits, or what is
+// wrong with it.
+func completed(b shaper.Bucket) (*shaper.Bucket, error) {
+	b.Limits = slices.Clone(b.Limits)
+	for i := range b.Limits {
+		b.Limits[i] = b.Limits[i].WithDefaults()
+	}
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	return &b, nil
+}
+
+// Reconfigure replaces the buckets, and has settings that have changed written at the next use. A bucket that stays, at its place, is
+// the same Bucket as before. It changes nothing if one is not valid.
+func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
+	if err := s.IfClosed(); err != nil {
+		return err
+	}
+	if err := samePools(buckets); err != nil {
+		return err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	before := s.set.Load()
+	after := &bucketSet{byName: make(map[string]*Bucket, len(buckets))}
+	settings := make([]*shaper.Bucket, len(buckets))
+	for i := range buckets {
+		b, err := completed(buckets[i])
+		if err != nil {
+			return err
+		}
+		if after.byName[b.Name] != nil {
+			return fmt.Errorf("bucket %q: is given twice", b.Name)
+		}
+		state := before.byName[b.Name]
+		// Outcomes of jobs that are in flight would look for their places where there are none.
+		if state != nil && state.Levels() != levelsOf(b) {
+			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
+		}
+		if state == nil || tagOf(state.Settings.Load()) != tagOf(b) {
+			state = &Bucket{Name: b.Name, Keys: TaggedKeys(tagOf(b), b.Name).As(levelsOf(b)), turn: make(chan struct{}, 1)}
+			state.Settings.Store(b)
+		}
+		settings[i], after.byName[b.Name], after.order = b, state, append(after.order, state)
+	}
+	for i, state := range after.order {
+		if settings[i].Revision > state.Settings.Load().Revision {
+			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
+		}
+		s.Metrics.AddBucket(state.Name)
+		for _, limit := range settings[i].Limits {
+			s.Metrics.AddLimit(state.Name, limit.Name)
+		}
+		for _, limit := range state.Settings.Load().Limits {
+			if !slices.ContainsFunc(settings[i].Limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
+				s.Metrics.RemoveLimit(state.Name, limit.Name)
+			}
+		}
+		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
+		if before.byName[state.Name] != state || !reflect.DeepEqual(state.Settings.Load(), settings[i]) {
+			state.Settings.Store(settings[i])
+			state.Configured.Store(false)
+		}
+	}
+	s.set.Store(after)
+	for _, state := range before.order {
+		if after.byName[state.Name] != state {
+			state.joined.Store(true) // whoever still uses it does not bring it back
+		}
+		if after.byName[state.Name] == nil {
+			s.Metrics.RemoveBucket(state.Name)
+		}
+	}
+	return nil
+}
