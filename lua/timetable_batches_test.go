@@ -1,0 +1,70 @@
+package lua_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A drain is for so many jobs, also where these leave in batches: the last batch is a smaller one.
+func TestDrainOfSoManyJobsInBatches(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, hasFlows := range []bool{false, true} {
+			r := base.fresh(t, fmt.Sprint("b", hasFlows))
+			r.setTime(epoch)
+			s := settings{rateCount: 50}
+			if hasFlows {
+				r.configureFlows(s, flowSettings{})
+			} else {
+				r.configure(s)
+			}
+			r.batches(10, 1000, 0)
+			r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"})
+			r.putIn("", 3, 0, numbered(60)...)
+			r.pass(second)
+			r.controlDrain("start", "d1", 0, 0, 25, 0)
+			jobs, requests := 0, 0
+			for range 100 {
+				c := r.claimAll(ask{horizon: 50_000, want: 100})
+				jobs += len(c.jobs)
+				for i, job := range c.jobs {
+					if i == 0 || job.batch == 0 || job.batch != c.jobs[i-1].batch {
+						requests++
+					}
+				}
+				if len(c.jobs) > 0 {
+					r.settleAll(done, c.jobs...)
+				}
+				r.pass(20_000)
+			}
+			if state, gone := r.drainNow(); jobs != 25 || requests != 3 || state != "d" || gone != "25" {
+				t.Errorf("flows %t: %d jobs left in %d requests, and the drain is %q after %s", hasFlows, jobs, requests, state, gone)
+			}
+		}
+	})
+}
+
+// A finish is met with batches, and nobody is told that it will not be, where the rate would not do for jobs one by one.
+func TestFinishOfBatches(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const end = 50 * second
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 10, capacity: 10_000, inFlight: 10_000})
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "events", "finish.late").Err())
+		r.batches(50, 1_000_000, 0)
+		r.obeyTimetable(stretch{from: -1, kind: "o", opened: -1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 2 * end, kind: "x"})
+		r.put(numbered(1000)...)
+		left, last := 0, int64(0)
+		for r.now() < epoch+end {
+			for _, job := range r.claim(ask{horizon: 100_000, want: 100}).jobs {
+				left, last = left+1, job.slot-epoch
+				r.settle(outcome{lease: job, result: done})
+			}
+			r.pass(100_000)
+		}
+		if told := r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Val(); left != 1000 || last > end || told != "" {
+			t.Errorf("%d jobs left, the last one at %d of %d µs; told %q", left, last, int64(end), told)
+		}
+	})
+}
