@@ -151,7 +151,8 @@ if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
 local times, rules = nil, nil
 if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
 if (settings[20] or '') ~= '' then rules = batch.rules(settings[20]) end
-local in_flight = redis.call('ZCARD', leases) - redis.call('ZCARD', riders_key) -- requests, see batch.lua
+local leased = redis.call('ZCARD', leases)
+local in_flight = leased - redis.call('ZCARD', riders_key) -- requests, see batch.lua
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
@@ -174,7 +175,7 @@ if times then
   local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
   local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
   open, opens = timetable.choose(times, base, down, own.state, { clock = clock, lead = lead, horizon = horizon, offset = offset,
-    unfinished = unfinished, leased = redis.call('ZCARD', leases), together = rules and rules.size or 1, notes = true })
+    unfinished = unfinished, leased = leased, together = rules and rules.size or 1, notes = true })
   if open then
     bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
     answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
@@ -405,7 +406,7 @@ for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end
-handout.write(out, leases, riders_key, meta, claims, dispatcher, now, lease)
+handout.write(out, leases, leased, riders_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)
 if own.quotas then quota.write(own.quotas) end

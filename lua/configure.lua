@@ -27,6 +27,8 @@
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
+--#include lib/encoding.lua
+
 local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIRST_FIELD = 5
@@ -95,6 +97,7 @@ end
 local is_new = false
 for i = 1, #fields, 2 do is_new = is_new or redis.call('HGET', conf, fields[i]) ~= fields[i + 1] end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
+encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
 return { 0, schema, revision }

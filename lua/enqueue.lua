@@ -61,6 +61,7 @@
 
 --#include lib/dlq.lua
 --#include lib/downstream.lua
+--#include lib/encoding.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outbox.lua
@@ -125,10 +126,11 @@ if settings[14] ~= '1' then
 end
 
 -- See places.lua.
+local there = redis.call('HLEN', body)
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
   dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
-  unfinished = redis.call('HLEN', body) - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
 if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
 if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
@@ -140,9 +142,9 @@ for n = 1, flow_count do
 end
 if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
 
-local bodies = {}
+local bodies, flows_there = {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.
-local was_empty = redis.call('HLEN', body) == 0
+local was_empty = there == 0
 local largest, expiring = tonumber(last[3]), not was_empty and last[4]
 if was_empty then largest = 0 end
 local function note_body(stored, sealed)
@@ -155,6 +157,7 @@ local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
+  encoding.hash(body, there, there + #bodies / 2)
   local wake, turns, texts, earliest = false, {}, {}, nil
   for _, part in ipairs(parts) do
     if next(part.pushed) or part.first_due then
@@ -174,7 +177,10 @@ local function write()
   if expiring and not last[4] then redis.call('HSET', pace, 'expiring', '1') end
   if last[4] and not expiring then redis.call('HDEL', pace, 'expiring') end
   places.forget(bucket, idle_key, flows)
-  if has_flows then redis.call('HSET', flows, unpack(texts)) end
+  if has_flows then
+    redis.call('HSET', flows, unpack(texts))
+    encoding.hash(flows, flows_there, bucket.there)
+  end
   if bucket.groups then earliest = places.write_groups(bucket, turns) end
   if earliest then
     local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')

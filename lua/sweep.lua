@@ -49,6 +49,7 @@
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
+--#include lib/encoding.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/pacer.lua
@@ -107,6 +108,12 @@ local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
 if #of_before > 0 then
   redis.call('LPUSH', seen_window, unpack(of_before))
   redis.call('ZREM', seen_until, unpack(of_before))
+end
+
+-- A server that has read its data from a file keeps what is small as a list again.
+if cursor == '0' then
+  for _, key in ipairs({ meta, seen, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
+  for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end
 end
 
 -- The comparison: is every claimed job where its state says? Then: do the attempts belong to jobs? A program that knows no

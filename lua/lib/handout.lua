@@ -5,6 +5,7 @@
 -- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
 
 --#include lib/codec.lua
+--#include lib/encoding.lua
 --#include lib/flow.lua
 
 local handout = { CHUNK = 500 }
@@ -137,14 +138,17 @@ local function in_chunks(command, key, list)
   for i = 1, #list, handout.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + handout.CHUNK - 1, #list))) end
 end
 
--- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot.
-function handout.write(out, leases, riders, meta, claims, dispatcher, now, lease)
+-- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot. leased: how many
+-- leases there were.
+function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
   in_chunks('HSET', meta, out.metas)
   if out.count == 0 then return end
   local deadlines, deadline = {}, string.format('%.0f', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
   in_chunks('ZADD', leases, deadlines)
   in_chunks('ZADD', riders, out.riders)
+  encoding.hash(meta, leased, leased + out.count)
+  encoding.zset(leases, leased, leased + out.count)
   redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 

@@ -16,6 +16,7 @@
 -- interval, if it has a rate.
 
 --#include lib/batch.lua
+--#include lib/encoding.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/pacer.lua
@@ -213,6 +214,7 @@ function places.write_groups(bucket, turns)
       earliest = math.min(earliest or turn, turn)
     end
   end
+  encoding.hash(bucket.groups.key, bucket.groups_there, bucket.groups_there + #bucket.groups)
   return earliest
 end
 
