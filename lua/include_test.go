@@ -28,7 +28,7 @@ func TestAssemble(t *testing.T) {
 				"lib/a.lua": "local a = 1\nreturn a\n",
 				"lib/b.lua": "--#include lib/a.lua\nlocal b = a\nreturn b\n",
 			},
-			want: lazy + "local a = piece(function()\nlocal a = 1\nreturn a\nend)\nlocal b = piece(function()\nlocal b = a\nreturn b\nend)\n-- s.lua\n\n\nreturn b\n",
+			want: "local a = (function()\nlocal a = 1\nreturn a\nend)()\nlocal b = (function()\nlocal b = a\nreturn b\nend)()\n-- s.lua\n\n\nreturn b\n",
 		},
 		"a missing script": {says: "s.lua: open s.lua"},
 		"a missing piece": {
@@ -67,7 +67,7 @@ func TestPieces(t *testing.T) {
 		}
 		used, names := false, regexp.MustCompile(`(?m)^[^'-]*(?:^|[^.\w])`+name+`\.`)
 		for _, script := range All() {
-			includes := strings.Contains(script.Text(), "local "+name+" = piece(function()\n")
+			includes := strings.Contains(script.Text(), "local "+name+" = (function()\n")
 			used = used || includes
 			if !includes && strings.Contains(script.Text(), name+".") && names.MatchString(script.Text()) {
 				t.Errorf("%s uses %s and does not include it: %q", script.Name(), piece, names.FindString(script.Text()))
