@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -91,7 +92,33 @@ func storedBuckets() []shaper.Bucket {
 	a.Pool, b.Pool, a.Weight, b.Adapt.Scope = &pool, &pool, 3, shaper.ScopePool
 	plain.Results.Retention = 24 * time.Hour
 	flows.Callbacks = shaper.Callbacks{Bucket: "plain", URL: "https://told.example"}
-	return []shaper.Bucket{plain, flows, groups, a, b}
+	hours, batches := bucket("hours"), bucket("batches")
+	hours.Drain = &schedule.Drain{Cron: "*/2 * * * *", For: time.Minute}
+	batches.Batch = shaper.BatchSettings{MaxSize: 5, MaxBytes: 1 << 16}
+	batches.Calendar = []shaper.CalendarLine{{From: "00:00", To: "12:00", Rate: perSecond(25)}}
+	return []shaper.Bucket{plain, flows, groups, a, b, hours, batches}
+}
+
+// storedWorker delivers the jobs of a batch one by one.
+type storedWorker func(a *shaper.Attempt) shaper.Outcome
+
+func (w storedWorker) Deliver(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+	if a.Depart() != nil {
+		return shaper.Returned("late")
+	}
+	return w(a)
+}
+
+func (w storedWorker) DeliverBatch(_ context.Context, b *shaper.Batch) (outcomes []shaper.Outcome) {
+	late := b.Depart() != nil
+	for _, a := range b.Attempts {
+		if late {
+			outcomes = append(outcomes, shaper.Returned("late"))
+		} else {
+			outcomes = append(outcomes, w(a))
+		}
+	}
+	return outcomes
 }
 
 // actors are those of one process, on one store in the bubble.
@@ -147,6 +174,9 @@ func storedJob(bucket, id string) shaper.Job {
 	if bucket == "groups" {
 		job.Group = "g"
 	}
+	if bucket == "batches" { // jobs of one kind leave together
+		job.URL = "https://" + strings.TrimRight(id, "0123456789") + ".example"
+	}
 	return job
 }
 
@@ -154,10 +184,7 @@ func storedJob(bucket, id string) shaper.Job {
 func writeDump(t *testing.T, file string) {
 	store := newBubbleStore(t)
 	hang := make(chan struct{})
-	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-		if a.Depart() != nil {
-			return shaper.Returned("late")
-		}
+	all := newActors(t, store, storedWorker(func(a *shaper.Attempt) shaper.Outcome {
 		switch strings.TrimRight(a.ID, "0123456789") {
 		case "retry":
 			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_503", Detail: "busy", Status: 503, RetryAfter: 2 * time.Minute}
@@ -241,6 +268,15 @@ func writeDump(t *testing.T, file string) {
 	must(err)
 	awaited.Stop()
 	fates["plain/awaited1"] = "waits"
+	_, err = op.Bucket("hours").Drain(ctx, operator.DrainOptions{Max: 100})
+	must(err)
+	_, err = op.Schedule("nightly").Set(ctx, "plain", shaper.Schedule{
+		Name: "nightly", Cron: "0 3 * * *", Timezone: "Europe/Paris", Job: shaper.ScheduledJob{Payload: []byte(`{"of":"made"}`)},
+	})
+	must(err)
+	fired, _, err := op.Schedule("nightly").Fire(ctx)
+	must(err)
+	fates["plain/"+fired] = "waits"
 	var own operator.FlowPatch
 	must(own.Put(shaper.FlowRate, "7/s"))
 	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
@@ -254,7 +290,7 @@ func writeDump(t *testing.T, file string) {
 	must(patch.Put(shaper.SettingBurst, "3"))
 	_, err = op.Pool("pool").Set(ctx, patch)
 	must(err)
-	time.Sleep(time.Second) // nor here
+	time.Sleep(3 * time.Second) // nor here
 
 	d := dump{At: time.Since(bubbleBegan), Fates: fates, Keys: readKeys(t, all.redis)}
 	close(hang)
@@ -289,10 +325,7 @@ func takeOver(t *testing.T, file string) {
 	var mu sync.Mutex
 	delivered, heard := map[string]int{}, []string(nil)
 	store := newBubbleStore(t)
-	all := newActors(t, store, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-		if a.Depart() != nil {
-			return shaper.Returned("late")
-		}
+	all := newActors(t, store, storedWorker(func(a *shaper.Attempt) shaper.Outcome {
 		if a.ID == "headers1" && !slices.Equal(a.Headers["X-Of"], []string{"b", "c"}) {
 			t.Errorf("%s/%s came with the headers %v", a.Bucket, a.ID, a.Headers)
 		}
@@ -326,6 +359,9 @@ func takeOver(t *testing.T, file string) {
 		}
 	}
 	for _, b := range storedBuckets() {
+		if d.Fates[b.Name+"/done1"] == "" { // a bucket of a newer program
+			continue
+		}
 		info, err := all.operator.Bucket(b.Name).Info(ctx)
 		if err != nil || info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason == "" || info.Rate.Count != 30 {
 			t.Errorf("bucket %q: paused %+v, rate %v: %v", b.Name, info.Pause, info.Rate, err)
@@ -364,6 +400,7 @@ func takeOver(t *testing.T, file string) {
 	}
 	wantNews(t, all, d.Fates, heard)
 	wantAnswers(t, all, d.Fates, heard)
+	wantHours(t, all, d.Fates)
 	for _, b := range storedBuckets() {
 		info, err := all.operator.Bucket(b.Name).Info(ctx)
 		if dead := int64(len(d.Fates)); err != nil || info.Unfinished != 0 || info.InFlight != 0 || info.Dead > dead {
@@ -419,6 +456,26 @@ func wantAnswers(t *testing.T, all actors, fates map[string]string, heard []stri
 		}) {
 			t.Errorf("nobody was told that flows/%s has ended: %q", id, heard)
 		}
+	}
+}
+
+// wantHours holds that schedules are still there, that drains go on, and that jobs that left together have come back together.
+func wantHours(t *testing.T, all actors, fates map[string]string) {
+	t.Helper()
+	if fates["hours/done1"] == "" { // of data that knows nothing of them
+		return
+	}
+	info, err := all.operator.Schedule("nightly").Info(t.Context())
+	if err != nil || info.Cron != "0 3 * * *" || info.Bucket != "plain" {
+		t.Errorf("the schedule is %+v: %v", info, err)
+	}
+	runs, err := all.operator.Schedule("nightly").Runs(t.Context())
+	if err != nil || len(runs) != 1 || runs[0].JobState != shaper.StateDone {
+		t.Errorf("the schedule has fired %+v: %v", runs, err)
+	}
+	hours, err := all.operator.Bucket("hours").Info(t.Context())
+	if err != nil || hours.Drain == nil || hours.Drain.By != "anna" || hours.Drain.Departed == 0 {
+		t.Errorf("the drain is %+v: %v", hours.Drain, err)
 	}
 }
 
