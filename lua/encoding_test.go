@@ -23,28 +23,18 @@ func TestTablesNotLists(t *testing.T) {
 	t.Parallel()
 	onReal(t, func(t *testing.T, r *rig) {
 		const jobs = 40
-		r.configureGroups(settings{dedupe: 3600 * second}, flowSettings{maxFlows: 1000}, flowSettings{})
-		var ended []lease
-		for i := range 3 * jobs {
+		r.configureGroups(settings{}, flowSettings{maxFlows: 1000}, flowSettings{})
+		for i := range 2 * jobs {
 			r.putIn(path(fmt.Sprint("g", i), "f"), 3, 0, fmt.Sprint("j", i))
 		}
-		for len(ended) < jobs {
-			ended = append(ended, r.drain(ask{want: 10}).jobs...)
-			r.pass(50_000)
-		}
-		outcomes := make([]outcome, len(ended))
-		for i, l := range ended {
-			outcomes[i] = outcome{lease: l, result: 1}
-		}
-		r.settle(outcomes...)
 		for leased := 0; leased < jobs; r.pass(50_000) {
 			leased += len(r.drain(ask{want: 10}).jobs)
 		}
-		want := fmt.Sprint([]string{"meta hashtable", "seen hashtable", "flows hashtable", "groups hashtable", "body hashtable", "leases skiplist"})
-		if got := fmt.Sprint(r.encodings("meta", "seen", "flows", "groups", "body", "leases")); got != want {
+		want := fmt.Sprint([]string{"meta hashtable", "flows hashtable", "groups hashtable", "leases skiplist"})
+		if got := fmt.Sprint(r.encodings("meta", "flows", "groups", "leases")); got != want {
 			t.Errorf("the server keeps %s, want %s", got, want)
 		}
-		for _, name := range []string{"meta", "seen", "flows", "groups", "leases"} {
+		for _, name := range []string{"meta", "flows", "groups", "leases"} {
 			dumped, err := r.c.Dump(r.ctx, r.key(name)).Result()
 			r.ok(err)
 			r.ok(r.c.RestoreReplace(r.ctx, r.key(name), 0*time.Second, dumped).Err())
@@ -53,8 +43,8 @@ func TestTablesNotLists(t *testing.T) {
 			t.Errorf("after it has read its data the server keeps %s", got)
 		}
 		r.sweep(sweep{cursor: "0"})
-		want = fmt.Sprint([]string{"meta hashtable", "seen hashtable", "flows hashtable", "groups hashtable", "leases skiplist", "due_groups skiplist"})
-		if got := fmt.Sprint(r.encodings("meta", "seen", "flows", "groups", "leases", "due_groups")); got != want {
+		want = fmt.Sprint([]string{"meta hashtable", "flows hashtable", "groups hashtable", "leases skiplist", "due_groups skiplist"})
+		if got := fmt.Sprint(r.encodings("meta", "flows", "groups", "leases", "due_groups")); got != want {
 			t.Errorf("after a look at everything the server keeps %s, want %s", got, want)
 		}
 	})

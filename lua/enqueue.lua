@@ -157,7 +157,6 @@ local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
-  encoding.hash(body, there, there + #bodies / 2)
   local wake, turns, texts, earliest = false, {}, {}, nil
   for _, part in ipairs(parts) do
     if next(part.pushed) or part.first_due then

@@ -112,7 +112,7 @@ end
 
 -- A server that has read its data from a file keeps what is small as a list again.
 if cursor == '0' then
-  for _, key in ipairs({ meta, seen, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
+  for _, key in ipairs({ meta, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
   for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end
 end
 

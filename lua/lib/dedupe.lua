@@ -7,7 +7,6 @@
 -- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
 
 --#include lib/codec.lua
---#include lib/encoding.lua
 
 local dedupe = {
   CHUNK = 500,
@@ -66,9 +65,7 @@ function dedupe.write(d, count)
   for n = 1, 2 do forget(d, d.lists[n], math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
   in_chunks('HSET', d.seen, d.fields)
   for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end
-  local there = redis.call('HLEN', d.seen)
-  encoding.hash(d.seen, there - #d.ids[1] - #d.ids[2], there)
-  local excess = math.min(there - d.max, 2 * dedupe.CHUNK)
+  local excess = math.min(redis.call('HLEN', d.seen) - d.max, 2 * dedupe.CHUNK)
   for n = 2, 1, -1 do
     if excess > 0 then
       local oldest = redis.call('LRANGE', d.lists[n], 0, excess - 1)

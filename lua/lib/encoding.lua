@@ -3,7 +3,8 @@
 -- Redis keeps a small one (a hash of up to 512 fields, a sorted set of up to 128 members) as a list, and looks for a member from
 -- the beginning. With 300 jobs in flight, more than half of the time of a claim and of a settle went there. A member of more than
 -- 64 bytes has Redis make a table of it, and it stays one until it is empty. So such a member is put in, and taken out, when it
--- grows beyond a few. Where the server is configured with other bounds, this changes nothing.
+-- grows beyond a few. Where the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
+-- what each claim and each settle looks up, not for remembered ids.
 
 local encoding = {
   FEW = 32,
