@@ -92,7 +92,8 @@ function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   local group_names, group_of = nil, nil
   if before then group_names, group_of = group.names(names) end
   local all, asked, texts = read(conf, flows, flow_settings, names, flow.OF_ALL), {}, {}
-  for _, part in ipairs(parts) do
+  for i = 1, #parts do
+    local part = parts[i]
     local n, waits = part.n, true
     if not part.unusual then texts[n], waits = after(all, n, part.usual) end
     if waits then
@@ -110,7 +111,8 @@ function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   end
   look_up(asked)
   local light, heavy, heavy_names, loaded = { states = {}, gone = {} }, {}, {}, {}
-  for _, part in ipairs(parts) do
+  for i = 1, #parts do
+    local part = parts[i]
     local n = part.n
     if texts[n] and (part.is_light or part.on_calendar) then
       part.is_light = true
