@@ -111,8 +111,8 @@ local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT +
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
 local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
-local ids = {}
-for j = 1, job_count do ids[j] = ARGV[first_job + (j - 1) * width + 1] end
+local args, ids = ARGV, {}
+for j = 1, job_count do ids[j] = args[first_job + (j - 1) * width + 1] end
 local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
 
 local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
@@ -130,7 +130,7 @@ local there = redis.call('HLEN', body)
 local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
   dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
   rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
-  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+  etas = {}, unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
 if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
 if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
@@ -138,37 +138,44 @@ if bucket.times then bucket.next_slot = timetable.slot_after(last[1], last[8], n
 if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
 local parts = {}
 for n = 1, flow_count do
-  parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, lengths = {}, pushed = {}, delayed = {} }
+  parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
+    pushed = false }
 end
-if has_flows then places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key) end
+if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key) end
 
 local bodies, flows_there = {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.
 local was_empty = there == 0
 local largest, expiring = tonumber(last[3]), not was_empty and last[4]
 if was_empty then largest = 0 end
+local byte = string.byte
 local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
-  if string.byte(sealed, 17) == 126 and string.byte(sealed, 18) ~= 61 then expiring, bucket.hurries = '1', true end -- ~N
+  if byte(sealed, 17) == 126 and byte(sealed, 18) ~= 61 then expiring, bucket.hurries = '1', true end -- ~N
 end
--- Everything is decided when this is called; it only writes. Notes in each part how many jobs waited in the last list that it
+-- Everything is decided when this is called; it only writes. Notes for each part how many jobs waited in the last list that it
 -- pushed to.
+local waited = {}
 local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
-  local wake, turns, texts, earliest = false, {}, {}, nil
-  for _, part in ipairs(parts) do
-    if next(part.pushed) or part.first_due then
+  local wake, turns, texts, text_count, earliest = false, {}, {}, 0, nil
+  for n = 1, #parts do
+    local part = parts[n]
+    if part.pushed or part.first_due then
       local waits, wakes, turn = places.write(bucket, part)
-      part.waited, wake = waits, wake or wakes
+      waited[n], wake = waits, wake or wakes
       if turn and part.group then
         places.turn_in_group(bucket, part, turn)
       elseif turn then
-        turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), part.name
-        earliest = math.min(earliest or turn, turn)
+        turns[#turns + 1], turns[#turns + 2] = places.score(bucket, turn), part.name
+        if not earliest or turn < earliest then earliest = turn end
       end
-      if has_flows then texts[#texts + 1], texts[#texts + 2] = part.name, flow.write(part.state) end
+      if has_flows then
+        texts[text_count + 1], texts[text_count + 2] = part.name, flow.write(part.state)
+        text_count = text_count + 2
+      end
     end
   end
   redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
@@ -194,16 +201,16 @@ end
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
   if not alike or dead_full or bucket.times then return false end
-  if bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(ARGV[common + 1])] then return false end
+  if bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(args[common + 1])] then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
   if flow_count == 1 then
     parts[1].coming = ids
   else
-    for _, part in ipairs(parts) do part.coming = {} end
+    for n = 1, flow_count do parts[n].coming = {} end
     for j = 1, job_count do
-      local coming = parts[ARGV[first_job + j * 3] + 0].coming
+      local coming = parts[args[first_job + j * 3] + 0].coming
       coming[#coming + 1] = ids[j]
     end
   end
@@ -212,25 +219,28 @@ local function all_in()
 end
 
 if all_in() then
-  local reply, priority = { 0, now, 1 }, tonumber(ARGV[common + 1])
+  local reply, priority = { 0, now, 1 }, tonumber(args[common + 1])
   questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
   local prefix, at = string.format('%.0f %.0f ', seq, now), first_job
   for j = 1, job_count do
-    bodies[2 * j - 1] = ids[j]
-    bodies[2 * j] = prefix .. ARGV[at + 2]
-    note_body(bodies[2 * j], ARGV[at + 2])
+    local sealed = args[at + 2]
+    local stored = prefix .. sealed
+    bodies[2 * j - 1], bodies[2 * j] = ids[j], stored
+    note_body(stored, sealed)
     at = at + width
   end
   seq = seq + job_count
-  for _, part in ipairs(parts) do
-    part.pushed[priority] = part.coming
+  for n = 1, flow_count do
+    local part = parts[n]
+    part.pushed = { [priority] = part.coming }
     if has_flows then places.count(bucket, part, #part.coming, 0) end
   end
   write()
-  for n, part in ipairs(parts) do
-    local ahead, to = places.above(part, priority) + part.waited, 4 * n
-    reply[to], reply[to + 1] = ahead, math.floor(places.eta(bucket, part, ahead))
-    reply[to + 2], reply[to + 3] = places.step(bucket, part)
+  for n = 1, flow_count do
+    local part, to = parts[n], 4 * n
+    local ahead = places.above(part, priority) + waited[n]
+    reply[to] = ahead
+    reply[to + 1], reply[to + 2], reply[to + 3] = places.next(bucket, part, ahead)
   end
   return reply
 end
@@ -246,8 +256,9 @@ local function state_of(part, id)
 end
 
 local reply, n, fresh, fresh_state = { 0, now, 0 }, 3, {}, {}
+local floor, ceil = math.floor, math.ceil
 local function answer(code, position, at, wait)
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, math.floor(at), math.ceil(wait)
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, floor(at), wait == 0 and 0 or ceil(wait)
 end
 local function not_asked()
   for i = 1, limit_count do
@@ -268,10 +279,11 @@ local function refuse(id, full, part, bound)
   if box and IS_FULL[full] and not outbox.is_own(id) then outbox.note(box, 'bucket.full', nil, 1, { reason = IS_FULL[full] }) end
 end
 
--- Notes a job that gets in.
+-- Notes a job that gets in. base and prefix: how the bodies of the jobs before it begin, mostly the same for all.
+local base, prefix
 local function admit(j, part, priority, due_at)
   admitted = admitted + 1
-  local id, sealed = ids[j], ARGV[first_job + (j - 1) * width + 2]
+  local id, sealed = ids[j], args[first_job + (j - 1) * width + 2]
   -- One that is due later has the number of the last one before it: a purge
   -- knows by the number what was there when it began.
   local number = seq
@@ -280,43 +292,51 @@ local function admit(j, part, priority, due_at)
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
     if has_flows then places.count(bucket, part, 0, 1) end
-    part.delayed[#part.delayed + 1], part.delayed[#part.delayed + 2] = string.format('%.0f', due_at), id
+    local delayed = part.delayed or {}
+    delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%.0f', due_at), id
+    part.delayed = delayed
     part.first_due = math.min(part.first_due or due_at, due_at)
     answer(2, 0, places.held(bucket, part) and 0 or due_at, 0)
   else
-    local ahead, pushed = places.ahead(part, priority), part.pushed[priority] or {}
+    local ahead = places.ahead(part, priority)
     answer(1, ahead, places.eta(bucket, part, ahead), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
     if has_flows then places.count(bucket, part, 1, 0) end
+    local lists = part.pushed or {}
+    local pushed = lists[priority] or {}
     pushed[#pushed + 1] = id
-    part.pushed[priority], part.lengths[priority] = pushed, part.lengths[priority] + 1
+    part.pushed, lists[priority], part.lengths[priority] = lists, pushed, part.lengths[priority] + 1
   end
-  local stored = string.format('%.0f %.0f ', number - j, now) .. sealed
+  if number - j ~= base then base, prefix = number - j, string.format('%.0f %.0f ', number - j, now) end
+  local stored = prefix .. sealed
   note_body(stored, sealed)
-  fresh[id], fresh_state[id] = stored, due_at and 2 or 1
-  bodies[#bodies + 1], bodies[#bodies + 2] = id, stored
+  fresh[id] = stored
+  if due_at then fresh_state[id] = 2 end
+  bodies[2 * admitted - 1], bodies[2 * admitted] = id, stored
 end
 
 for j = 1, job_count do
   local at = first_job + (j - 1) * width
-  local id, fingerprint = ids[j], string.sub(ARGV[at + 2], 1, 11)
+  local id, fingerprint = ids[j], nil
   local trait, of, numbers_at = common, flow_count > 1 and at + 3, common + 1
   if not alike then trait, of, numbers_at = at + 2, at + 4, at + 4 end
-  local priority, part = tonumber(ARGV[trait + 1]), parts[of and ARGV[of] + 0 or 1]
+  local priority, part = args[trait + 1] + 0, parts[of and args[of] + 0 or 1]
   local bound = bounds[priority]
   local due, cost, max_wait = '', 1, ''
   if not alike then
     local rest = numbers_at + limit_count
-    due, cost, max_wait = ARGV[rest + 1], tonumber(ARGV[rest + 2]), ARGV[rest + 3]
+    due, max_wait = args[rest + 1], args[rest + 3]
+    if limit_count > 0 then cost = tonumber(args[rest + 2]) end
   end
 
   local existing, was_there = known[j] or fresh[id], false
+  if existing or settled[j] then fingerprint = string.sub(args[at + 2], 1, 11) end
   if existing then
     was_there = true
     if string.match(existing, '^%-?%d+ %d+ (...........)') == fingerprint then
-      answer(3, fresh[id] and fresh_state[id] or state_of(part, id), 0, 0)
+      answer(3, fresh[id] and (fresh_state[id] or 1) or state_of(part, id), 0, 0)
     else
       answer(4, 0, 0, 0)
     end
@@ -349,7 +369,8 @@ for j = 1, job_count do
     full = dead_full or full
     local late, late_at, ahead, excess
     if max_wait ~= '' and not full and not due_at then late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait) end
-    local worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n)
+    local worst, longest = 0, 0
+    if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
     if worst == 2 then
       answer(6, 0, 0, 0)
     elseif worst == 1 then

@@ -65,7 +65,9 @@
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/hearing.lua
 --#include lib/idle.lua
+--#include lib/light_flow.lua
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
 --#include lib/own_settings.lua
@@ -96,47 +98,172 @@ local max_in_flight = tonumber(settings[1])
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local ids, first_group = {}, FIRST_FLOW + flow_count + 1
+local args, last_arg, ids, first_group = ARGV, #ARGV, {}, FIRST_FLOW + flow_count + 1
 local at, job_count = first_group, 0
-while at <= #ARGV do
-  local n = ARGV[at] + 0
-  for i = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
+while at <= last_arg do
+  local ends = at + HEAD + args[at] * WIDTH
+  for i = at + HEAD, ends - 1, WIDTH do
     job_count = job_count + 1
-    ids[job_count] = ARGV[i]
+    ids[job_count] = args[i]
   end
-  at = at + HEAD + n * WIDTH
+  at = ends
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
-local rules = downstream.rules(settings[5])
+local rules = (settings[5] or '') ~= '' and downstream.rules(settings[5]) or { scope = 'n' }
 local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
 
 local reply = { 0 }
-local unleased, gone, metas, deaths, ending = {}, {}, {}, {}, {}
+local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: the others
 local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
 local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
 local unscheduled, handled, with_results = 0, {}, {}
 local box = (settings[7] or '') ~= '' and outbox.open(settings[7], outbox_key, outbox_texts, count, now)
 
--- What becomes of each flow, in the order in which they come.
-local parts, touched, NONE = {}, {}, {}
+-- What becomes of each flow, in the order in which they come. usual: jobs of the usual outcome; more: counts of other jobs. Few parts get
+-- more fields than these.
+local NO_MORE = { ended = 0, plain_gone = 0, scheduled_gone = 0, accepted = 0 }
+local parts, touched, some_heard, some_disabled = {}, {}, false, false
 local function part_of(n)
-  local part = { n = n + 0, before = FIRST_PLACE + (n - 1) * flow.PLACES, ended = 0, plain_gone = 0, scheduled_gone = 0,
-    accepted = 0, accepted_at = 0, retries = NONE, returned = NONE }
+  local part = { n = n + 0, usual = 0, accepted_at = 0, more = NO_MORE }
   parts[n], touched[#touched + 1] = part, part
   return part
 end
 
-local function has_left(part, mark)
+-- Behind which of KEYS the places of a flow are.
+local function places_of(part) return FIRST_PLACE + (part.n - 1) * flow.PLACES end
+
+-- Counts another job that has left its flow.
+local function has_left(more, mark)
   if string.byte(mark, 12) < SMALL_LETTERS then
-    unscheduled, part.scheduled_gone = unscheduled + 1, part.scheduled_gone + 1
+    unscheduled, more.scheduled_gone = unscheduled + 1, more.scheduled_gone + 1
   else
-    part.plain_gone = part.plain_gone + 1
+    more.plain_gone = more.plain_gone + 1
   end
 end
 
--- A job that waits again, or is dead. nth is its place in the reply. failed_at is when it was claimed, where the downstream failed.
--- result_at is where its result stands, if it has one.
-local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at, result_at)
+local i, gone_count, others, more_gone = 0, 0, {}, {}
+local fields, of_window, of_minute, in_window, in_minute = memory.fields, memory.ids[1], memory.ids[2], 0, 0
+local till_window, till_minute = codec.DONE .. memory.ends[1], codec.DONE .. memory.ends[2]
+local byte, sub = string.byte, string.sub
+at = first_group
+while at <= last_arg do
+  local ends, epoch, claim, result = at + HEAD + args[at] * WIDTH, args[at + 1], args[at + 2], args[at + 3]
+  local delay, last = args[at + 4] + 0, args[at + 5]
+  local signal, reason, claimed_at, line = args[at + 6], args[at + 7], args[at + 8] + 0, args[at + 9]
+  local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
+  -- The meta of a job that was claimed once is known.
+  local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
+  -- The usual outcome: the first attempt of a job that came without a delay is accepted.
+  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and memory.window > 0 and expected or ''
+  for from = at + HEAD, ends - 1, WIDTH do
+    i = i + 1
+    local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
+    local kind = byte(mark, 12)
+    if text == usual and kind >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
+      reply[i + 1], handled[id] = 1, true
+      local part = parts[of] or part_of(of)
+      part.usual = part.usual + 1
+      if claimed_at > part.accepted_at then part.accepted_at = claimed_at end
+      if box and not part.tells then part.tells = not outbox.is_own(id) end
+      local to = 2 * gone_count
+      gone_count = gone_count + 1
+      gone[gone_count] = id
+      if kind == 103 then -- g: our client made the id
+        in_minute = in_minute + 1
+        of_minute[in_minute], fields[to + 1], fields[to + 2] = id, id, sub(mark, 1, 11) .. till_minute
+      else
+        in_window = in_window + 1
+        of_window[in_window], fields[to + 1], fields[to + 2] = id, id, sub(mark, 1, 11) .. till_window
+      end
+    else
+      local is_ours, numbers = text == expected and not handled[id], nil
+      if text and not handled[id] and (not is_ours or result ~= DONE) then
+        local state, now_epoch, attempts, lost, crashes, owner, before = string.match(text, codec.META)
+        is_ours = state == codec.IN_FLIGHT and now_epoch == epoch and owner == claim
+        numbers = is_ours and { tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), claim,
+          last == '' and before or last }
+      end
+      reply[i + 1] = is_ours and 1 or 0
+      if is_ours then
+        handled[id] = true
+        local part = parts[of] or part_of(of)
+        if not part.unusual then
+          part.unusual, part.more = true, { ended = 0, plain_gone = 0, scheduled_gone = 0, accepted = 0 }
+        end
+        local more = part.more
+        more.ended = more.ended + 1
+        if number then batch.ends(ending, number, id, part) end
+        if box and not part.tells then part.tells = not outbox.is_own(id) end
+        if signal == ACCEPTED then
+          more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
+        elseif signal ~= FAILED_TOO then
+          part.heard, some_heard = part.heard or downstream.listen(), true
+          downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
+        end
+        if result == GONE then part.disabled, some_disabled = reason, true end
+        if result == DONE or result == DROPPED then
+          more_gone[#more_gone + 1] = { id, mark, result == DONE and codec.DONE or codec.DROPPED }
+          has_left(more, mark)
+          if numbers then gone_tried[#gone_tried + 1] = id end
+          if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
+        else
+          unleased[#unleased + 1] = id
+          others[#others + 1] = { part, i + 1, id, mark, result == GONE and DEAD_NOW or result, delay, numbers, line,
+            (signal == FAILED or signal == FAILED_TOO) and claimed_at, has_result and at + 10 }
+        end
+      end
+    end
+  end
+  at = ends
+end
+if #touched == 0 then return reply end
+for n, job in ipairs(more_gone) do
+  gone[gone_count + n] = job[1]
+  dedupe.add(memory, unpack(job, 1, 3))
+end
+
+-- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
+local wake, calendar, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
+if levels ~= '0' then
+  local names = {}
+  for n = 1, flow_count do names[n] = args[FIRST_FLOW + n] end
+  calendar = flow.calendar(due_flows, pace)
+  loaded, light, groups, light_groups = light_flow.load(touched, names, conf, flows, flow_settings, due_flows,
+    levels == '2' and FIRST_PLACE + flow_count * flow.PLACES or nil)
+end
+
+-- What the downstream says.
+local said_key, before, said, sooner = pace, nil, nil, false
+if rules.scope == 'f' then
+  for _, part in ipairs(touched) do
+    local f = loaded[part.n]
+    if f and (f.state.down or part.heard) then
+      local rate, offset = f.configured.rate_count > 0 and f.configured or conf, calendar.offset
+      f.state.down, f.sooner = hearing.hear(f.state.down, { part }, rules, rate, now + offset, offset, box, f.name)
+      f.settings = flow.obeys(f.state, f.configured)
+      if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then
+        part.disabled, some_disabled = f.state.down.reason, true
+      end
+    end
+  end
+elseif rules.scope == 'b' then
+  local of_pace = redis.call('HMGET', pace, 'down', 'offset')
+  local offset = tonumber(of_pace[2] or 0)
+  before = of_pace[1] and downstream.read(of_pace[1])
+  if before or some_heard then said, sooner = hearing.hear(before, touched, rules, conf, now + offset, offset, box) end
+  wake = wake or sooner
+elseif rules.scope == 'p' and member ~= '' then
+  local of_pool = pool.keys(KEYS)
+  said_key = of_pool.pace
+  before = downstream.read(redis.call('HGET', said_key, 'down'))
+  if before or some_heard then said, sooner = hearing.hear(before, touched, rules, of_pool.conf, now, 0, box) end
+end
+
+-- Jobs that wait again, or are dead.
+for _, job in ipairs(others) do
+  -- nth is the job's place in the reply. failed_at is when it was claimed, where the downstream failed. result_at is where its result
+  -- stands, if it has one.
+  local part, nth, id, mark, result, delay, numbers, line, failed_at, result_at = unpack(job, 1, 10)
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, 2
@@ -145,27 +272,27 @@ local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at
     result = DEAD_NOW
   end
   if result == RETRY or result == HELD_ALONE or result == HELD and rules.scope == 'n' then
-    local due = now + delay
+    local due, retries = now + delay, part.retries or {}
     state = codec.RETRYING
-    if part.retries == NONE then part.retries = {} end
-    part.retries[#part.retries + 1], part.retries[#part.retries + 2] = string.format('%.0f', due), id
-    part.earliest = math.min(part.earliest or due, due)
+    retries[#retries + 1], retries[#retries + 2] = string.format('%.0f', due), id
+    part.retries, part.earliest = retries, math.min(part.earliest or due, due)
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
     if result_at then with_results[#with_results + 1] = { id, result_at, numbers[1] } end
     if box then
-      outbox.note_dead(box, levels ~= '0' and ARGV[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
+      outbox.note_dead(box, levels ~= '0' and args[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
     end
-    has_left(part, mark)
+    has_left(part.more, mark)
   else
-    if part.returned == NONE then part.returned = {} end
-    part.returned[#part.returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+    local returned = part.returned or {}
+    returned[#returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+    part.returned = returned
   end
-  local epoch, attempts, lost, crashes, claim, last = unpack(numbers)
+  local epoch, attempts, lost, crashes, claim, last = unpack(numbers, 1, 6)
   if result ~= RETURNED then
-    local before = attempts + lost > 0 and redis.call('HGET', tried, id)
-    attempts_of[#attempts_of + 1], attempts_of[#attempts_of + 2] = id, outcomes.add(before, line, keep_attempts, now)
+    local tried_before = attempts + lost > 0 and redis.call('HGET', tried, id)
+    attempts_of[#attempts_of + 1], attempts_of[#attempts_of + 2] = id, outcomes.add(tried_before, line, keep_attempts, now)
   end
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
@@ -174,177 +301,32 @@ local function keep(part, nth, id, mark, result, delay, numbers, line, failed_at
   end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
 end
-
-local i, settled, others = 0, 0, {}
-at = first_group
-while at <= #ARGV do
-  local n, epoch, claim, result = ARGV[at] + 0, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local delay, last = ARGV[at + 4] + 0, ARGV[at + 5]
-  local signal, reason, claimed_at, line = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8] + 0, ARGV[at + 9]
-  local has_result, number = ARGV[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
-  -- The meta of a job that was claimed once is known.
-  local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '')
-  for from = at + HEAD, at + HEAD + (n - 1) * WIDTH, WIDTH do
-    i = i + 1
-    local id, mark, of = ids[i], ARGV[from + 1], ARGV[from + 2]
-    local text = not handled[id] and stored[i]
-    local is_ours = text and text == expected
-    local numbers
-    if text and (not is_ours or result ~= DONE) then
-      local state, now_epoch, attempts, lost, crashes, owner, before = string.match(text, codec.META)
-      is_ours = state == codec.IN_FLIGHT and now_epoch == epoch and owner == claim
-      numbers = is_ours and { tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), claim, last == '' and before or last }
-    end
-    if not is_ours then
-      reply[i + 1] = 0
-    else
-      reply[i + 1] = 1
-      handled[id] = true
-      settled = settled + 1
-      unleased[settled] = id
-      local part = parts[of] or part_of(of)
-      part.ended = part.ended + 1
-      if number then batch.ends(ending, number, id, part) end
-      if box and not part.tells then part.tells = not outbox.is_own(id) end
-      if signal == ACCEPTED then
-        part.accepted, part.accepted_at = part.accepted + 1, math.max(part.accepted_at, claimed_at)
-      elseif signal ~= FAILED_TOO then
-        part.heard = part.heard or downstream.listen()
-        downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
-      end
-      if result == GONE then part.disabled = reason end
-      if result == DONE or result == DROPPED then
-        gone[#gone + 1] = id
-        has_left(part, mark)
-        if numbers then gone_tried[#gone_tried + 1] = id end
-        dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
-        if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
-      else
-        local becomes = result == GONE and DEAD_NOW or result
-        others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line,
-          (signal == FAILED or signal == FAILED_TOO) and claimed_at,
-          has_result and at + 10 }
-      end
-    end
-  end
-  at = at + HEAD + n * WIDTH
-end
-if settled == 0 then return reply end
-
--- What the answers to a flow, or to all, say.
-local function heard_of(some)
-  local heard, n, latest = nil, 0, 0
-  for _, part in ipairs(some) do
-    n, latest = n + part.accepted, math.max(latest, part.accepted_at)
-    if part.heard then heard = downstream.add(heard, part.heard) end
-  end
-  if n > 0 then heard = downstream.add(heard, downstream.listen(n, latest)) end
-  return heard
-end
-
-local function rate_of(key)
-  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
-  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
-end
-
--- Notes what becomes of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
-local function tell(was_open, down, some, name)
-  local is_open = down ~= nil and down.breaker ~= downstream.CLOSED
-  if was_open == is_open then return end
-  for _, part in ipairs(some) do
-    if part.tells then
-      outbox.note(box, is_open and 'breaker.open' or 'flow.recovered', name, 1, { reason = is_open and down.reason or 'breaker closed' })
-      return
-    end
-  end
-end
-
--- What a scope says after the answers to some of the flows. rate is the key of its rate, or it. name is that of a flow.
-local function hear(down, some, rate, clock, offset, name)
-  local heard = heard_of(some)
-  if not down and not downstream.matters(heard) then return nil, false end
-  if down and down.breaker ~= downstream.CLOSED then
-    for _, part in ipairs(some) do part.probed_from = down.opened - offset end
-  end
-  local was_open = down and down.breaker ~= downstream.CLOSED or false
-  local said, sooner = downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
-  if box then tell(was_open, said, some, name) end
-  return said, sooner
-end
-
--- Notes which flows are on a calendar.
-local function look_up(due, names, of)
-  for n, score in ipairs(redis.call('ZMSCORE', due, unpack(names))) do of[n].on_calendar = score end
-end
-
-local wake, loaded, calendar, groups = was_full, nil, nil, nil
-if levels ~= '0' then
-  local names = {}
-  for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
-  loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
-  if levels == '2' then
-    groups = group.load(conf, KEYS, FIRST_PLACE + flow_count * flow.PLACES, loaded)
-    for _, g in ipairs(groups) do g.named, g.flows = {}, {} end
-    for _, f in ipairs(loaded) do
-      local g = f.group
-      local n = #g.flows + 1
-      g.named[n], g.flows[n] = f.name, f
-    end
-    for _, g in ipairs(groups) do look_up(g.due, g.named, g.flows) end
-  else
-    look_up(due_flows, names, loaded)
-  end
-end
-
--- What the downstream says.
-local said_key, before, said, sooner = pace, nil, nil, false
-if rules.scope == 'f' and loaded then
+if some_disabled then
   for _, part in ipairs(touched) do
     local f = loaded[part.n]
-    if f.state.down or part.heard then
-      local rate, offset = f.configured.rate_count > 0 and f.configured or conf, calendar.offset
-      f.state.down, f.sooner = hear(f.state.down, { part }, rate, now + offset, offset, f.name)
-      f.settings = flow.obeys(f.state, f.configured)
-      if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then part.disabled = f.state.down.reason end
+    if part.disabled and f and f.configured.disabled == 0 then
+      f.state.down, f.configured = nil, flow.disabled(f.configured, now)
+      f.settings = f.configured
+      reply[#reply + 1] = part.n
+      if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
+    else
+      part.disabled = nil
     end
-  end
-elseif rules.scope == 'b' then
-  local of_pace = redis.call('HMGET', pace, 'down', 'offset')
-  local offset = tonumber(of_pace[2] or 0)
-  before = of_pace[1] and downstream.read(of_pace[1])
-  said, sooner = hear(before, touched, conf, now + offset, offset)
-  wake = wake or sooner
-elseif rules.scope == 'p' and member ~= '' then
-  local of_pool = pool.keys(KEYS)
-  said_key = of_pool.pace
-  before = downstream.read(redis.call('HGET', said_key, 'down'))
-  said, sooner = hear(before, touched, of_pool.conf, now, 0)
-end
-for _, job in ipairs(others) do keep(unpack(job)) end
-for _, part in ipairs(touched) do
-  local f = loaded and loaded[part.n]
-  if part.disabled and f and f.configured.disabled == 0 then
-    f.state.down, f.configured = nil, flow.disabled(f.configured, now)
-    f.settings = f.configured
-    reply[#reply + 1] = part.n
-    if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
-  else
-    part.disabled = nil
   end
 end
 
 -- What waited before.
 for _, part in ipairs(touched) do
-  if #part.returned > 0 then
-    part.were_empty = redis.call('EXISTS', KEYS[part.before + 1], KEYS[part.before + 2], KEYS[part.before + 3],
-      KEYS[part.before + 4]) == 0
+  if part.returned then
+    local k = places_of(part)
+    part.were_empty = redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]) == 0
   end
 end
-if not loaded then
+if levels == '0' then
   local part = touched[1]
   if part.were_empty then wake = true end
   if part.earliest then
-    local head = tonumber(redis.call('ZRANGE', KEYS[part.before + flow.PLACES], 0, 0, 'WITHSCORES')[2])
+    local head = tonumber(redis.call('ZRANGE', KEYS[places_of(part) + flow.PLACES], 0, 0, 'WITHSCORES')[2])
     if not head or part.earliest < head then wake = true end
   end
 end
@@ -355,6 +337,7 @@ local function in_chunks(command, key, list)
     redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
   end
 end
+in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
 if #ending > 0 then batch.close(ending, riders_key) end
 in_chunks('HDEL', body, gone)
@@ -369,10 +352,10 @@ if #with_results > 0 then
   local told = callbacks.open(callbacks_key, callback_texts, now)
   for _, one in ipairs(with_results) do
     local id, from = one[1], one[2]
-    local head, text, waits = ARGV[from], ARGV[from + 1], ARGV[from + 3] + 0
-    if ARGV[from + 2] == '1' then results.keep(kept, id, head, text) end
-    if waits > 0 then results.hand_over(KEYS[FIRST_ANSWER + waits], ARGV[from + 4], bucket, id, head, text) end
-    if ARGV[from + 5] ~= '' then callbacks.note(told, id, one[3], ARGV[from + 5], head, text) end
+    local head, text, waits = args[from], args[from + 1], args[from + 3] + 0
+    if args[from + 2] == '1' then results.keep(kept, id, head, text) end
+    if waits > 0 then results.hand_over(KEYS[FIRST_ANSWER + waits], args[from + 4], bucket, id, head, text) end
+    if args[from + 5] ~= '' then callbacks.note(told, id, one[3], args[from + 5], head, text) end
   end
   callbacks.write(told)
 end
@@ -385,16 +368,17 @@ end
 if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
 local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do
-  if part.retries ~= NONE then in_chunks('ZADD', KEYS[part.before + flow.PLACES], part.retries) end
-  for r = #part.returned, 1, -1 do
-    local job = part.returned[r]
-    redis.call('LPUSH', KEYS[part.before + job.list], job.id)
-    if loaded then flow.fill(loaded[part.n].state, flow.LETTERS[job.list]) end
+  local f, returned, more = loaded[part.n], part.returned, part.more
+  if part.retries then in_chunks('ZADD', KEYS[places_of(part) + flow.PLACES], part.retries) end
+  for r = returned and #returned or 0, 1, -1 do
+    redis.call('LPUSH', KEYS[places_of(part) + returned[r].list], returned[r].id)
+    if f then flow.fill(f.state, flow.LETTERS[returned[r].list]) end
   end
-  if loaded then
-    local f = loaded[part.n]
+  if part.is_light then
+    if part.group then flow.count(part.group, -part.usual, 0, -part.usual) end
+  elseif f then
     if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
-    flow.count(f, -part.plain_gone, -part.scheduled_gone, -part.ended, -(part.riders or 0))
+    flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.riders or 0))
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + calendar.offset) then
       gone_flows[#gone_flows + 1] = f.name
@@ -403,8 +387,8 @@ for _, part in ipairs(touched) do
       if f.state.down then idle.note(idle_later, 'f', f) end
     end
     -- One that is not on the calendar may have been held back by the place that is free now.
-    local from, k = (part.were_empty or f.sooner) and now or part.earliest, part.before
-    if from or f.was_held or (not f.on_calendar and f.state.filled ~= '.'
+    local from, k = (part.were_empty or f.sooner) and now or part.earliest, places_of(part)
+    if from or f.was_held or (not part.on_calendar and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
       flow.recall(calendar, f, KEYS, k, now, from)
     end
@@ -413,8 +397,16 @@ end
 in_chunks('HDEL', flows, gone_flows)
 in_chunks('ZADD', idle_key, idle_later)
 in_chunks('HSET', flows, states)
-if groups then group.close(groups, now, calendar) end
-flow.unschedule(count, unscheduled)
+if light then
+  in_chunks('HDEL', flows, light.gone)
+  in_chunks('HSET', flows, light.states)
+end
+if groups then
+  in_chunks('HDEL', groups.key, light_groups.gone)
+  in_chunks('HSET', groups.key, light_groups.states)
+  group.close(groups, now, calendar)
+end
+if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory, count)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end

@@ -11,9 +11,9 @@
 --
 -- A part is one flow of the batch: name; at, behind which its places begin in
 -- KEYS; lengths of its lists, as far as known; and the admitted jobs: pushed (priority -> ids), delayed (score, id, ...)
--- and first_due, the earliest of these. In a bucket with flows it also has state and obeys (see flow.lua),
--- known (the flow is there), ready (when its rate lets it go, see flow.ready), and
--- interval, if it has a rate.
+-- and first_due, the earliest of these. lengths, pushed and delayed are nil or false while they are empty. In a bucket with flows it
+-- also has state and obeys (see flow.lua), known (the flow is there), ready (when its rate lets it go, see flow.ready), and interval, if
+-- it has a rate.
 
 --#include lib/batch.lua
 --#include lib/encoding.lua
@@ -28,6 +28,8 @@ local places = {
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
+local find = string.find
+local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists above that of a priority
 
 local function read_groups(bucket, parts, conf)
   bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
@@ -42,17 +44,14 @@ local function read_groups(bucket, parts, conf)
 end
 
 -- Finds flows and groups that are idle where there are new ones: these take their places, when places.forget is called.
-local function find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
-  local new, spared = 0, {}
-  for _, part in ipairs(parts) do
-    spared['f' .. part.name] = true
-    if not part.known then new = new + 1 end
-  end
+local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
+  local spared = {}
   for _, g in ipairs(bucket.groups or {}) do
-    spared['g' .. g.name] = true
     if not g.known then new = new + 1 end
   end
   if new == 0 then return end
+  for _, part in ipairs(parts) do spared['f' .. part.name] = true end
+  for _, g in ipairs(bucket.groups or {}) do spared['g' .. g.name] = true end
   local clock = bucket.now + bucket.offset
   local found = idle.find(idle_key, clock, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
   if not found then return end
@@ -66,19 +65,23 @@ function places.forget(bucket, idle_key, flows)
 end
 
 -- Reads the flows, and finds room for new ones.
-function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_key)
-  local names = {}
-  for n, part in ipairs(parts) do names[n] = part.name end
+function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'max_flows')
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%.0f', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all), bucket.now + bucket.offset
-  for n, part in ipairs(parts) do
-    local state = flow.read(texts[n])
-    local obeys = flow.obeys(state, settings[n])
-    part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, bucket.now
+  local now, new = bucket.now, 0
+  for n = 1, #parts do
+    local part, state = parts[n], flow.read(texts[n])
+    local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]
+    part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, now
+    if state.new then
+      new = new + 1
+      -- A flow of which nothing is kept has empty places, unless its state was lost.
+      if redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 0 then state.filled = '.' end
+    end
     if obeys.rate_count > 0 then
       part.interval = obeys.rate_per / obeys.rate_count
       part.ready = flow.ready(state, obeys, clock) - bucket.offset
@@ -86,12 +89,8 @@ function places.read(bucket, parts, conf, flows, calendar, flow_settings, idle_k
       part.ready = math.max(state.down.till - bucket.offset, bucket.now)
     end
   end
-  -- A flow of which nothing is kept has empty places, unless its state was lost.
-  for _, part in ipairs(parts) do
-    if not part.known and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 0 then part.state.filled = '.' end
-  end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
-  find_idle(bucket, parts, conf, idle_key, flows, flow_settings)
+  find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
 -- Whether nothing of the flow leaves, or of the group.
@@ -107,7 +106,10 @@ local function not_before(bucket, part, ahead, at)
 end
 
 -- How many turns pass until a job with a number of jobs ahead of it has its own.
-local function turns_until(rivals, ahead) return math.max((ahead + 1) * rivals - math.min(ahead, 1), ahead) end
+local function turns_until(rivals, ahead)
+  local turns = (ahead + 1) * rivals - (ahead < 1 and ahead or 1)
+  return turns > ahead and turns or ahead
+end
 
 -- When the n-th next departure from the bucket leaves, by its rate and its timetable; 0 if nobody knows.
 function places.slot(bucket, n)
@@ -126,9 +128,10 @@ function places.eta(bucket, part, ahead)
     in_group = math.min(turns_until(g.rivals, ahead), g.state.unfinished)
     at = not_before(bucket, g, in_group, at)
   end
-  local turn = places.slot(bucket, math.min(turns_until(bucket.rivals, in_group), bucket.unfinished))
+  local turns, unfinished = turns_until(bucket.rivals, in_group), bucket.unfinished
+  local turn = places.slot(bucket, turns < unfinished and turns or unfinished)
   if turn == 0 then return 0 end
-  at = not_before(bucket, part, ahead, math.max(at, turn))
+  at = not_before(bucket, part, ahead, turn > at and turn or at)
   return bucket.times and timetable.opens(bucket.times, at) or at
 end
 
@@ -142,6 +145,21 @@ function places.step(bucket, part)
   if g and g.interval and g.interval * in_group > per / count then count, per = g.obeys.rate_count, g.obeys.rate_per * in_group end
   if part.interval and part.interval > per / count then count, per = part.obeys.rate_count, part.obeys.rate_per end
   return size * count, per
+end
+
+-- The estimated departures of the next jobs of a flow, as enqueue.lua answers them: the first one, with a number of jobs ahead of it, and
+-- places.step. Flows of no rate and no group share them, as long as no more jobs come.
+function places.next(bucket, part, ahead)
+  local obeys = part.obeys
+  if not obeys or part.interval or part.group or obeys.paused > 0 then
+    return math.floor(places.eta(bucket, part, ahead)), places.step(bucket, part)
+  end
+  local at = bucket.etas[ahead]
+  if not at then
+    at = math.floor(places.eta(bucket, part, ahead))
+    bucket.etas[ahead], bucket.step_count, bucket.step_per = at, places.step(bucket, part)
+  end
+  return at, bucket.step_count, bucket.step_per
 end
 
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
@@ -162,7 +180,8 @@ function places.all_fit(bucket, parts)
     g.coming = 0
     if not g.known then groups_there = groups_there + 1 end
   end
-  for _, part in ipairs(parts) do
+  for n = 1, #parts do
+    local part = parts[n]
     if places.refusal(bucket, part, #part.coming) then return false end
     if not part.known then there = there + 1 end
     if part.group then part.group.coming = part.group.coming + #part.coming end
@@ -194,56 +213,65 @@ function places.wait_of_group(bucket, part)
   return math.max(not_before(bucket, g, ahead, turn) - bucket.now, bucket.interval)
 end
 
+-- The score of a turn. Many turns are now.
+function places.score(bucket, turn)
+  if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%.0f', turn + bucket.offset) end
+  return bucket.score
+end
+
 -- Puts a flow on the calendar of its group.
 function places.turn_in_group(bucket, part, turn)
   local g = part.group
+  redis.call('ZADD', g.due, 'LT', places.score(bucket, turn), part.name)
   turn = turn + bucket.offset
-  redis.call('ZADD', g.due, 'LT', string.format('%.0f', turn), part.name)
   g.turn = math.min(g.turn or turn, turn)
 end
 
 -- Stores the groups. Adds their turns to those that will be written, and returns the earliest,
 -- by the server's clock.
 function places.write_groups(bucket, turns)
-  local earliest
+  local texts, earliest = {}, nil
   for _, g in ipairs(bucket.groups) do
-    if g.changed then redis.call('HSET', bucket.groups.key, g.name, flow.write(g.state)) end
+    if g.changed then texts[#texts + 1], texts[#texts + 2] = g.name, flow.write(g.state) end
     if g.turn and not pacer.is_held(g) then
       local turn = math.max(g.turn - bucket.offset, g.ready)
-      turns[#turns + 1], turns[#turns + 2] = string.format('%.0f', turn + bucket.offset), g.name
+      turns[#turns + 1], turns[#turns + 2] = places.score(bucket, turn), g.name
       earliest = math.min(earliest or turn, turn)
     end
   end
+  if #texts > 0 then redis.call('HSET', bucket.groups.key, unpack(texts)) end
   encoding.hash(bucket.groups.key, bucket.groups_there, bucket.groups_there + #bucket.groups)
   return earliest
 end
 
 -- The number of jobs in the list of a priority, with those of the batch. A flow knows which of its lists are empty.
 local function length_of(part, priority)
-  local length = part.lengths[priority]
-  if not length then
-    local state = part.state
-    length = 0
-    if not state or string.find(state.filled, flow.LETTERS[priority], 1, true) then
-      length = redis.call('LLEN', KEYS[part.at + priority])
-    end
-    part.lengths[priority] = length
+  local lengths, state = part.lengths, part.state
+  if not lengths then
+    lengths = state and not find(state.filled, '[khl]') and { 0, 0, false, 0 } or {}
+    part.lengths = lengths
   end
-  return length
+  if not lengths[priority] then
+    local may_wait = not state or find(state.filled, flow.LETTERS[priority], 1, true)
+    lengths[priority] = may_wait and redis.call('LLEN', KEYS[part.at + priority]) or 0
+  end
+  return lengths[priority]
 end
 
 -- How many wait in the lists that are more important. Mostly none.
 function places.above(part, priority)
-  if priority == 1 or not part.state and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + priority - 1)) == 0 then return 0 end
-  local n = 0
+  local state, n = part.state, 0
+  if priority == 1 or state and not find(state.filled, MORE_IMPORTANT[priority]) then return 0 end
+  if not state and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + priority - 1)) == 0 then return 0 end
   for i = 1, priority - 1 do n = n + length_of(part, i) end
   return n
 end
 
 -- The number of waiting jobs of this priority or a higher one, with those of the batch.
 function places.ahead(part, priority)
-  local n = 0
-  for i = 1, priority do n = n + length_of(part, i) end
+  local n = length_of(part, priority)
+  local lengths = part.lengths
+  for i = 1, priority - 1 do n = n + (lengths[i] or length_of(part, i)) end
   return n
 end
 
@@ -264,12 +292,13 @@ end
 -- waited in the last of them.
 local function push(part)
   local were_empty, waited = 0, 0
-  for priority, pushed in pairs(part.pushed) do
-    local length
-    for i = 1, #pushed, places.CHUNK do
-      length = redis.call('RPUSH', KEYS[part.at + priority], unpack(pushed, i, math.min(i + places.CHUNK - 1, #pushed)))
+  for priority, pushed in pairs(part.pushed or {}) do
+    local key, n, length = KEYS[part.at + priority], #pushed, nil
+    for i = 1, n, places.CHUNK do
+      local to = i + places.CHUNK - 1
+      length = redis.call('RPUSH', key, unpack(pushed, i, to < n and to or n))
     end
-    waited = length - #pushed
+    waited = length - n
     if part.state then flow.fill(part.state, flow.LETTERS[priority]) end
     if waited == 0 then were_empty = were_empty + 1 end
   end
@@ -279,7 +308,7 @@ end
 -- Whether jobs that wait for company are to be looked at now: these have made a batch full, or one of them expires.
 local function ends_wait(bucket, part)
   local rules = bucket.batch
-  if not rules or rules.wait == 0 or not next(part.pushed) then return false end
+  if not rules or rules.wait == 0 or not part.pushed then return false end
   local came, waiting = 0, 0
   for _, pushed in pairs(part.pushed) do came = came + #pushed end
   for priority = 1, 4 do waiting = waiting + redis.call('LLEN', KEYS[part.at + priority]) end
@@ -292,9 +321,9 @@ end
 function places.write(bucket, part)
   local were_empty, waited = push(part)
   local first, wake, turn = part.first_due, false, nil
-  local looks = ends_wait(bucket, part)
+  local looks = bucket.batch and ends_wait(bucket, part)
   if bucket.has_flows then
-    if were_empty > 0 or looks then turn = math.max(bucket.now, part.ready) end
+    if were_empty > 0 or looks then turn = part.ready > bucket.now and part.ready or bucket.now end
     if first then turn = math.min(turn or math.huge, math.max(first, part.ready)) end
   else
     -- All lists were empty if no more are there now than were filled.

@@ -1,0 +1,54 @@
+-- hearing.lua: what a scope says after the answers to the jobs of settle.lua, and who is told. See downstream.lua.
+--
+-- The answers stand in parts, one for each flow: usual and more.accepted, how many requests were accepted, and accepted_at, when the last
+-- of these was claimed; heard, the other answers, nil if there are none (see downstream.note); tells, whether a hook may tell of them.
+
+--#include lib/downstream.lua
+--#include lib/outbox.lua
+
+local hearing = {}
+
+-- What the answers to some flows say.
+local function heard_of(some)
+  local heard, n, latest = nil, 0, 0
+  for _, part in ipairs(some) do
+    n, latest = n + part.usual + part.more.accepted, math.max(latest, part.accepted_at)
+    if part.heard then heard = downstream.add(heard, part.heard) end
+  end
+  if n > 0 then heard = downstream.add(heard, downstream.listen(n, latest)) end
+  return heard
+end
+
+local function rate_of(key)
+  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
+  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
+end
+
+-- Notes what becomes of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
+local function tell(box, was_open, down, some, name)
+  local is_open = down ~= nil and down.breaker ~= downstream.CLOSED
+  if was_open == is_open then return end
+  for _, part in ipairs(some) do
+    if part.tells then
+      outbox.note(box, is_open and 'breaker.open' or 'flow.recovered', name, 1, { reason = is_open and down.reason or 'breaker closed' })
+      return
+    end
+  end
+end
+
+-- What a scope says after the answers to some flows, and whether it may send sooner than before. down is what it said until now, nil
+-- nothing; rate is the key of its rate, or the rate; clock and offset are those of its times; name is that of a flow; box is an outbox.
+-- Where its breaker was open, each part learns since when (probed_from, by the server's clock).
+function hearing.hear(down, some, rules, rate, clock, offset, box, name)
+  local heard = heard_of(some)
+  if not down and not downstream.matters(heard) then return nil, false end
+  local was_open = down and down.breaker ~= downstream.CLOSED or false
+  if was_open then
+    for _, part in ipairs(some) do part.probed_from = down.opened - offset end
+  end
+  local said, sooner = downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
+  if box then tell(box, was_open, said, some, name) end
+  return said, sooner
+end
+
+return hearing

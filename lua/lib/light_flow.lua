@@ -1,0 +1,131 @@
+-- light_flow.lua: what settle.lua keeps of flows and groups of which it changes two counts and nothing else, which are most. Their texts
+-- become the new ones without the tables of flow.lua. A flow is light if it has no settings of its own, no riders and no bound that held
+-- it back, its downstream has said nothing, and it is on its calendar or has nothing to send. So is a group, if all its flows are.
+-- What is done with other flows would do the same with light ones, at twice the cost.
+--
+-- The flows of a call stand in parts: n, which of the names it is; usual, how many jobs that came without a delay have left it; unusual, if
+-- more than that became of it.
+
+--#include lib/flow.lua
+--#include lib/group.lua
+
+local light_flow = {}
+
+local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+local function text_of(n) return small[n] or string.format('%.0f', math.max(n, 0)) end
+
+-- What is kept of flows, or of groups, by their names. fields: see flow.load.
+local function read(conf, states, own_settings, names, fields)
+  local common = flow.settings(false, redis.call('HMGET', conf, unpack(fields)))
+  return { texts = redis.call('HMGET', states, unpack(names)), own = redis.call('HMGET', own_settings, unpack(names)),
+    has_rate = common.rate_count > 0, max_in_flight = common.max_in_flight }
+end
+
+-- The text of the n-th after a number of its jobs have left it; '' if it is idle then. nil if it is not light. Also returns
+-- whether something may wait in it, of a flow.
+local function after(all, n, left)
+  local text = all.texts[n]
+  if not text or all.own[n] then return nil, true end
+  local head, unfinished, scheduled, in_flight, filled = string.match(text, '^(%d+ %d+ %S+ %d+ )(%d+)( %d+ )(%d+)( %.%a*)$')
+  if not head or all.max_in_flight > 0 and in_flight + 0 >= all.max_in_flight then return nil, true end
+  unfinished, in_flight = unfinished - left, in_flight - left
+  if unfinished <= 0 and in_flight <= 0 and scheduled == ' 0 ' then
+    if all.has_rate then return nil, true end -- the clock says whether it is idle
+    return '', filled ~= ' .'
+  end
+  return head .. text_of(unfinished) .. scheduled .. text_of(in_flight) .. filled, filled ~= ' .'
+end
+
+-- Notes which of the flows are on their calendars. asked: calendar -> their parts and names.
+local function look_up(asked)
+  for due, some in pairs(asked) do
+    for i, score in ipairs(redis.call('ZMSCORE', due, unpack(some.names))) do some.parts[i].on_calendar = score end
+  end
+end
+
+-- Puts a light text where settle.lua writes it from: states has the arguments of HSET, gone has names.
+local function keep(light, name, text)
+  local states = light.states
+  if text == '' then
+    light.gone[#light.gone + 1] = name
+  else
+    local n = #states
+    states[n + 1], states[n + 2] = name, text
+  end
+end
+
+-- Reads the groups of parts; see light_flow.load. before: as in group.load. Returns those that are not light, as group.load does, and the
+-- texts of the others.
+local function load_groups(parts, loaded, names, of, conf, due_groups, before)
+  local states, own_settings, left, is_heavy = KEYS[before + 1], KEYS[before + 2], {}, {}
+  for _, part in ipairs(parts) do
+    local g = of[part.n]
+    left[g] = (left[g] or 0) + part.usual
+    if loaded[part.n] then is_heavy[g] = true end
+  end
+  local light, numbers, heavy_names, all = { states = {}, gone = {} }, {}, {}, read(conf, states, own_settings, names, group.OF_ALL)
+  for g, score in ipairs(redis.call('ZMSCORE', due_groups, unpack(names))) do
+    -- A group that is on no calendar has nothing to send if its own is empty.
+    local can_be = not is_heavy[g] and (score or redis.call('EXISTS', KEYS[before + 2 + g]) == 0)
+    local text = can_be and after(all, g, left[g] or 0)
+    if text then
+      keep(light, names[g], text)
+    else
+      numbers[#numbers + 1], heavy_names[#heavy_names + 1] = g, names[g]
+    end
+  end
+  local groups, by_number = {}, {}
+  if #numbers > 0 then groups = flow.load(conf, states, own_settings, heavy_names, group.OF_ALL) end
+  groups.key = states
+  for i, g in ipairs(groups) do g.due, by_number[numbers[i]] = KEYS[before + 2 + numbers[i]], g end
+  for _, part in ipairs(parts) do
+    part.group = by_number[of[part.n]]
+    if loaded[part.n] then loaded[part.n].group = part.group end
+  end
+  return groups, light
+end
+
+-- Reads the flows of parts, and their groups, where the keys of these begin behind KEYS[before]; nil without groups. Returns what flow.load
+-- says of the flows that are not light, by number; the light ones; and of groups the same two. A part gets is_light; on_calendar; and
+-- group, if that is not light.
+function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
+  local group_names, group_of = nil, nil
+  if before then group_names, group_of = group.names(names) end
+  local all, asked, texts = read(conf, flows, flow_settings, names, flow.OF_ALL), {}, {}
+  for i = 1, #parts do
+    local part = parts[i]
+    local n, waits = part.n, true
+    if not part.unusual then texts[n], waits = after(all, n, part.usual) end
+    if waits then
+      local key = before and KEYS[before + 2 + group_of[n]] or due
+      local some = asked[key]
+      if not some then
+        some = { parts = {}, names = {} }
+        asked[key] = some
+      end
+      local to = #some.names + 1
+      some.parts[to], some.names[to] = part, names[n]
+    else
+      part.is_light = true
+    end
+  end
+  look_up(asked)
+  local light, heavy, heavy_names, loaded = { states = {}, gone = {} }, {}, {}, {}
+  for i = 1, #parts do
+    local part = parts[i]
+    local n = part.n
+    if texts[n] and (part.is_light or part.on_calendar) then
+      part.is_light = true
+      keep(light, names[n], texts[n])
+    else
+      heavy[#heavy + 1], heavy_names[#heavy_names + 1] = part, names[n]
+    end
+  end
+  if #heavy > 0 then
+    for i, f in ipairs(flow.load(conf, flows, flow_settings, heavy_names)) do loaded[heavy[i].n] = f end
+  end
+  if before then return loaded, light, load_groups(parts, loaded, group_names, group_of, conf, due, before) end
+  return loaded, light
+end
+
+return light_flow
