@@ -231,16 +231,17 @@ local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0),
 local named, ready, groups = {}, {}, {}
 if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
+  local upto = string.format('%d', at_once_each)
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
     quota.windows(settings[13]), lease)
   for _, f in ipairs(named) do
-    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, f.name, f.state.filled)
+    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
-  named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once) }
+  named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once, text(at_once)) }
   ready[1] = named[1]
 end
 local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
@@ -285,11 +286,10 @@ end
 -- decides all others, and would decide so of this one.
 local function take_simple(f, at)
   local q = f.queue
-  local list = q.lists[1]
-  if not list or q.lists[2] or q.has_later then return false end
-  local n = list.at
-  local job = list.bodies[n]
-  if not job or list.metas[n] or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
+  local list = q[1]
+  if not list or q[2] or q.due then return false end
+  local n, job, stored = list.at, queue.head(list)
+  if not job or stored or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
   local bytes = out.bytes + #job + #(f.own or '')
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
@@ -313,7 +313,7 @@ local function step()
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + #over.ids > 0
   local due_id, due_time
-  if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
+  if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end
   if at > latest or requests >= want or #over.ids >= expiry.MOST or read_enough
     or (shared and fair_queue.skips(shared, at - offset)) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
@@ -332,8 +332,8 @@ local function step()
 
   local id, stored, job
   if list then
-    local n = list.at
-    id, stored, job = list.ids[n], list.metas[n], list.bodies[n]
+    id = list.ids[list.at]
+    job, stored = queue.head(list)
   else
     id, stored = due_id, redis.call('HGET', meta, due_id)
   end

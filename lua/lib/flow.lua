@@ -70,7 +70,7 @@ function flow.read(text)
 end
 
 local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
+local function text_of(n) return string.format('%d', math.max(n, 0)) end
 
 -- Of the jobs in flight one at least is no rider.
 local function riders_text(state)

@@ -44,7 +44,7 @@ local function put(c, list, name, at)
   if at == c.recheck then at = at + 1 end
   local placed = list.placed
   local n = #placed
-  placed[n + 1], placed[n + 2] = string.format('%.0f', at), name
+  placed[n + 1], placed[n + 2] = string.format('%d', at), name
 end
 
 -- Notes what is kept of a flow or a group.
