@@ -307,7 +307,8 @@ end
 local function step()
   local f, turn = drr.top(row)
   if not f then return false end
-  own_next = math.max(own_ready, earliest, turn)
+  own_next = own_ready > earliest and own_ready or earliest
+  if turn > own_next then own_next = turn end
   if is_simple and take_simple(f, own_next) then return true end
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next

@@ -69,7 +69,7 @@ end
 -- The one that goes first, and nil if there is none. Until drr.next is called it stays so, whatever becomes of its time.
 local function top(row)
   local a, b = row[row.first], row.again[1]
-  row.in_heap = not a or b ~= nil and before(b, a)
+  row.in_heap = b ~= nil and (not a or b.at < a.at or b.at == a.at and b.place < a.place)
   return row.in_heap and b or a
 end
 
@@ -115,7 +115,7 @@ end
 -- group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   local state = flow.read(text)
-  settings = flow.obeys(state, settings)
+  if state.down then settings = flow.obeys(state, settings) end
   local f = { keeps_last = keeps_last, name = name, at = turn, from = 0, settings = settings, state = state, had_text = text,
     quotas = quotas, down = state.down, changed = false }
   if not settings.rate and not keeps_last then
@@ -157,15 +157,18 @@ end
 function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
   local named = {}
   if #names == 0 then return named end
-  local own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
-  local obeys, latest = flow.all_settings(own_texts, of_all), clock + pacer.MAX_HORIZON
-  for i, name in ipairs(names) do
+  local texts, own_texts, common = redis.call('HMGET', flows, unpack(names)), {}, flow.settings(false, of_all)
+  if redis.call('HLEN', flow_settings) > 0 then own_texts = redis.call('HMGET', flow_settings, unpack(names)) end
+  local latest = clock + pacer.MAX_HORIZON
+  for i = 1, #names do
+    local own = own_texts[i]
+    local settings = own and flow.settings(own, of_all) or common
     local base = places + (i - 1) * (flow.PLACES + 1)
     local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-    local f = drr.open(clock, since, name, tonumber(ARGV[first + 2 * i]), obeys[i], texts[i], quotas)
+    local f = drr.open(clock, since, names[i], ARGV[first + 2 * i] + 0, settings, texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
-    named[i], f.base, f.own = f, base, own_texts[i]
+    named[i], f.base, f.own = f, base, own
   end
   return named
 end

@@ -42,7 +42,8 @@ local flow = {
 -- The state of a flow from its text, or that of one that is new: nothing is known of its places.
 function flow.read(text)
   local slot, frac, rate, last = 0, 0, '-', 0
-  local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%S+)$')
+  local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%.%a*)$')
+  local riders = 0
   if not turn then
     slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
       string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
@@ -59,11 +60,10 @@ function flow.read(text)
     slot, frac = slot + 0, frac + 0
     last = slot
     if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
-  end
-  local riders = 0
-  if string.find(filled, '+', 1, true) then
-    local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
-    filled, riders = before .. behind, tonumber(n) or 0
+    if string.find(filled, '+', 1, true) then
+      local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
+      filled, riders = before .. behind, tonumber(n) or 0
+    end
   end
   return { slot = slot, frac = frac, rate = rate, last = last, turn = turn + 0, unfinished = unfinished + 0,
     scheduled = scheduled + 0, in_flight = in_flight + 0, riders = riders, filled = filled }
@@ -84,7 +84,7 @@ function flow.write(state)
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
   return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
-    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. riders_text(state)
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. (state.riders > 0 and riders_text(state) or '')
 end
 
 -- Notes that something may lie in a place of the flow, by its letter.

@@ -63,13 +63,13 @@ end
 function next_turns.decide(c, named, furthest)
   for _, f in ipairs(named) do
     local q, state = f.queue, f.state
-    local at, left = f.at, queue.left(q)
+    local at = f.at
+    local left, filled = queue.rest(q, state.filled)
     if not left then
       state.turn = 0
       at = queue.due_next(q)
       if at then at = math.max(at + c.offset, pacer.ready(f, 1, furthest)) end
     end
-    local filled = queue.filled(q, state.filled, left)
     if filled ~= state.filled then state.filled, f.changed = filled, true end
     put(c, f.group or c, f.name, not pacer.is_held(f) and at)
     keep(c, f, 'f', c.states, c.gone)

@@ -146,33 +146,40 @@ end
 
 -- Reads the first jobs of many flows at once, which is cheaper than one by one.
 function queue.read_heads(reader, flows)
-  local ids, lists, counts, i, l = {}, {}, {}, 0, 0
+  local ids, lists, counts, i, l, most = {}, {}, {}, 0, 0, reader.at_once
   for _, f in ipairs(flows) do
-    for _, list in ipairs(f.queue) do
-      local own, at_once = list.ids, list.at_once
-      local n = math.min(#own, at_once, reader.at_once - i)
+    local q = f.queue
+    for number = 1, #q do
+      local list = q[number]
+      local own, n = list.ids, list.at_once
+      if n > #own then n = #own end
+      if n > most - i then n = most - i end
       if n > 0 then
         l = l + 1
         lists[l], counts[l] = list, n
         for at = 1, n do ids[i + at] = own[at] end
         i = i + n
-        list.at_once = math.min(2 * at_once, queue.CHUNK)
       end
     end
   end
   read(reader, ids, lists, counts)
 end
 
+-- Each time more is read of a list.
+local function grow(list) list.at_once = math.min(2 * list.at_once, queue.CHUNK) end
+
 local function read_more(reader, list)
+  grow(list)
   local n = math.min(#list.ids - list.read, list.at_once, reader.at_once)
   local ids = { unpack(list.ids, list.read + 1, list.read + n) }
   read(reader, ids, { list }, { n })
-  list.at_once = math.min(2 * list.at_once, queue.CHUNK)
 end
 
--- The body of the job at the head of a list, and its meta, if there are such.
+-- The body of the job at the head of a list, and its meta, if there are such; nil where they were not read yet.
 function queue.head(list)
-  local n = list.at + list.shift
+  local n = list.at
+  if n > list.read then return nil end
+  n = n + list.shift
   return list.bodies[n], list.metas[n]
 end
 
@@ -192,6 +199,7 @@ local function peek(reader, q, list)
     elseif list.ended then
       return false
     else
+      grow(list)
       list.ids = redis.call('LRANGE', list.key, list.popped, list.popped + list.at_once)
       list.shift, list.read, list.at, list.ended = 0, 0, 1, #list.ids <= list.at_once
     end
@@ -233,25 +241,28 @@ function queue.set_aside(q, at, id)
   q.aside[#q.aside + 1], q.aside[#q.aside + 2] = at, id
 end
 
+local function holds_more(list) return list.at <= #list.ids or not list.ended end
+
 -- Whether lists hold more than was passed.
 function queue.left(q)
-  for _, list in ipairs(q) do
-    if list.at <= #list.ids or not list.ended then return true end
+  for i = 1, #q do
+    if holds_more(q[i]) then return true end
   end
   return false
 end
 
--- Which places may hold something when the run is over, as flow.lua writes it; left: what queue.left says.
-function queue.filled(q, before, left)
-  if before == '.n' and not q.aside then return left and '.n' or '.' end
+-- What queue.left says, and which places may hold something when the run is over, as flow.lua writes it.
+function queue.rest(q, before)
+  local left = queue.left(q)
+  if before == '.n' and not q.aside then return left, left and '.n' or '.' end
   local filled = '.'
   for _, list in ipairs(q) do
     -- Of a list that was not read it is not known which it is.
-    if not list.class then return before end
-    if list.at <= #list.ids or not list.ended then filled = filled .. flow.LETTERS[list.class] end
+    if not list.class then return left, before end
+    if holds_more(list) then filled = filled .. flow.LETTERS[list.class] end
   end
   if q.aside or (q.due and queue.due_next(q)) then filled = filled .. 'd' end
-  return filled
+  return left, filled
 end
 
 local function in_chunks(command, key, list)
@@ -260,11 +271,12 @@ end
 
 -- Removes passed jobs from the lists and gone jobs from later, and puts the jobs there that were set aside.
 function queue.write(q)
-  for _, list in ipairs(q) do
-    if list.popped == 1 then
-      redis.call('LPOP', list.key) -- cheaper than with a number
-    elseif list.popped > 0 then
-      redis.call('LPOP', list.key, list.popped)
+  for i = 1, #q do
+    local key, popped = q[i].key, q[i].popped
+    if popped == 1 then
+      redis.call('LPOP', key) -- cheaper than with a number
+    elseif popped > 0 then
+      redis.call('LPOP', key, popped)
     end
   end
   if q.gone then in_chunks('ZREM', q.later, q.gone) end
