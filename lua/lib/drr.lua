@@ -21,9 +21,13 @@ local drr = { placed = 0 }
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
 
+local EMPTY = {} -- the heap of a row to which no flow has come
+
 -- Flows that come in order wait in the row itself, from row.first on. Flows that do not, and those that have had a turn, wait in
 -- row.again, a binary heap. After its turn a flow goes behind the others: such a flow costs a heap one step.
-local function push(heap, f)
+local function push(row, f)
+  if row.again == EMPTY then row.again = {} end
+  local heap = row.again
   local i = #heap + 1
   while i > 1 do
     local parent = (i - i % 2) / 2
@@ -51,7 +55,7 @@ end
 
 -- Makes a row of a list of flows, which are placed in its order.
 function drr.order(list)
-  local row, latest = { first = 1, again = {} }, 0
+  local row, latest = { first = 1, again = EMPTY }, 0
   local n = 0
   for i, f in ipairs(list) do
     f.place = i
@@ -59,7 +63,7 @@ function drr.order(list)
       n = n + 1
       row[n], latest = f, f.at
     else
-      push(row.again, f)
+      push(row, f)
     end
   end
   drr.placed = math.max(drr.placed, #list)
@@ -82,7 +86,7 @@ end
 local function back(row, f)
   drr.placed = drr.placed + 1
   f.place = drr.placed
-  push(row.again, f)
+  push(row, f)
 end
 
 -- The flow whose turn it is, and when it goes; nil if there is none.
@@ -186,8 +190,9 @@ function drr.groups(clock, since, conf, names, keys, flows)
   local latest = clock + pacer.MAX_HORIZON
   for n, name in ipairs(listed) do
     local at = keys + 2 * n
-    local g = drr.open(clock, since, name, tonumber(ARGV[names + 2 * n]), settings[n], texts[n], quota.open(KEYS[at + 2], windows, 1), true)
-    drr.waits(g, pacer.ready(g, 1, latest))
+    local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
+    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings[n], texts[n], quotas, true)
+    if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
     g.due, g.placed, g.taken_off = KEYS[at + 1], {}, {}
     groups[n], by_name[name] = g, g
   end

@@ -81,10 +81,10 @@ end
 function next_turns.write_groups(c, groups, groups_key, next_slot)
   local states, gone = {}, {}
   for _, g in ipairs(groups) do
-    in_chunks('ZREM', g.due, g.taken_off)
-    in_chunks('ZADD', g.due, g.placed)
-    quota.write(g.quotas)
-    local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
+    if g.taken_off[1] then in_chunks('ZREM', g.due, g.taken_off) end
+    if g.placed[1] then in_chunks('ZADD', g.due, g.placed) end
+    if g.quotas then quota.write(g.quotas) end
+    local head = tonumber(redis.call('ZRANGE', g.due, '0', '0', 'WITHSCORES')[2])
     if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
     local at = head and not pacer.is_held(g) and g.at
     if at and head > math.max(next_slot, c.clock) then at = math.max(at, head) end
@@ -102,7 +102,7 @@ function next_turns.write(c, due, flows, idle_key)
   in_chunks('ZADD', idle_key, c.idle)
   in_chunks('ZREM', due, c.taken_off)
   in_chunks('ZADD', due, c.placed)
-  return tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
+  return tonumber(redis.call('ZRANGE', due, '0', '0', 'WITHSCORES')[2])
 end
 
 return next_turns
