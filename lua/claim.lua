@@ -235,7 +235,8 @@ if has_flows then
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
     quota.windows(settings[13]), lease)
-  for _, f in ipairs(named) do
+  for i = 1, #named do
+    local f = named[i]
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
@@ -253,6 +254,18 @@ local aside_count, own_ready = 0, first_ready
 local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 
+-- What a departure at that time means for the pacers and for the turns.
+local function depart(f, at)
+  pacer.depart(own, at, 1)
+  own_ready = pacer.ready(own, 1, furthest)
+  if shared then fair_queue.departs(shared, at - offset) end
+  if not f.name then return end
+  local g = f.group
+  drr.depart(f, at, furthest)
+  if g then drr.depart(g, at, furthest) end
+  drr.next(row, f, pacer.is_held(f))
+end
+
 local function take(f, id, job, stored, at, alone, riders)
   if alone then
     may_go = false
@@ -266,13 +279,7 @@ local function take(f, id, job, stored, at, alone, riders)
   else
     handout.add(out, id, at, job, stored, f.name, f.own)
   end
-  pacer.depart(own, at, 1)
-  own_ready = pacer.ready(own, 1, furthest)
-  if shared then fair_queue.departs(shared, at - offset) end
-  if not f.name then return end
-  drr.depart(f, at, furthest)
-  if f.group then drr.depart(f.group, at, furthest) end
-  drr.next(row, f, pacer.is_held(f))
+  depart(f, at)
 end
 
 -- The job waits in later, behind those that were set aside before it.
@@ -287,13 +294,15 @@ end
 local function take_simple(f, at)
   local q = f.queue
   local list = q[1]
-  if not list or q[2] or q.due then return false end
-  local n, job, stored = list.at, queue.head(list)
-  if not job or stored or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
-  local bytes = out.bytes + #job + #(f.own or '')
+  if not list or q[2] or q.due or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
+  local job, stored = queue.head(list)
+  if not job or stored then return false end
+  local n, bytes, settings_text = list.at, out.bytes + #job, f.own
+  if settings_text then bytes = bytes + #settings_text end
   if bytes > most_bytes then return false end
-  out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
-  take(f, list.ids[n], job, false, at, false)
+  out.bytes, list.at, list.popped, requests = bytes, n + 1, list.popped + 1, requests + 1
+  handout.add(out, list.ids[n], at, job, false, f.name, settings_text)
+  depart(f, at)
   return true
 end
 
@@ -402,7 +411,8 @@ end
 answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
-for _, f in ipairs(named) do
+for i = 1, #named do
+  local f = named[i]
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end

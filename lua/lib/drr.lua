@@ -55,9 +55,10 @@ end
 
 -- Makes a row of a list of flows, which are placed in its order.
 function drr.order(list)
-  local row, latest = { first = 1, again = EMPTY }, 0
+  local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false }, 0
   local n = 0
-  for i, f in ipairs(list) do
+  for i = 1, #list do
+    local f = list[i]
     f.place = i
     if f.at >= latest then
       n = n + 1
@@ -66,7 +67,7 @@ function drr.order(list)
       push(row, f)
     end
   end
-  drr.placed = math.max(drr.placed, #list)
+  if drr.placed < #list then drr.placed = #list end
   return row
 end
 
@@ -193,39 +194,35 @@ function drr.groups(clock, since, conf, names, keys, flows)
     local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
     local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings[n], texts[n], quotas, true)
     if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
-    g.due, g.placed, g.taken_off = KEYS[at + 1], {}, {}
+    g.due = KEYS[at + 1]
     groups[n], by_name[name] = g, g
   end
-  for _, f in ipairs(flows) do f.group = by_name[flow.group_of(f.name)] end
+  for i = 1, #flows do flows[i].group = by_name[flow.group_of(flows[i].name)] end
   return groups
 end
 
 -- An entry for each group, with the row of its flows that may send.
 function drr.of_groups(groups, ready)
   local entries = {}
-  for _, g in ipairs(groups) do g.entry = { flows = {} } end
-  for _, f in ipairs(ready) do
-    local flows = f.group.entry.flows
-    flows[#flows + 1] = f
+  for i = 1, #ready do
+    local f = ready[i]
+    local entry = f.group.entry
+    if entry then
+      entry.flows[#entry.flows + 1] = f
+    else
+      f.group.entry = { flows = { f }, at = 0, place = 0 }
+    end
   end
-  for _, g in ipairs(groups) do
+  for i = 1, #groups do
+    local g = groups[i]
     local entry = g.entry
-    if #entry.flows > 0 and not pacer.is_held(g) then
+    if entry and not pacer.is_held(g) then
       entry.flows = drr.order(entry.flows)
       entry.at = math.max(g.at, top(entry.flows).from)
       entries[#entries + 1] = entry
     end
   end
   return entries
-end
-
--- Notes in list, which has placed and taken_off, when on the calendar one goes next; nil not at all.
-function drr.note(list, name, at)
-  if at then
-    list.placed[#list.placed + 1], list.placed[#list.placed + 2] = string.format('%.0f', at), name
-  else
-    list.taken_off[#list.taken_off + 1] = name
-  end
 end
 
 return drr
