@@ -156,14 +156,19 @@ function drr.drop(f, delayed)
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
+-- What flows, or groups, have of their own: their texts. Most buckets have none: then it is not asked for each.
+local function own_texts_of(key, names)
+  return redis.call('HLEN', key) > 0 and redis.call('HMGET', key, unpack(names)) or {}
+end
+
 -- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
 -- KEYS[places]. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys begin,
 -- own what its settings say.
 function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
   local named = {}
   if #names == 0 then return named end
-  local texts, own_texts, common = redis.call('HMGET', flows, unpack(names)), {}, flow.settings(false, of_all)
-  if redis.call('HLEN', flow_settings) > 0 then own_texts = redis.call('HMGET', flow_settings, unpack(names)) end
+  local texts, own_texts = redis.call('HMGET', flows, unpack(names)), own_texts_of(flow_settings, names)
+  local common = flow.settings(false, of_all)
   local latest = clock + pacer.MAX_HORIZON
   for i = 1, #names do
     local own = own_texts[i]
@@ -187,12 +192,13 @@ function drr.groups(clock, since, conf, names, keys, flows)
   for i = names + 1, #ARGV, 2 do listed[#listed + 1] = ARGV[i] end
   if #listed == 0 then return groups end
   local texts = redis.call('HMGET', KEYS[keys + 1], unpack(listed))
-  local settings = flow.all_settings(redis.call('HMGET', KEYS[keys + 2], unpack(listed)), of_all)
+  local own_texts, common = own_texts_of(KEYS[keys + 2], listed), flow.settings(false, of_all)
   local latest = clock + pacer.MAX_HORIZON
-  for n, name in ipairs(listed) do
-    local at = keys + 2 * n
+  for n = 1, #listed do
+    local name, at, own = listed[n], keys + 2 * n, own_texts[n]
+    local settings = own and flow.settings(own, of_all) or common
     local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
-    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings[n], texts[n], quotas, true)
+    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings, texts[n], quotas, true)
     if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
     g.due = KEYS[at + 1]
     groups[n], by_name[name] = g, g

@@ -35,7 +35,8 @@ function next_turns.put_back(due, flows, groups, keys, in_groups)
   end
 end
 
--- Puts a flow or a group on a calendar, at that time; takes it off without one. list has placed and taken_off, once there are some.
+-- Puts a flow or a group on a calendar, at that time; takes it off without one. list has placed and taken_off, once there are some,
+-- and the soonest time of those that are placed.
 local function put(c, list, name, at)
   if not at then
     list.taken_off = list.taken_off or {}
@@ -47,8 +48,9 @@ local function put(c, list, name, at)
   if placed then
     local n = #placed
     placed[n + 1], placed[n + 2] = score, name
+    if at < list.soonest then list.soonest = at end
   else
-    list.placed = { score, name }
+    list.placed, list.soonest = { score, name }, at
   end
 end
 
@@ -85,16 +87,18 @@ end
 -- Writes the calendars of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
 -- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: what is kept of groups.
 function next_turns.write_groups(c, groups, groups_key, next_slot)
-  local states, gone = {}, {}
+  local states, gone, soon = {}, {}, math.max(next_slot, c.clock)
   for i = 1, #groups do
     local g = groups[i]
     if g.taken_off then in_chunks('ZREM', g.due, g.taken_off) end
     if g.placed then in_chunks('ZADD', g.due, g.placed) end
     if g.quotas then quota.write(g.quotas) end
-    local head = tonumber(redis.call('ZRANGE', g.due, '0', '0', 'WITHSCORES')[2])
+    -- Where the head is soon enough, it does not matter when it is.
+    local head = g.soonest
+    if not head or head > soon then head = tonumber(redis.call('ZRANGE', g.due, '0', '0', 'WITHSCORES')[2]) end
     if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
     local at = head and not pacer.is_held(g) and g.at
-    if at and head > math.max(next_slot, c.clock) then at = math.max(at, head) end
+    if at and head > soon then at = math.max(at, head) end
     put(c, c, g.name, at)
     keep(c, g, 'g', states, gone)
   end
