@@ -39,6 +39,10 @@ local flow = {
   LETTERS = { 'k', 'h', 'n', 'l', 'd' },
 }
 
+-- Most counts are small: to look them up costs less than to make numbers of texts, and texts of numbers.
+local number_of = { ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4, ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9 }
+local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+
 -- The state of a flow from its text, or that of one that is new: nothing is known of its places.
 function flow.read(text)
   local slot, frac, rate, last = 0, 0, '-', 0
@@ -65,12 +69,12 @@ function flow.read(text)
       filled, riders = before .. behind, tonumber(n) or 0
     end
   end
-  return { slot = slot, frac = frac, rate = rate, last = last, turn = turn + 0, unfinished = unfinished + 0,
-    scheduled = scheduled + 0, in_flight = in_flight + 0, riders = riders, filled = filled }
+  return { slot = slot, frac = frac, rate = rate, last = last, turn = number_of[turn] or turn + 0,
+    unfinished = number_of[unfinished] or unfinished + 0, scheduled = number_of[scheduled] or scheduled + 0,
+    in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
-local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local function text_of(n) return string.format('%d', math.max(n, 0)) end
+local function text_of(n) return string.format('%d', n < 0 and 0 or n) end
 
 -- Of the jobs in flight one at least is no rider.
 local function riders_text(state)

@@ -253,9 +253,12 @@ end
 
 -- What queue.left says, and which places may hold something when the run is over, as flow.lua writes it.
 function queue.rest(q, before)
-  local left = queue.left(q)
-  if before == '.n' and not q.aside then return left, left and '.n' or '.' end
-  local filled = '.'
+  if before == '.n' and not q.aside then
+    local list = q[1]
+    local left = list ~= nil and (list.at <= #list.ids or not list.ended)
+    return left, left and '.n' or '.'
+  end
+  local left, filled = queue.left(q), '.'
   for _, list in ipairs(q) do
     -- Of a list that was not read it is not known which it is.
     if not list.class then return left, before end
