@@ -69,8 +69,7 @@
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
 --          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
---          settings say that is
---          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
+--          settings say that is not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired or -1 max_age has passed, id, flow, attempts; and for each batch: -2, its first job, how many
 --          it has, its number}
@@ -235,8 +234,7 @@ if has_flows then
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
     quota.windows(settings[13]), lease)
-  for i = 1, #named do
-    local f = named[i]
+  for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
@@ -260,17 +258,13 @@ local function depart(f, at)
   own_ready = pacer.ready(own, 1, furthest)
   if shared then fair_queue.departs(shared, at - offset) end
   if not f.name then return end
-  local g = f.group
   drr.depart(f, at, furthest)
-  if g then drr.depart(g, at, furthest) end
+  if f.group then drr.depart(f.group, at, furthest) end
   drr.next(row, f, pacer.is_held(f))
 end
 
 local function take(f, id, job, stored, at, alone, riders)
-  if alone then
-    may_go = false
-    answer[LONE] = out.count + 1
-  end
+  if alone then may_go, answer[LONE] = false, out.count + 1 end
   requests = requests + 1
   if riders then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
@@ -297,11 +291,10 @@ local function take_simple(f, at)
   if not list or q[2] or q.due or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
   local job, stored = queue.head(list)
   if not job or stored then return false end
-  local n, bytes, settings_text = list.at, out.bytes + #job, f.own
-  if settings_text then bytes = bytes + #settings_text end
+  local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped, requests = bytes, n + 1, list.popped + 1, requests + 1
-  handout.add(out, list.ids[n], at, job, false, f.name, settings_text)
+  handout.add(out, list.ids[n], at, job, false, f.name, f.own)
   depart(f, at)
   return true
 end
@@ -411,8 +404,7 @@ end
 answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
 -- Everything is decided. From here on there are only writes, but for the heads of calendars.
-for i = 1, #named do
-  local f = named[i]
+for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end
