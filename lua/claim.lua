@@ -69,8 +69,7 @@
 -- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
 --          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
---          settings say that is
---          not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
+--          settings say that is not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired or -1 max_age has passed, id, flow, attempts; and for each batch: -2, its first job, how many
 --          it has, its number}
@@ -232,16 +231,17 @@ local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0),
 local named, ready, groups = {}, {}, {}
 if has_flows then
   local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
+  local upto = string.format('%d', at_once_each)
   for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
   named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
     quota.windows(settings[13]), lease)
   for _, f in ipairs(named) do
-    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, f.name, f.state.filled)
+    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
   if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
-  named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once) }
+  named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once, text(at_once)) }
   ready[1] = named[1]
 end
 local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
@@ -253,11 +253,19 @@ local aside_count, own_ready = 0, first_ready
 local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 
+-- What a departure at that time means for the pacers and for the turns.
+local function depart(f, at)
+  pacer.depart(own, at, 1)
+  own_ready = pacer.ready(own, 1, furthest)
+  if shared then fair_queue.departs(shared, at - offset) end
+  if not f.name then return end
+  drr.depart(f, at, furthest)
+  if f.group then drr.depart(f.group, at, furthest) end
+  drr.next(row, f, pacer.is_held(f))
+end
+
 local function take(f, id, job, stored, at, alone, riders)
-  if alone then
-    may_go = false
-    answer[LONE] = out.count + 1
-  end
+  if alone then may_go, answer[LONE] = false, out.count + 1 end
   requests = requests + 1
   if riders then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
@@ -266,13 +274,7 @@ local function take(f, id, job, stored, at, alone, riders)
   else
     handout.add(out, id, at, job, stored, f.name, f.own)
   end
-  pacer.depart(own, at, 1)
-  own_ready = pacer.ready(own, 1, furthest)
-  if shared then fair_queue.departs(shared, at - offset) end
-  if not f.name then return end
-  drr.depart(f, at, furthest)
-  if f.group then drr.depart(f.group, at, furthest) end
-  drr.next(row, f, pacer.is_held(f))
+  depart(f, at)
 end
 
 -- The job waits in later, behind those that were set aside before it.
@@ -286,15 +288,15 @@ end
 -- decides all others, and would decide so of this one.
 local function take_simple(f, at)
   local q = f.queue
-  local list = q.lists[1]
-  if not list or q.lists[2] or q.has_later then return false end
-  local n = list.at
-  local job = list.bodies[n]
-  if not job or list.metas[n] or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
-  local bytes = out.bytes + #job + #(f.own or '')
+  local list = q[1]
+  if not list or q[2] or q.due or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
+  local job, stored = queue.head(list)
+  if not job or stored then return false end
+  local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
   if bytes > most_bytes then return false end
-  out.bytes, list.at, list.popped = bytes, n + 1, list.popped + 1
-  take(f, list.ids[n], job, false, at, false)
+  out.bytes, list.at, list.popped, requests = bytes, n + 1, list.popped + 1, requests + 1
+  handout.add(out, list.ids[n], at, job, false, f.name, f.own)
+  depart(f, at)
   return true
 end
 
@@ -308,13 +310,14 @@ end
 local function step()
   local f, turn = drr.top(row)
   if not f then return false end
-  own_next = math.max(own_ready, earliest, turn)
+  own_next = own_ready > earliest and own_ready or earliest
+  if turn > own_next then own_next = turn end
   if is_simple and take_simple(f, own_next) then return true end
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + #over.ids > 0
   local due_id, due_time
-  if not full and q.has_later then due_id, due_time = queue.peek_due(q, latest - offset) end
+  if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end
   if at > latest or requests >= want or #over.ids >= expiry.MOST or read_enough
     or (shared and fair_queue.skips(shared, at - offset)) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
@@ -333,8 +336,8 @@ local function step()
 
   local id, stored, job
   if list then
-    local n = list.at
-    id, stored, job = list.ids[n], list.metas[n], list.bodies[n]
+    id = list.ids[list.at]
+    job, stored = queue.head(list)
   else
     id, stored = due_id, redis.call('HGET', meta, due_id)
   end

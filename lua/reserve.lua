@@ -126,10 +126,10 @@ if reply[4] > 0 then
 end
 
 if #found > 0 and kept[8] then standby.note(pace, kept[8], dispatcher, true) end
-local moved = {}
+local moved, named, reserved = {}, #reply, text(clock + RESERVED)
 for i = 1, #found, 2 do
-  reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
-  moved[i], moved[i + 1] = text(clock + RESERVED), found[i]
+  reply[named + i], reply[named + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
+  moved[i], moved[i + 1] = reserved, found[i]
 end
 local rechecked = 0
 if settings[7] then
@@ -141,7 +141,7 @@ if settings[7] then
   reply[5] = rechecked
   for i = 1, #again, 2 do
     reply[#reply + 1], reply[#reply + 2] = again[i], clock
-    moved[#moved + 1], moved[#moved + 2] = text(clock + RESERVED), again[i]
+    moved[#moved + 1], moved[#moved + 2] = reserved, again[i]
   end
   if rechecked > 0 then
     redis.call('HSET', conf, 'recheck', text(tonumber(again[#again])) .. ' ' .. upto)

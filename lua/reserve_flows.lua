@@ -42,22 +42,26 @@ for n = #KEYS - again + 1, #KEYS do
   left = left - #waiting
 end
 
--- Names flows of a group, behind those that it has already named, and returns their number.
-local reply, moved, groups = { 0, now }, {}, #KEYS - 1
+-- Names flows of a group, behind those that it has already named, and returns their number. Numbers for Redis are texts, which is
+-- cheaper.
+local reply, told, moved, groups = { 0, now }, 2, {}, #KEYS - 1
 local function name(n, most)
-  local found, own = redis.call('ZRANGEBYSCORE', KEYS[n + 1], '-inf', latest, 'WITHSCORES', 'LIMIT', #moved[n] / 2, most), moved[n]
+  local own = moved[n]
+  local before = #own
+  local found = redis.call('ZRANGEBYSCORE', KEYS[n + 1], '-inf', latest, 'WITHSCORES', 'LIMIT', before == 0 and '0' or before / 2, most)
   for i = 1, #found, 2 do
-    reply[#reply + 1], reply[#reply + 2] = found[i], math.floor(tonumber(found[i + 1]))
-    own[#own + 1], own[#own + 2] = reserved, found[i]
+    reply[told + i], reply[told + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
+    own[before + i], own[before + i + 1] = reserved, found[i]
   end
-  want = want - #found / 2
+  told, want = told + #found, want - #found / 2
   return #found / 2
 end
 
 local each, more = math.max(math.floor(want / groups), 1), {}
+local each_text = text(each)
 for n = 1, groups do
   moved[n] = {}
-  if want > 0 and name(n, math.min(each, want)) == each then more[#more + 1] = n end
+  if want > 0 and name(n, want < each and want or each_text) == each then more[#more + 1] = n end
 end
 for _, n in ipairs(more) do
   if want > 0 then name(n, want) end

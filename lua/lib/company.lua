@@ -21,7 +21,7 @@ function company.has_crashed(stored) return stored and string.match(stored, '^%d
 function company.bookmark(rules, q, job, list, at)
   if rules.wait == 0 or not list or patience(rules, job) <= at then return false end
   local marks = {}
-  for i, one in ipairs(q.lists) do
+  for i, one in ipairs(q) do
     local mark = {}
     for field, value in pairs(one) do mark[field] = value end
     marks[i] = mark
@@ -31,7 +31,7 @@ end
 
 local function go_back(reader, q, marks, id, riders)
   for i, mark in ipairs(marks) do
-    for field, value in pairs(mark) do q.lists[i][field] = value end
+    for field, value in pairs(mark) do q[i][field] = value end
   end
   reader.handled[id] = nil
   for _, rider in ipairs(riders) do reader.handled[rider[1]] = nil end
@@ -40,7 +40,7 @@ end
 -- The next job of a flow as company.gather wants it; nil if there is none. latest: as for queue.peek_due.
 local function next_rider(reader, q, at, latest)
   local due_id, due_time
-  if q.has_later then due_id, due_time = queue.peek_due(q, latest) end
+  if q.due then due_id, due_time = queue.peek_due(q, latest) end
   if due_id and due_time <= at then
     local stored = redis.call('HGET', reader.meta, due_id)
     local kind = stored and string.sub(stored, 1, 1) or codec.SCHEDULED
@@ -50,7 +50,8 @@ local function next_rider(reader, q, at, latest)
   end
   local list = queue.peek(reader, q)
   if not list then return nil end
-  return list.ids[list.at], list.metas[list.at], list.bodies[list.at], list
+  local job, stored = queue.head(list)
+  return list.ids[list.at], stored, job, list
 end
 
 -- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.

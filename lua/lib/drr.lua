@@ -21,9 +21,13 @@ local drr = { placed = 0 }
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
 
+local EMPTY = {} -- the heap of a row to which no flow has come
+
 -- Flows that come in order wait in the row itself, from row.first on. Flows that do not, and those that have had a turn, wait in
 -- row.again, a binary heap. After its turn a flow goes behind the others: such a flow costs a heap one step.
-local function push(heap, f)
+local function push(row, f)
+  if row.again == EMPTY then row.again = {} end
+  local heap = row.again
   local i = #heap + 1
   while i > 1 do
     local parent = (i - i % 2) / 2
@@ -51,25 +55,26 @@ end
 
 -- Makes a row of a list of flows, which are placed in its order.
 function drr.order(list)
-  local row, latest = { first = 1, again = {} }, 0
+  local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false }, 0
   local n = 0
-  for i, f in ipairs(list) do
+  for i = 1, #list do
+    local f = list[i]
     f.place = i
     if f.at >= latest then
       n = n + 1
       row[n], latest = f, f.at
     else
-      push(row.again, f)
+      push(row, f)
     end
   end
-  drr.placed = math.max(drr.placed, #list)
+  if drr.placed < #list then drr.placed = #list end
   return row
 end
 
 -- The one that goes first, and nil if there is none. Until drr.next is called it stays so, whatever becomes of its time.
 local function top(row)
   local a, b = row[row.first], row.again[1]
-  row.in_heap = not a or b ~= nil and before(b, a)
+  row.in_heap = b ~= nil and (not a or b.at < a.at or b.at == a.at and b.place < a.place)
   return row.in_heap and b or a
 end
 
@@ -82,7 +87,7 @@ end
 local function back(row, f)
   drr.placed = drr.placed + 1
   f.place = drr.placed
-  push(row.again, f)
+  push(row, f)
 end
 
 -- The flow whose turn it is, and when it goes; nil if there is none.
@@ -115,7 +120,7 @@ end
 -- group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   local state = flow.read(text)
-  settings = flow.obeys(state, settings)
+  if state.down then settings = flow.obeys(state, settings) end
   local f = { keeps_last = keeps_last, name = name, at = turn, from = 0, settings = settings, state = state, had_text = text,
     quotas = quotas, down = state.down, changed = false }
   if not settings.rate and not keeps_last then
@@ -151,21 +156,29 @@ function drr.drop(f, delayed)
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
+-- What flows, or groups, have of their own: their texts. Most buckets have none: then it is not asked for each.
+local function own_texts_of(key, names)
+  return redis.call('HLEN', key) > 0 and redis.call('HMGET', key, unpack(names)) or {}
+end
+
 -- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
 -- KEYS[places]. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys begin,
 -- own what its settings say.
 function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
   local named = {}
   if #names == 0 then return named end
-  local own_texts, texts = redis.call('HMGET', flow_settings, unpack(names)), redis.call('HMGET', flows, unpack(names))
-  local obeys, latest = flow.all_settings(own_texts, of_all), clock + pacer.MAX_HORIZON
-  for i, name in ipairs(names) do
+  local texts, own_texts = redis.call('HMGET', flows, unpack(names)), own_texts_of(flow_settings, names)
+  local common = flow.settings(false, of_all)
+  local latest = clock + pacer.MAX_HORIZON
+  for i = 1, #names do
+    local own = own_texts[i]
+    local settings = own and flow.settings(own, of_all) or common
     local base = places + (i - 1) * (flow.PLACES + 1)
     local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-    local f = drr.open(clock, since, name, tonumber(ARGV[first + 2 * i]), obeys[i], texts[i], quotas)
+    local f = drr.open(clock, since, names[i], ARGV[first + 2 * i] + 0, settings, texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
-    named[i], f.base, f.own = f, base, own_texts[i]
+    named[i], f.base, f.own = f, base, own
   end
   return named
 end
@@ -179,45 +192,43 @@ function drr.groups(clock, since, conf, names, keys, flows)
   for i = names + 1, #ARGV, 2 do listed[#listed + 1] = ARGV[i] end
   if #listed == 0 then return groups end
   local texts = redis.call('HMGET', KEYS[keys + 1], unpack(listed))
-  local settings = flow.all_settings(redis.call('HMGET', KEYS[keys + 2], unpack(listed)), of_all)
+  local own_texts, common = own_texts_of(KEYS[keys + 2], listed), flow.settings(false, of_all)
   local latest = clock + pacer.MAX_HORIZON
-  for n, name in ipairs(listed) do
-    local at = keys + 2 * n
-    local g = drr.open(clock, since, name, tonumber(ARGV[names + 2 * n]), settings[n], texts[n], quota.open(KEYS[at + 2], windows, 1), true)
-    drr.waits(g, pacer.ready(g, 1, latest))
-    g.due, g.placed, g.taken_off = KEYS[at + 1], {}, {}
+  for n = 1, #listed do
+    local name, at, own = listed[n], keys + 2 * n, own_texts[n]
+    local settings = own and flow.settings(own, of_all) or common
+    local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
+    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings, texts[n], quotas, true)
+    if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
+    g.due = KEYS[at + 1]
     groups[n], by_name[name] = g, g
   end
-  for _, f in ipairs(flows) do f.group = by_name[flow.group_of(f.name)] end
+  for i = 1, #flows do flows[i].group = by_name[flow.group_of(flows[i].name)] end
   return groups
 end
 
 -- An entry for each group, with the row of its flows that may send.
 function drr.of_groups(groups, ready)
   local entries = {}
-  for _, g in ipairs(groups) do g.entry = { flows = {} } end
-  for _, f in ipairs(ready) do
-    local flows = f.group.entry.flows
-    flows[#flows + 1] = f
+  for i = 1, #ready do
+    local f = ready[i]
+    local entry = f.group.entry
+    if entry then
+      entry.flows[#entry.flows + 1] = f
+    else
+      f.group.entry = { flows = { f }, at = 0, place = 0 }
+    end
   end
-  for _, g in ipairs(groups) do
+  for i = 1, #groups do
+    local g = groups[i]
     local entry = g.entry
-    if #entry.flows > 0 and not pacer.is_held(g) then
+    if entry and not pacer.is_held(g) then
       entry.flows = drr.order(entry.flows)
       entry.at = math.max(g.at, top(entry.flows).from)
       entries[#entries + 1] = entry
     end
   end
   return entries
-end
-
--- Notes in list, which has placed and taken_off, when on the calendar one goes next; nil not at all.
-function drr.note(list, name, at)
-  if at then
-    list.placed[#list.placed + 1], list.placed[#list.placed + 2] = string.format('%.0f', at), name
-  else
-    list.taken_off[#list.taken_off + 1] = name
-  end
 end
 
 return drr

@@ -39,10 +39,15 @@ local flow = {
   LETTERS = { 'k', 'h', 'n', 'l', 'd' },
 }
 
+-- Most counts are small: to look them up costs less than to make numbers of texts, and texts of numbers.
+local number_of = { ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4, ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9 }
+local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+
 -- The state of a flow from its text, or that of one that is new: nothing is known of its places.
 function flow.read(text)
   local slot, frac, rate, last = 0, 0, '-', 0
-  local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%S+)$')
+  local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%.%a*)$')
+  local riders = 0
   if not turn then
     slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
       string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
@@ -59,18 +64,17 @@ function flow.read(text)
     slot, frac = slot + 0, frac + 0
     last = slot
     if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
+    if string.find(filled, '+', 1, true) then
+      local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
+      filled, riders = before .. behind, tonumber(n) or 0
+    end
   end
-  local riders = 0
-  if string.find(filled, '+', 1, true) then
-    local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
-    filled, riders = before .. behind, tonumber(n) or 0
-  end
-  return { slot = slot, frac = frac, rate = rate, last = last, turn = turn + 0, unfinished = unfinished + 0,
-    scheduled = scheduled + 0, in_flight = in_flight + 0, riders = riders, filled = filled }
+  return { slot = slot, frac = frac, rate = rate, last = last, turn = number_of[turn] or turn + 0,
+    unfinished = number_of[unfinished] or unfinished + 0, scheduled = number_of[scheduled] or scheduled + 0,
+    in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
-local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local function text_of(n) return string.format('%.0f', math.max(n, 0)) end
+local function text_of(n) return string.format('%d', n < 0 and 0 or n) end
 
 -- Of the jobs in flight one at least is no rider.
 local function riders_text(state)
@@ -84,7 +88,7 @@ function flow.write(state)
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
   return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
-    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. riders_text(state)
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. (state.riders > 0 and riders_text(state) or '')
 end
 
 -- Notes that something may lie in a place of the flow, by its letter.

@@ -62,11 +62,11 @@ function handout.add(out, id, at, job, stored, name, own)
   local count = out.count
   out.ids[count] = id
   if slot > out.latest then out.latest = slot end
-  local later_by = slot - out.first -- Lua makes integers below 10^14 text without loss
-  if count == 1 then out.first, later_by = slot, string.format('%.0f', slot) end
-  local entry = id .. ' ' .. later_by
+  local entry = id .. string.format(' %d', slot - out.first)
+  if count == 1 then out.first = slot end
   if not stored then
-    handout.note(out, id, out.fresh)
+    local metas, size = out.metas, out.metas_size
+    metas[size + 1], metas[size + 2], out.metas_size = id, out.fresh, size + 2
     out.record[count] = entry
     return
   end

@@ -19,7 +19,7 @@ end
 
 -- clock is the engine's, offset that from the server's. recheck is a turn at which no flow is put (see reserve.lua), or nil.
 function next_turns.open(clock, offset, recheck)
-  return { clock = clock, offset = offset, recheck = recheck, placed = {}, taken_off = {}, states = {}, gone = {}, idle = {} }
+  return { clock = clock, offset = offset, recheck = recheck, states = {}, gone = {}, idle = {} }
 end
 
 -- Puts flows and groups back at the turns that they had, where nothing may go: their names and turns are behind ARGV[flows] and
@@ -35,16 +35,23 @@ function next_turns.put_back(due, flows, groups, keys, in_groups)
   end
 end
 
--- Puts a flow or a group on a calendar, at that time; takes it off without one.
+-- Puts a flow or a group on a calendar, at that time; takes it off without one. list has placed and taken_off, once there are some,
+-- and the soonest time of those that are placed.
 local function put(c, list, name, at)
   if not at then
+    list.taken_off = list.taken_off or {}
     list.taken_off[#list.taken_off + 1] = name
     return
   end
   if at == c.recheck then at = at + 1 end
-  local placed = list.placed
-  local n = #placed
-  placed[n + 1], placed[n + 2] = string.format('%.0f', at), name
+  local placed, score = list.placed, string.format('%d', at)
+  if placed then
+    local n = #placed
+    placed[n + 1], placed[n + 2] = score, name
+    if at < list.soonest then list.soonest = at end
+  else
+    list.placed, list.soonest = { score, name }, at
+  end
 end
 
 -- Notes what is kept of a flow or a group.
@@ -61,15 +68,16 @@ end
 
 -- Decides what becomes of flows. It writes nothing yet. furthest: no departure lies behind it.
 function next_turns.decide(c, named, furthest)
-  for _, f in ipairs(named) do
+  for i = 1, #named do
+    local f = named[i]
     local q, state = f.queue, f.state
-    local at, left = f.at, queue.left(q)
+    local at = f.at
+    local left, filled = queue.rest(q, state.filled)
     if not left then
       state.turn = 0
       at = queue.due_next(q)
       if at then at = math.max(at + c.offset, pacer.ready(f, 1, furthest)) end
     end
-    local filled = queue.filled(q, state.filled, left)
     if filled ~= state.filled then state.filled, f.changed = filled, true end
     put(c, f.group or c, f.name, not pacer.is_held(f) and at)
     keep(c, f, 'f', c.states, c.gone)
@@ -79,15 +87,18 @@ end
 -- Writes the calendars of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
 -- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: what is kept of groups.
 function next_turns.write_groups(c, groups, groups_key, next_slot)
-  local states, gone = {}, {}
-  for _, g in ipairs(groups) do
-    in_chunks('ZREM', g.due, g.taken_off)
-    in_chunks('ZADD', g.due, g.placed)
-    quota.write(g.quotas)
-    local head = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
+  local states, gone, soon = {}, {}, math.max(next_slot, c.clock)
+  for i = 1, #groups do
+    local g = groups[i]
+    if g.taken_off then in_chunks('ZREM', g.due, g.taken_off) end
+    if g.placed then in_chunks('ZADD', g.due, g.placed) end
+    if g.quotas then quota.write(g.quotas) end
+    -- Where the head is soon enough, it does not matter when it is.
+    local head = g.soonest
+    if not head or head > soon then head = tonumber(redis.call('ZRANGE', g.due, '0', '0', 'WITHSCORES')[2]) end
     if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
     local at = head and not pacer.is_held(g) and g.at
-    if at and head > math.max(next_slot, c.clock) then at = math.max(at, head) end
+    if at and head > soon then at = math.max(at, head) end
     put(c, c, g.name, at)
     keep(c, g, 'g', states, gone)
   end
@@ -100,9 +111,9 @@ function next_turns.write(c, due, flows, idle_key)
   in_chunks('HSET', flows, c.states)
   in_chunks('HDEL', flows, c.gone)
   in_chunks('ZADD', idle_key, c.idle)
-  in_chunks('ZREM', due, c.taken_off)
-  in_chunks('ZADD', due, c.placed)
-  return tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
+  if c.taken_off then in_chunks('ZREM', due, c.taken_off) end
+  if c.placed then in_chunks('ZADD', due, c.placed) end
+  return tonumber(redis.call('ZRANGE', due, '0', '0', 'WITHSCORES')[2])
 end
 
 return next_turns

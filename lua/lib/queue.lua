@@ -27,65 +27,69 @@ function queue.reader(body, meta, last_chance, aging, in_groups, most_bytes, lar
     expiring = expiring, leftovers = leftovers, bytes = 0, handled = {}, looked_at = 0 }
 end
 
-local NONE = {} -- of the many queues that have none
+local NONE = {} -- of lists of which nothing is read yet
 
-local function open_list(key, class, at_once)
-  -- One more than is handed out: so it is known whether that was all.
-  local ids = redis.call('LRANGE', key, 0, at_once)
-  return { key = key, class = class, ids = ids, bodies = {}, metas = {}, read = 0, at = 1, popped = 0, at_once = at_once,
-    ended = #ids <= at_once }
+-- One more than is handed out is asked for: so it is known whether that was all. upto is at_once as a text, which is cheaper for
+-- Redis than a number.
+local function open_list(key, class, at_once, upto)
+  local ids = redis.call('LRANGE', key, '0', upto)
+  return { key = key, class = class, ids = ids, bodies = NONE, metas = NONE, shift = 0, read = 0, at = 1, popped = 0,
+    at_once = at_once, ended = #ids <= at_once }
 end
 
--- The places of a flow that are those keys after the base-th. at_once says how many
--- jobs are read at first. 0 says that none will be handed out:
+-- The places of a flow that are those keys after the base-th: the table of its lists that are not empty, with more fields. at_once
+-- says how many jobs are read at first, upto is the same as a text. 0 says that none will be handed out:
 -- then it is only known whether there are some. name is that of the flow, and filled says which places may hold something
 -- (see flow.lua); both are nil in a bucket without flows.
-function queue.open(base, at_once, name, filled)
-  local lists, later = {}, KEYS[base + flow.PLACES]
+function queue.open(base, at_once, upto, name, filled)
+  local later = KEYS[base + flow.PLACES]
   if not filled then
     -- Most buckets have jobs of one priority and none in later: that is two commands.
     local rest = redis.call('EXISTS', KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], later) > 0
     filled = rest and '.khnld' or '.n'
   end
-  local has_later = filled ~= '.n' and string.find(filled, 'd', 1, true) ~= nil
+  if filled == '.n' and at_once > 0 then
+    local list = open_list(KEYS[base + 3], 3, at_once, upto)
+    return { list.ids[1] and list or nil, later = later, name = name, at_once = at_once }
+  end
+  local q = { later = later, name = name, at_once = math.max(at_once, 1) }
   if at_once == 0 then
     if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4]) > 0 then
-      lists[1] = { ids = { '' }, bodies = {}, metas = {}, read = 0, at = 1, at_once = 1, popped = 0, ended = true }
+      q[1] = { ids = { '' }, bodies = NONE, metas = NONE, shift = 0, read = 0, at = 1, at_once = 1, popped = 0, ended = true }
     end
-    at_once = 1
-  elseif filled == '.n' then
-    local list = open_list(KEYS[base + 3], 3, at_once)
-    if #list.ids > 0 then lists[1] = list end
   else
     for class = 1, 4 do
       if string.find(filled, flow.LETTERS[class], 1, true) then
-        local list = open_list(KEYS[base + class], class, at_once)
-        if #list.ids > 0 then lists[#lists + 1] = list end
+        local list = open_list(KEYS[base + class], class, at_once, upto)
+        if list.ids[1] then q[#q + 1] = list end
       end
     end
   end
-  return { lists = lists, later = later, due = NONE, due_at = 1, due_before = 0, due_more = has_later, at_once = at_once,
-    name = name, gone = NONE, aside = NONE, has_later = has_later }
+  if string.find(filled, 'd', 1, true) then q.due = { at = 1, before = 0, more = true } end
+  return q
 end
 
--- The next id of later that is due until then and its time, or nil.
+-- The next id of later that is due until then and its time, or nil. q.due has ids and times that were read, q.due.before says how
+-- many were read before these; there is no q.due where later is empty.
 function queue.peek_due(q, latest)
-  if q.due_at > #q.due and q.due_more then
-    q.due_before = q.due_before + #q.due / 2
-    q.due = redis.call('ZRANGEBYSCORE', q.later, '-inf', string.format('%.0f', latest), 'WITHSCORES', 'LIMIT', q.due_before, q.at_once)
-    q.due_at, q.due_more = 1, #q.due == 2 * q.at_once
-    q.at_once = math.min(2 * q.at_once, queue.CHUNK)
+  local due = q.due
+  if due.at > #due and due.more then
+    local before, at_once = due.before + #due / 2, q.at_once
+    due = redis.call('ZRANGEBYSCORE', q.later, '-inf', string.format('%.0f', latest), 'WITHSCORES', 'LIMIT', before, at_once)
+    due.at, due.before, due.more = 1, before, #due == 2 * at_once
+    q.due, q.at_once = due, math.min(2 * at_once, queue.CHUNK)
   end
-  return q.due[q.due_at], tonumber(q.due[q.due_at + 1])
+  return due[due.at], tonumber(due[due.at + 1])
 end
 
 -- When the first of later is due that was not passed; nil if there is none. What was
 -- set aside is there again, at the times that it was given.
 function queue.due_next(q)
-  if not q.has_later then return tonumber(q.aside[1]) end
-  local passed = q.due_before + (q.due_at - 1) / 2
-  local soonest = tonumber(redis.call('ZRANGE', q.later, passed, passed, 'WITHSCORES')[2] or q.aside[1])
-  if soonest and q.aside[1] then soonest = math.min(soonest, tonumber(q.aside[1])) end
+  local due, aside = q.due, q.aside and tonumber(q.aside[1])
+  if not due then return aside end
+  local passed = due.before + (due.at - 1) / 2
+  local soonest = tonumber(redis.call('ZRANGE', q.later, passed, passed, 'WITHSCORES')[2] or aside)
+  if soonest and aside then soonest = math.min(soonest, aside) end
   return soonest
 end
 
@@ -107,66 +111,76 @@ local function waits_here(reader, q, id, job, stored)
   return not delayed and came > 0
 end
 
--- Reads the metas of jobs and the bodies, but of those on their last chance: of these many may have to be passed. Puts them
--- into lists, of which each has so many of the ids.
+-- The bodies of jobs. Of those on their last chance it reads none: many of them may have to be passed.
+local function read_bodies(reader, ids, metas)
+  local function is_alone(i) return metas[i] and codec.on_last_chance(metas[i], reader.last_chance) end
+  local some_alone = false
+  for i = 1, #ids do some_alone = some_alone or metas[i] and is_alone(i) end
+  if not some_alone then return redis.call('HMGET', reader.body, unpack(ids)) end
+  local bodies, wanted, places = {}, {}, {}
+  for i, id in ipairs(ids) do
+    if not is_alone(i) then wanted[#wanted + 1], places[#places + 1] = id, i end
+  end
+  if #wanted == 0 then return bodies end
+  for n, job in ipairs(redis.call('HMGET', reader.body, unpack(wanted))) do bodies[places[n]] = job end
+  return bodies
+end
+
+-- Reads the metas of jobs and their bodies. Puts them into lists, of which each has so many of the ids: lists share the tables. What
+-- belongs to list.ids[n] is at n + list.shift there.
 local function read(reader, ids, lists, counts)
   if #ids == 0 then return end
-  local metas, wanted = redis.call('HMGET', reader.meta, unpack(ids)), ids
-  local alone
+  local metas = redis.call('HMGET', reader.meta, unpack(ids))
+  local bodies = read_bodies(reader, ids, metas)
+  local before, bytes = 0, 0
   for i = 1, #ids do
-    if metas[i] and codec.on_last_chance(metas[i], reader.last_chance) then
-      alone = alone or {}
-      alone[i] = true
-    end
+    if bodies[i] then bytes = bytes + #bodies[i] end
   end
-  if alone then
-    wanted = {}
-    for i = 1, #ids do
-      if not alone[i] then wanted[#wanted + 1] = ids[i] end
-    end
-  end
-  local bodies = #wanted > 0 and redis.call('HMGET', reader.body, unpack(wanted)) or {}
-  local i, b, bytes = 0, 0, 0
-  for n, list in ipairs(lists) do
-    local upto, list_metas, list_bodies = list.read + counts[n], list.metas, list.bodies
-    for at = list.read + 1, upto do
-      i = i + 1
-      local job = false
-      if not (alone and alone[i]) then
-        b = b + 1
-        job = bodies[b]
-        if job then bytes = bytes + #job end
-      end
-      list_metas[at], list_bodies[at] = metas[i], job
-    end
-    list.read = upto
+  for i, list in ipairs(lists) do
+    local n = counts[i]
+    list.metas, list.bodies, list.shift, list.read = metas, bodies, before - list.read, list.read + n
+    before = before + n
   end
   reader.bytes = reader.bytes + bytes
 end
 
 -- Reads the first jobs of many flows at once, which is cheaper than one by one.
 function queue.read_heads(reader, flows)
-  local ids, lists, counts, i, l = {}, {}, {}, 0, 0
+  local ids, lists, counts, i, l, most = {}, {}, {}, 0, 0, reader.at_once
   for _, f in ipairs(flows) do
-    for _, list in ipairs(f.queue.lists) do
-      local n = math.min(#list.ids, list.at_once, reader.at_once - i)
+    local q = f.queue
+    for number = 1, #q do
+      local list = q[number]
+      local own, n = list.ids, list.at_once
+      if n > #own then n = #own end
+      if n > most - i then n = most - i end
       if n > 0 then
         l = l + 1
         lists[l], counts[l] = list, n
-        for at = 1, n do ids[i + at] = list.ids[at] end
+        for at = 1, n do ids[i + at] = own[at] end
         i = i + n
-        list.at_once = math.min(2 * list.at_once, queue.CHUNK)
       end
     end
   end
   read(reader, ids, lists, counts)
 end
 
+-- Each time more is read of a list.
+local function grow(list) list.at_once = math.min(2 * list.at_once, queue.CHUNK) end
+
 local function read_more(reader, list)
+  grow(list)
   local n = math.min(#list.ids - list.read, list.at_once, reader.at_once)
   local ids = { unpack(list.ids, list.read + 1, list.read + n) }
   read(reader, ids, { list }, { n })
-  list.at_once = math.min(2 * list.at_once, queue.CHUNK)
+end
+
+-- The body of the job at the head of a list, and its meta, if there are such; nil where they were not read yet.
+function queue.head(list)
+  local n = list.at
+  if n > list.read then return nil end
+  n = n + list.shift
+  return list.bodies[n], list.metas[n]
 end
 
 -- Whether the list has a waiting job, which is then at list.at. Other ids are leftovers of
@@ -175,7 +189,7 @@ local function peek(reader, q, list)
   while true do
     local at = list.at
     if at <= list.read then
-      if waits_here(reader, q, list.ids[at], list.bodies[at], list.metas[at]) then return true end
+      if waits_here(reader, q, list.ids[at], queue.head(list)) then return true end
       list.at, list.popped = at + 1, list.popped + 1
       reader.looked_at = reader.looked_at + 1
     elseif reader.looked_at >= queue.MAX_LOOKED_AT then
@@ -185,20 +199,20 @@ local function peek(reader, q, list)
     elseif list.ended then
       return false
     else
+      grow(list)
       list.ids = redis.call('LRANGE', list.key, list.popped, list.popped + list.at_once)
-      list.bodies, list.metas, list.read, list.at, list.ended = {}, {}, 0, 1, #list.ids <= list.at_once
+      list.shift, list.read, list.at, list.ended = 0, 0, 1, #list.ids <= list.at_once
     end
   end
 end
 
 -- Returns the list whose head leaves next, or nil.
 function queue.peek(reader, q)
-  local lists = q.lists
-  if #lists == 1 then return peek(reader, q, lists[1]) and lists[1] or nil end
+  if not q[2] then return q[1] and peek(reader, q, q[1]) and q[1] or nil end
   local first, earliest
-  for _, list in ipairs(lists) do
+  for _, list in ipairs(q) do
     if peek(reader, q, list) then
-      local job = list.bodies[list.at]
+      local job = queue.head(list)
       local counts_as = (job and codec.told(job) or 0) + (list.class - 1) * reader.aging
       if not first or counts_as < earliest then first, earliest = list, counts_as end
     end
@@ -211,55 +225,65 @@ function queue.pass(q, list)
   if list then
     list.at, list.popped = list.at + 1, list.popped + 1
   else
-    q.due_at = q.due_at + 2
+    q.due.at = q.due.at + 2
   end
 end
 
 -- Notes an id of later that is to be taken off.
 function queue.take_off(q, id)
-  if q.gone == NONE then q.gone = {} end
+  q.gone = q.gone or {}
   q.gone[#q.gone + 1] = id
 end
 
 -- Notes an id that is to be put into later, for that time.
 function queue.set_aside(q, at, id)
-  if q.aside == NONE then q.aside = {} end
+  q.aside = q.aside or {}
   q.aside[#q.aside + 1], q.aside[#q.aside + 2] = at, id
 end
 
+local function holds_more(list) return list.at <= #list.ids or not list.ended end
+
 -- Whether lists hold more than was passed.
 function queue.left(q)
-  for _, list in ipairs(q.lists) do
-    if list.at <= #list.ids or not list.ended then return true end
+  for i = 1, #q do
+    if holds_more(q[i]) then return true end
   end
   return false
 end
 
--- Which places may hold something when the run is over, as flow.lua writes it; left: what queue.left says.
-function queue.filled(q, before, left)
-  if before == '.n' and q.aside == NONE then return left and '.n' or '.' end
-  local filled = '.'
-  for _, list in ipairs(q.lists) do
-    -- Of a list that was not read it is not known which it is.
-    if not list.class then return before end
-    if list.at <= #list.ids or not list.ended then filled = filled .. flow.LETTERS[list.class] end
+-- What queue.left says, and which places may hold something when the run is over, as flow.lua writes it.
+function queue.rest(q, before)
+  if before == '.n' and not q.aside then
+    local list = q[1]
+    local left = list ~= nil and (list.at <= #list.ids or not list.ended)
+    return left, left and '.n' or '.'
   end
-  if q.aside[1] or (q.has_later and queue.due_next(q)) then filled = filled .. 'd' end
-  return filled
+  local left, filled = queue.left(q), '.'
+  for _, list in ipairs(q) do
+    -- Of a list that was not read it is not known which it is.
+    if not list.class then return left, before end
+    if holds_more(list) then filled = filled .. flow.LETTERS[list.class] end
+  end
+  if q.aside or (q.due and queue.due_next(q)) then filled = filled .. 'd' end
+  return left, filled
+end
+
+local function in_chunks(command, key, list)
+  for i = 1, #list, queue.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + queue.CHUNK - 1, #list))) end
 end
 
 -- Removes passed jobs from the lists and gone jobs from later, and puts the jobs there that were set aside.
 function queue.write(q)
-  for _, list in ipairs(q.lists) do
-    if list.popped > 0 then redis.call('LPOP', list.key, list.popped) end
+  for i = 1, #q do
+    local key, popped = q[i].key, q[i].popped
+    if popped == 1 then
+      redis.call('LPOP', key) -- cheaper than with a number
+    elseif popped > 0 then
+      redis.call('LPOP', key, popped)
+    end
   end
-  if q.gone == NONE and q.aside == NONE then return end
-  for i = 1, #q.gone, queue.CHUNK do
-    redis.call('ZREM', q.later, unpack(q.gone, i, math.min(i + queue.CHUNK - 1, #q.gone)))
-  end
-  for i = 1, #q.aside, queue.CHUNK do
-    redis.call('ZADD', q.later, unpack(q.aside, i, math.min(i + queue.CHUNK - 1, #q.aside)))
-  end
+  if q.gone then in_chunks('ZREM', q.later, q.gone) end
+  if q.aside then in_chunks('ZADD', q.later, q.aside) end
 end
 
 return queue
