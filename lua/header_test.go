@@ -207,7 +207,7 @@ var house = []struct {
 	pattern *regexp.Regexp
 }{
 	{"tostring loses the last digits of a time: use string.format", regexp.MustCompile(`\btostring\(`)},
-	{"the server may lose digits of a number: use %.0f, or %d of a whole number", regexp.MustCompile(`'[^']*%g[^']*'`)},
+	{"the server may lose digits of a number: use %.0f", regexp.MustCompile(`'[^']*%[dg][^']*'`)},
 	{"KEYS and ARGV are bound to locals first", regexp.MustCompile(`\b(KEYS|ARGV)\[\d`)},
 	{"a time is made text by concatenation", regexp.MustCompile(`\.\. *(deadline|slot|at|due|seq)\b|\b(slot|seq|due) *\.\.`)},
 	{"a key is written out: it must come in KEYS", regexp.MustCompile(`redis\.p?call\('[A-Z]+', *'`)},

@@ -74,7 +74,7 @@ function flow.read(text)
     in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
-local function text_of(n) return string.format('%d', n < 0 and 0 or n) end
+local function text_of(n) return string.format('%.0f', n < 0 and 0 or n) end
 
 -- Of the jobs in flight one at least is no rider.
 local function riders_text(state)

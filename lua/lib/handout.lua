@@ -62,7 +62,7 @@ function handout.add(out, id, at, job, stored, name, own)
   local count = out.count
   out.ids[count] = id
   if slot > out.latest then out.latest = slot end
-  local entry = id .. string.format(' %d', slot - out.first)
+  local entry = id .. string.format(' %.0f', slot - out.first)
   if count == 1 then out.first = slot end
   if not stored then
     local metas, size = out.metas, out.metas_size

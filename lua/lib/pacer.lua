@@ -121,9 +121,9 @@ end
 -- The text of slot, frac and rate.
 function pacer.text(state)
   if state.last ~= state.slot and state.rate ~= '-' then
-    return string.format('%d %d %s/%d', state.slot, state.frac, state.rate, state.last)
+    return string.format('%.0f %.0f %s/%.0f', state.slot, state.frac, state.rate, state.last)
   end
-  return string.format('%d %d %s', state.slot, state.frac, state.rate)
+  return string.format('%.0f %.0f %s', state.slot, state.frac, state.rate)
 end
 
 -- The rate of such a text and the last departure; that is the slot where the text does not tell.
