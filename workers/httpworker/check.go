@@ -25,7 +25,7 @@ func (c Config) CheckJob(job *shaper.Job) error {
 }
 
 // checkRequest is CheckJob without the path.
-func (c Config) checkRequest(job *shaper.Job) error {
+func (c *Config) checkRequest(job *shaper.Job) error {
 	errs := []error{outgoing.CheckMethod(job.Method, methods...), outgoing.CheckHeaders(job.Headers, c.Auth.Headers()...)}
 	if len(job.Payload) > 0 && (job.Method == http.MethodGet || job.Method == http.MethodHead) {
 		errs = append(errs, &shaper.FieldError{Field: "payload", Reason: "a " + job.Method + " has no body: send none, or use another method"})

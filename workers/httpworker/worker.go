@@ -95,7 +95,7 @@ type own struct {
 var errFlow = errors.New("the settings of the job's flow cannot be used, so it is not sent")
 
 // ownOf checks the settings of a flow, which may be nil. The error is an errFlow.
-func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
+func (c *Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 	o := own{base: c.home}
 	if flow == nil {
 		return o, nil
@@ -111,7 +111,7 @@ func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 }
 
 // request makes the request of an attempt. GetBody is nil: see [outgoing.Sender.Send].
-func (c Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*http.Request, error) {
+func (c *Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*http.Request, error) {
 	job := shaper.Job{URL: attempt.URL, Method: attempt.Method, Headers: attempt.Headers, Payload: attempt.Payload}
 	if err := c.checkRequest(&job); err != nil {
 		return nil, err

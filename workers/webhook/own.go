@@ -23,7 +23,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 
 // readFlow is CheckFlow. It returns the target of the flow's URL, zero where it has none, and the
 // signers of its secrets.
-func (c Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
+func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
 	var errs []error
 	if own.URL != "" {
 		if t, err = outgoing.ParseURL(own.URL); err != nil {
@@ -47,7 +47,7 @@ type own struct {
 }
 
 // ownOf checks the settings of a flow for deliveries, which may be nil. The error is an errFlow.
-func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
+func (c *Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 	home, err := c.homeTarget()
 	if err != nil {
 		return own{}, fmt.Errorf("%w: url: %w", errFlow, err) // Validate has seen the bucket's
@@ -81,7 +81,7 @@ func (o own) setHeaders(h http.Header) {
 // signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
 // A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
 // the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
-func (c Config) signersFor(own own, to shaper.Origin) []signer {
+func (c *Config) signersFor(own own, to shaper.Origin) []signer {
 	switch {
 	case len(own.signers) == 0 && c.home.Is(to):
 		return c.signers

@@ -20,7 +20,7 @@ type bodyMaker func(attempt *shaper.Attempt, h http.Header) ([]byte, error)
 
 // request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
 // errFlow. GetBody is nil: see [outgoing.Sender.Send].
-func (c Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*http.Request, shaper.Origin, error) {
+func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*http.Request, shaper.Origin, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
 		return nil, shaper.Origin{}, err
