@@ -1,11 +1,9 @@
 package httpworker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -70,7 +68,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	if err != nil {
 		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
-	outcome := w.sender.Send(ctx, attempt, req, own.base.Origin)
+	outcome := w.sender.Send(ctx, attempt, req)
 	if token != nil && outcome.Status == http.StatusUnauthorized {
 		// The token was taken back, or its time was cut: the next attempt has another one.
 		w.tokens.reject(token)
@@ -110,8 +108,8 @@ func (c *Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
 	return o, nil
 }
 
-// request makes the request of an attempt. GetBody is nil: see [outgoing.Sender.Send].
-func (c *Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*http.Request, error) {
+// request makes the request of an attempt.
+func (c *Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*outgoing.Request, error) {
 	job := shaper.Job{URL: attempt.URL, Method: attempt.Method, Headers: attempt.Headers, Payload: attempt.Payload}
 	if err := c.checkRequest(&job); err != nil {
 		return nil, err
@@ -140,12 +138,6 @@ func (c *Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) 
 	if own.base.Is(c.home.Origin) {
 		c.Auth.set(h, token)
 	}
-	req := &http.Request{Method: attempt.Method, URL: address, Header: h}
-	if req.Method == "" {
-		req.Method = http.MethodPost
-	}
-	if len(attempt.Payload) > 0 {
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(attempt.Payload)), int64(len(attempt.Payload))
-	}
-	return req, nil
+	to := outgoing.Target{URL: address, Origin: own.base.Origin}
+	return &outgoing.Request{Method: attempt.Method, To: to, Header: h, Body: attempt.Payload}, nil
 }

@@ -78,12 +78,17 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 
 // send makes one request. body makes its body, and brings its headers into the format.
 func (w *Worker) send(ctx context.Context, attempt *shaper.Attempt, body bodyMaker) shaper.Outcome {
-	req, origin, err := w.config.request(attempt, time.Now(), body)
+	req, err := w.config.request(attempt, time.Now(), body)
+	if err != nil {
+		return noRequest(err)
+	}
+	return w.sender.Send(ctx, attempt, req)
+}
+
+// noRequest is the outcome of an attempt of which no request can be made.
+func noRequest(err error) shaper.Outcome {
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}
-	if err != nil {
-		return workers.ClassifyError(err)
-	}
-	return w.sender.Send(ctx, attempt, req, origin)
+	return workers.ClassifyError(err)
 }
