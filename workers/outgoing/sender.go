@@ -86,7 +86,7 @@ func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request
 		return shaper.Returned(workers.ReasonLate)
 	}
 	written := conn.wire.written.Load()
-	resp, err := conn.RoundTrip(req.http(attemptCtx))
+	resp, err := conn.RoundTrip(req.http(attemptCtx)) //nolint:bodyclose // answered closes it
 	if err != nil {
 		s.conns.discard(conn)
 		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.
