@@ -23,11 +23,14 @@ const (
 	maxSecretBytes = 64
 )
 
+// signatureVersion is the symmetric signature of Standard Webhooks, HMAC-SHA256. There is an asymmetric one too, v1a.
+const signatureVersion = "v1"
+
 // signer signs deliveries by one secret. The library of Standard Webhooks copies the whole body twice for a signature, so it is only
 // what the tests compare with.
 type signer struct{ key []byte }
 
-// sign is a signature of the scheme v1.
+// sign makes one signature.
 func (s signer) sign(id string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))

@@ -18,9 +18,6 @@ type Received struct {
 	Body      []byte    // byte for byte as it arrived
 }
 
-// signatureVersion is the symmetric signature of Standard Webhooks, HMAC-SHA256. There is an asymmetric one too, v1a.
-const signatureVersion = "v1"
-
 // Verify checks a signature as a receiver must. It returns the index of the secret that made it, -1 if none did. The error
 // is nil if a secret made it and the timestamp is at most tolerance away from now; a tolerance of 0 accepts any
 // timestamp. Else it joins every fault. A fault of a secret is a [*shaper.FieldError]. No error repeats a secret.
