@@ -18,15 +18,16 @@ func (l *leased) validFor() time.Duration {
 }
 
 // callWorker survives a worker that panics, or that gives no result.
-func (d *drain) callWorker(ctx context.Context, job *leased) (outcome shaper.Outcome) {
+func (d *drain) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
-			outcome = panicked(p)
+			*outcome = panicked(p)
 		}
 	}()
 	d.prepare(job)
-	return checked((*d.worker.Load()).Deliver(ctx, &job.Attempt))
+	*outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
+	check(outcome)
 }
 
 func panicked(p any) shaper.Outcome {
@@ -40,10 +41,9 @@ func (d *drain) prepare(job *leased) {
 	job.Lend(func() string { return d.ticketOf(job) })
 }
 
-// checked is an outcome with a result that there is.
-func checked(outcome shaper.Outcome) shaper.Outcome {
+// check replaces an outcome without a result that there is.
+func check(outcome *shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
-		return shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
+		*outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
-	return outcome
 }

@@ -39,6 +39,10 @@ func (l *leased) owner() string {
 // withCancel lets each job of the request be cancelled by itself. The request ends with the last one: as long as one job is ours, its
 // outcome counts. The caller holds d.mu, and so does whoever cancels.
 func (jobs request) withCancel(cancel context.CancelCauseFunc) {
+	if len(jobs) == 1 {
+		jobs[0].cancel = cancel
+		return
+	}
 	left := len(jobs)
 	for _, job := range jobs {
 		canceled := false
@@ -54,11 +58,11 @@ func (jobs request) withCancel(cancel context.CancelCauseFunc) {
 	}
 }
 
-// all is the same outcome for each job.
-func (jobs request) all(outcome shaper.Outcome) []shaper.Outcome {
+// returned is the outcomes of jobs of which none is sent.
+func (jobs request) returned(reason string) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(jobs))
 	for i := range outcomes {
-		outcomes[i] = outcome
+		outcomes[i] = shaper.Returned(reason)
 	}
 	return outcomes
 }
@@ -76,7 +80,8 @@ func (d *drain) attempt(ctx context.Context, jobs request) []shaper.Outcome {
 	if d.travelsAsBatch(jobs) {
 		outcomes = d.deliverBatch(ctx, jobs)
 	} else {
-		outcomes = []shaper.Outcome{d.callWorker(ctx, first)}
+		outcomes = make([]shaper.Outcome, 1)
+		d.callWorker(ctx, first, &outcomes[0])
 	}
 	sent := 0
 	for i := range outcomes {
@@ -102,9 +107,9 @@ func (d *drain) attempt(ctx context.Context, jobs request) []shaper.Outcome {
 // agree: they go back.
 func (d *drain) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome {
 	worker, ok := (*d.worker.Load()).(shaper.BatchWorker)
-	outcomes := jobs.all(shaper.Returned("no_company"))
+	outcomes := jobs.returned("no_company")
 	if !ok { // a reload took the batches from the bucket
-		outcomes[0] = d.callWorker(ctx, jobs[0])
+		d.callWorker(ctx, jobs[0], &outcomes[0])
 		return outcomes
 	}
 	first := jobs[0]
@@ -128,7 +133,8 @@ func (d *drain) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome
 	for n, i := range sent {
 		outcome := shaper.Retry("no_result", "the worker gave no outcome of the job")
 		if n < len(answers) {
-			outcome = checked(answers[n])
+			outcome = answers[n]
+			check(&outcome)
 		}
 		if outcome.Result == shaper.ResultHandedOver {
 			outcome = shaper.Retry("no_result", "the worker handed over a job of a batch")

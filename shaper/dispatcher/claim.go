@@ -104,12 +104,11 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.hold([]*leased{spare})
 		d.settle(spare, shaper.Returned("last_chance"))
 	}
-	requests := len(requestsOf(jobs))
 	shift := d.link.answered(late, end.Sub(start), d.wakeLate, d.permitTTL)
 	for _, job := range jobs {
 		job.slot = job.slot.Add(shift)
 	}
-	d.start(jobs)
+	requests := d.start(jobs)
 	d.setUnanswered("") // the process knows the jobs now
 	if step > 0 {
 		return d.pauseForStep(ctx, step), nil

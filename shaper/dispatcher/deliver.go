@@ -139,10 +139,13 @@ func (d *drain) hold(jobs []*leased) {
 }
 
 // start begins the delivery of jobs, each request in its own goroutine, which sleeps
-// until the slot.
-func (d *drain) start(jobs []*leased) {
+// until the slot. It returns how many requests these are.
+//
+// The stack of a goroutine begins small, and to grow it costs more than most steps of a delivery. So the functions on the way from
+// here to net/http keep little on the stack: outcomes of rare cases are made in functions of their own.
+func (d *drain) start(jobs []*leased) int {
 	if len(jobs) == 0 {
-		return
+		return 0
 	}
 	d.hold(jobs)
 	requests := requestsOf(jobs)
@@ -153,17 +156,23 @@ func (d *drain) start(jobs []*leased) {
 		d.deliveries.Go(func() {
 			outcomes := d.deliver(jobs)
 			d.release()
-			if outcomes[0].Result == shaper.ResultHandedOver {
-				d.handOver(jobs[0], outcomes[0])
-				return
-			}
-			settlements := make([]*settlement, len(jobs))
-			for i, job := range jobs {
-				settlements[i] = d.settlementOf(job, outcomes[i])
-			}
-			d.settler.Add(settlements...)
+			d.delivered(jobs, outcomes)
 		})
 	}
+	return len(requests)
+}
+
+// delivered hands over the outcomes of a request.
+func (d *drain) delivered(jobs request, outcomes []shaper.Outcome) {
+	if outcomes[0].Result == shaper.ResultHandedOver {
+		d.handOver(jobs[0], outcomes[0])
+		return
+	}
+	settlements := make([]*settlement, len(jobs))
+	for i, job := range jobs {
+		settlements[i] = d.settlementOf(job, outcomes[i])
+	}
+	d.settler.Add(settlements...)
 }
 
 // release frees a worker, and wakes the loop if it waits for one.
@@ -193,38 +202,56 @@ func (d *drain) deliver(jobs request) []shaper.Outcome {
 	d.mu.Unlock()
 
 	if wait := time.Until(first.slot); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return jobs.all(shaper.Returned("stopped"))
-		}
+		sleep(ctx, wait)
 	}
 	if ctx.Err() != nil {
-		return jobs.all(shaper.Returned("stopped"))
+		return jobs.returned("stopped")
 	}
-	outcomes := make([]shaper.Outcome, len(jobs))
-	late := time.Since(first.slot) > min(first.wakeLimit, first.validFor())
-	readable, places := make(request, 0, len(jobs)), make([]int, 0, len(jobs))
+	unsent := jobs.unsent(time.Since(first.slot) > min(first.wakeLimit, first.validFor()))
+	if unsent == nil {
+		return d.attempt(ctx, jobs)
+	}
+	return d.attemptRest(ctx, jobs, unsent)
+}
+
+// unsent is the outcomes of jobs that are not sent, nil if all of them are. Those of the others have no result yet.
+func (jobs request) unsent(late bool) []shaper.Outcome {
+	var outcomes []shaper.Outcome
+	note := func(i int, outcome shaper.Outcome) {
+		if outcomes == nil {
+			outcomes = make([]shaper.Outcome, len(jobs))
+		}
+		outcomes[i] = outcome
+	}
 	for i, job := range jobs {
 		switch {
 		case job.unreadable != nil:
-			outcomes[i] = shaper.Dead("unreadable", job.unreadable.Error())
+			note(i, shaper.Dead("unreadable", job.unreadable.Error()))
 		case late:
-			outcomes[i] = shaper.Returned("late")
-		case first.unsettled != nil: // the settings of the flow, which stand with its first job
-			outcomes[i] = shaper.Retry(shaper.ReasonFlowSettings, first.unsettled.Error())
-		default:
-			readable, places = append(readable, job), append(places, i)
+			note(i, shaper.Returned("late"))
+		case jobs[0].unsettled != nil: // the settings of the flow, which stand with its first job
+			note(i, shaper.Retry(shaper.ReasonFlowSettings, jobs[0].unsettled.Error()))
 		}
 	}
-	if len(readable) == 0 {
+	return outcomes
+}
+
+// attemptRest has the worker make the attempt at the jobs that have no outcome yet.
+func (d *drain) attemptRest(ctx context.Context, jobs request, outcomes []shaper.Outcome) []shaper.Outcome {
+	var rest request
+	var places []int
+	for i, job := range jobs {
+		if outcomes[i].Result == 0 {
+			rest, places = append(rest, job), append(places, i)
+		}
+	}
+	if len(rest) == 0 {
 		return outcomes
 	}
-	readable[0].Own = first.Own
-	for n, outcome := range d.attempt(ctx, readable) {
-		outcomes[places[n]] = outcome
+	rest[0].Own = jobs[0].Own
+	answers := d.attempt(ctx, rest)
+	for n, i := range places {
+		outcomes[i] = answers[n]
 	}
 	return outcomes
 }

@@ -84,7 +84,7 @@ func (d *drain) logOutcome(ctx context.Context, s *settlement) {
 	path := d.pathOf(s.job)
 	switch s.result {
 	case shaper.ResultDead:
-		d.logDead(ctx, s.job.ID, path, s.cause, s.job.attempts+1, s.attempt)
+		d.logDead(ctx, s.job.ID, path, s.cause, s.job.attempts+1, *s.attempt)
 	case shaper.ResultRetry, shaper.ResultHeld:
 		if logs, more := d.failures.note(path, time.Now()); logs {
 			d.log.InfoContext(ctx, "an attempt failed", append(d.namesOf(s.job.ID, path),

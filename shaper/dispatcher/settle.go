@@ -37,9 +37,9 @@ type settlement struct {
 	outcome  shaper.Outcome
 	took     time.Duration
 	answered result
-	attempt  shaper.JobAttempt // unless it is done or returned
-	line     string            // the same as Redis keeps it, else ""
-	cause    string            // of a dead letter
+	attempt  *shaper.JobAttempt // unless it is done or returned
+	line     string             // the same as Redis keeps it, else ""
+	cause    string             // of a dead letter
 }
 
 // Results that only settle.lua has.
@@ -103,7 +103,8 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 				int(s.signal), s.reason, s.job.claimedAt, s.line,
 				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter, s.answered.callback)
 		}
-		outcomes = append(outcomes, s.job.ID, s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
+		// Pointers: a string would be made an object of its own, as an argument.
+		outcomes = append(outcomes, &s.job.ID, &s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}
 	answers := len(keys) - fixed
 	keys = d.Keys.More(keys, lua.Settle, flows.Names, nil)
@@ -146,7 +147,7 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 		if s.answered.callback != "" {
 			d.someToTell()
 		}
-		if code == settledHeld {
+		if code == settledHeld && s.attempt != nil { // only of one that failed
 			s.result = shaper.ResultHeld
 		}
 		d.count(s)
@@ -265,8 +266,8 @@ func (d *drain) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 		s.took = time.Since(job.departed)
 	}
 	if s.result == shaper.ResultRetry || s.result == shaper.ResultDead || s.result == shaper.ResultHeld {
-		s.attempt, s.cause = d.attemptOf(s), last.Cause
-		s.line = codec.AttemptLine(s.attempt)
+		attempt := d.attemptOf(s)
+		s.attempt, s.cause, s.line = &attempt, last.Cause, codec.AttemptLine(attempt)
 	}
 	s.answered = d.resultOf(s, last.Cause)
 	return s

@@ -21,16 +21,16 @@ func (c Config) CheckJob(job *shaper.Job) error {
 	if _, err := below(outgoing.Target{URL: new(url.URL)}, job.URL); err != nil {
 		errs = append(errs, &shaper.FieldError{Field: "path", Reason: err.Error()})
 	}
-	return errors.Join(append(errs, c.checkRequest(job))...)
+	return errors.Join(append(errs, checkRequest(job.Method, job.Headers, job.Payload, c.Auth.Headers()))...)
 }
 
-// checkRequest is CheckJob without the path.
-func (c Config) checkRequest(job *shaper.Job) error {
-	errs := []error{outgoing.CheckMethod(job.Method, methods...), outgoing.CheckHeaders(job.Headers, c.Auth.Headers()...)}
-	if len(job.Payload) > 0 && (job.Method == http.MethodGet || job.Method == http.MethodHead) {
-		errs = append(errs, &shaper.FieldError{Field: "payload", Reason: "a " + job.Method + " has no body: send none, or use another method"})
+// checkRequest is CheckJob without the path. reserved are the headers of the credentials.
+func checkRequest(method string, headers map[string][]string, payload []byte, reserved []string) error {
+	var noBody error
+	if len(payload) > 0 && (method == http.MethodGet || method == http.MethodHead) {
+		noBody = &shaper.FieldError{Field: "payload", Reason: "a " + method + " has no body: send none, or use another method"}
 	}
-	return errors.Join(errs...)
+	return errors.Join(outgoing.CheckMethod(method, methods...), outgoing.CheckHeaders(headers, reserved...), noBody)
 }
 
 // CheckFlow reports every fault of a flow's own settings for deliveries, joined, each a [*shaper.FieldError] that repeats neither a URL

@@ -42,7 +42,9 @@ type Config struct {
 	// EgressProxy is the proxy that requests to the API go through, as http://user:password@host:port; "" for none.
 	EgressProxy string
 
-	home outgoing.Target // of BaseURL, read by New
+	// Read by New.
+	home     own      // of flows that have nothing: its base is that of BaseURL
+	reserved []string // the headers of Auth
 }
 
 // DefaultStatuses are the answers after which a job is tried again, where nothing else is said. Others are the API's answer.

@@ -1,11 +1,9 @@
 package httpworker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -39,9 +37,10 @@ func New(config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.home, err = outgoing.ParseURL(config.BaseURL); err != nil {
+	if config.home.base, err = outgoing.ParseURL(config.BaseURL); err != nil {
 		return nil, err
 	}
+	config.reserved = config.Auth.Headers()
 	return &Worker{config: config, sender: sender, tokens: newTokens(config.Auth.OAuth2, config.AllowNetworks)}, nil
 }
 
@@ -55,7 +54,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}
 	var token *oauth2.Token
-	if w.tokens != nil && own.base.Is(w.config.home.Origin) {
+	if w.tokens != nil && own.base.Is(w.config.home.base.Origin) {
 		within, cancel := context.WithTimeout(ctx, w.config.Timeout)
 		token, err = w.tokens.token(within)
 		cancel()
@@ -70,7 +69,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	if err != nil {
 		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
-	outcome := w.sender.Send(ctx, attempt, req, own.base.Origin)
+	outcome := w.sender.Send(ctx, attempt, req)
 	if token != nil && outcome.Status == http.StatusUnauthorized {
 		// The token was taken back, or its time was cut: the next attempt has another one.
 		w.tokens.reject(token)
@@ -95,25 +94,23 @@ type own struct {
 var errFlow = errors.New("the settings of the job's flow cannot be used, so it is not sent")
 
 // ownOf checks the settings of a flow, which may be nil. The error is an errFlow.
-func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
-	o := own{base: c.home}
+func (c *Config) ownOf(flow *shaper.OwnDelivery) (*own, error) {
 	if flow == nil {
-		return o, nil
+		return &c.home, nil
 	}
 	if err := c.CheckFlow(flow); err != nil {
-		return own{}, fmt.Errorf("%w: %w", errFlow, err)
+		return nil, fmt.Errorf("%w: %w", errFlow, err)
 	}
+	o := &own{base: c.home.base, headers: flow.Headers}
 	if flow.URL != "" {
 		o.base, _ = outgoing.ParseURL(flow.URL) // CheckFlow has seen it
 	}
-	o.headers = flow.Headers
 	return o, nil
 }
 
-// request makes the request of an attempt. GetBody is nil: see [outgoing.Sender.Send].
-func (c Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (*http.Request, error) {
-	job := shaper.Job{URL: attempt.URL, Method: attempt.Method, Headers: attempt.Headers, Payload: attempt.Payload}
-	if err := c.checkRequest(&job); err != nil {
+// request makes the request of an attempt.
+func (c *Config) request(attempt *shaper.Attempt, own *own, token *oauth2.Token) (*outgoing.Request, error) {
+	if err := checkRequest(attempt.Method, attempt.Headers, attempt.Payload, c.reserved); err != nil {
 		return nil, err
 	}
 	address, err := below(own.base, attempt.URL)
@@ -129,7 +126,7 @@ func (c Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (
 	for name, values := range attempt.Headers {
 		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}
-	if own.base.Is(c.home.Origin) {
+	if own.base.Is(c.home.base.Origin) {
 		for name, value := range c.Headers {
 			h.Set(name, value)
 		}
@@ -137,15 +134,9 @@ func (c Config) request(attempt *shaper.Attempt, own own, token *oauth2.Token) (
 	for name, value := range own.headers {
 		h.Set(name, value)
 	}
-	if own.base.Is(c.home.Origin) {
+	if own.base.Is(c.home.base.Origin) {
 		c.Auth.set(h, token)
 	}
-	req := &http.Request{Method: attempt.Method, URL: address, Header: h}
-	if req.Method == "" {
-		req.Method = http.MethodPost
-	}
-	if len(attempt.Payload) > 0 {
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(attempt.Payload)), int64(len(attempt.Payload))
-	}
-	return req, nil
+	to := outgoing.Target{URL: address, Origin: own.base.Origin}
+	return &outgoing.Request{Method: attempt.Method, To: to, Header: h, Body: attempt.Payload}, nil
 }

@@ -38,6 +38,10 @@ func CheckHeaders(headers map[string][]string, reserved ...string) error {
 	if len(headers) == 0 {
 		return nil
 	}
+	return checkHeaders(headers, reserved)
+}
+
+func checkHeaders(headers map[string][]string, reserved []string) error {
 	lines := 0
 	for _, values := range headers {
 		lines += len(values)

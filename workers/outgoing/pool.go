@@ -152,7 +152,10 @@ func (p *pool) unlist(c *conn) {
 		return
 	}
 	conns := p.lists[c.origin]
-	i := slices.Index(conns, c)
+	i := len(conns) - 1
+	for conns[i] != c { // most often it is the last one
+		i--
+	}
 	p.lists[c.origin] = slices.Delete(conns, i, i+1)
 	if len(conns) == 1 {
 		delete(p.lists, c.origin)

@@ -39,8 +39,7 @@ func send(t *testing.T, s *Sender, to string) shaper.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &http.Request{Method: http.MethodPost, URL: target.URL, Header: http.Header{}}
-	return s.Send(t.Context(), shaper.NewAttempt(time.Now(), time.Hour, nil), req, target.Origin)
+	return s.Send(t.Context(), shaper.NewAttempt(time.Now(), time.Hour, nil), &Request{To: target, Header: http.Header{}})
 }
 
 func want(t *testing.T, got shaper.Outcome, result shaper.Result, reason string) {

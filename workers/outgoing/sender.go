@@ -1,6 +1,8 @@
 package outgoing
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -43,13 +45,31 @@ func (s *Sender) Transport() *http.Transport { return s.conns.transport }
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 
+// Request is what a worker sends for an attempt.
+type Request struct {
+	Method string // "" is POST
+	To     Target
+	Header http.Header
+	Body   []byte // none if it is empty
+}
+
+// http returns the request as net/http has it. Its GetBody is nil, so that net/http cannot send it again: it would do so
+// unasked for a request with a header Idempotency-Key.
+func (r *Request) http(ctx context.Context) *http.Request {
+	req := new(http.Request).WithContext(ctx) // http.NewRequest would read the URL once more
+	req.Method, req.URL, req.Header = cmp.Or(r.Method, http.MethodPost), r.To.URL, r.Header
+	if len(r.Body) > 0 {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))
+	}
+	return req
+}
+
 // Send makes one attempt: one request at most, and none if it returns [shaper.ResultReturned]. The status of an answer decides as
-// soon as it is there, even if its body never ends. The request has no context yet, and its GetBody is nil, so that net/http cannot
-// send it again: it would do so unasked for a request with a header Idempotency-Key.
-func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *http.Request, to shaper.Origin) shaper.Outcome {
+// soon as it is there, even if its body never ends.
+func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	conn, reused, err := s.conns.get(attemptCtx, to)
+	conn, reused, err := s.conns.get(attemptCtx, req.To.Origin)
 	if ctx.Err() != nil {
 		s.conns.release(conn)
 		return shaper.Returned(workers.ReasonShutdown)
@@ -59,40 +79,56 @@ func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *http.Re
 	}
 	if err != nil {
 		s.conns.release(conn)
-		if errors.Is(err, ErrTLSFiles) {
-			return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
-		}
-		return workers.ClassifyError(err)
+		return notConnected(err)
 	}
 	if err := attempt.Depart(); err != nil {
 		s.conns.release(conn)
 		return shaper.Returned(workers.ReasonLate)
 	}
 	written := conn.wire.written.Load()
-	resp, err := conn.RoundTrip(req.WithContext(attemptCtx))
+	resp, err := conn.RoundTrip(req.http(attemptCtx)) //nolint:bodyclose // answered closes it
 	if err != nil {
 		s.conns.discard(conn)
-		switch {
-		case ctx.Err() != nil:
-			return shaper.Retry(workers.ReasonInterrupted, "the dispatcher stopped, or the lease ended, before the receiver answered")
-		case reused && attemptCtx.Err() == nil && conn.wire.written.Load() == written:
-			// Only of a kept connection: a receiver that hangs up on each new
-			// one would be tried forever.
-			return shaper.Returned(workers.ReasonStaleConnection)
-		default:
-			return workers.ClassifyError(err)
-		}
+		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.
+		isStale := reused && attemptCtx.Err() == nil && conn.wire.written.Load() == written
+		return notAnswered(ctx, isStale, err)
 	}
+	outcome := s.answered(resp, attempt.AnswerBytes)
+	s.conns.put(conn)
+	return outcome
+}
+
+// notConnected is the outcome of an attempt without a connection.
+func notConnected(err error) shaper.Outcome {
+	if errors.Is(err, ErrTLSFiles) {
+		return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
+	}
+	return workers.ClassifyError(err)
+}
+
+// notAnswered is the outcome of an attempt without an answer. The connection is stale if it had died before the request.
+func notAnswered(ctx context.Context, isStale bool, err error) shaper.Outcome {
+	switch {
+	case ctx.Err() != nil:
+		return shaper.Retry(workers.ReasonInterrupted, "the dispatcher stopped, or the lease ended, before the receiver answered")
+	case isStale:
+		return shaper.Returned(workers.ReasonStaleConnection)
+	default:
+		return workers.ClassifyError(err)
+	}
+}
+
+// answered is the outcome of an answer, of whose body so much is wanted.
+func (s *Sender) answered(resp *http.Response, wanted int64) shaper.Outcome {
 	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
-	body, cut := readAnswer(resp, attempt.AnswerBytes)
+	body, cut := readAnswer(resp, wanted)
 	outcome.Body = workers.Snippet(body)
-	if wanted := attempt.AnswerBytes; wanted > 0 {
+	if wanted > 0 {
 		if int64(len(body)) > wanted {
 			body, cut = body[:wanted], true
 		}
 		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut}
 	}
-	s.conns.put(conn)
 	return outcome
 }
 

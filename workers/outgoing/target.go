@@ -20,7 +20,7 @@ type Target struct {
 }
 
 // Is reports whether the target is of an origin. The zero target is of none.
-func (t Target) Is(o shaper.Origin) bool { return t.URL != nil && t.Origin == o }
+func (t *Target) Is(o shaper.Origin) bool { return t.URL != nil && t.Origin == o }
 
 // ParseURL takes an absolute http or https URL, and nothing that two programs
 // might read differently. Its errors do not repeat the URL: it may hold secrets.

@@ -51,6 +51,6 @@ func checkPayload(job *shaper.Job) error {
 	return &shaper.FieldError{Field: "payload", Reason: "is missing or null: give any other JSON value"}
 }
 
-func (c Config) checkHeaders(headers map[string][]string) error {
+func (c *Config) checkHeaders(headers map[string][]string) error {
 	return errors.Join(outgoing.CheckHeaders(headers, ours...), c.Format.checkHeaders(headers))
 }

@@ -164,7 +164,7 @@ type event struct {
 }
 
 // body returns the body of an attempt. It brings the headers into the format: h holds those of the job and its flow.
-func (c Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
+func (c *Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	if !c.Format.makesEvents() {
 		return attempt.Payload, nil
 	}
@@ -177,7 +177,7 @@ func (c Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 }
 
 // eventOf is the event of a job, but for the attributes that its headers name.
-func (c Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
+func (c *Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	e := event{
 		SpecVersion: "1.0", ID: attempt.ID, Source: c.CloudEvents.Source, Type: cmp.Or(c.CloudEvents.Type, DefaultEventType),
 		DataContentType: h.Get("Content-Type"),
@@ -189,7 +189,7 @@ func (c Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 }
 
 // eventsOf makes the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
-func (c Config) eventsOf(batch *shaper.Batch) bodyMaker {
+func (c *Config) eventsOf(batch *shaper.Batch) bodyMaker {
 	return func(_ *shaper.Attempt, h http.Header) ([]byte, error) {
 		body := []byte{'['}
 		for i, attempt := range batch.Attempts {

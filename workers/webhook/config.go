@@ -62,8 +62,8 @@ type Config struct {
 	EgressProxy string
 
 	// Read by New.
-	home    outgoing.Target // of URL
-	signers []signer        // of Secrets
+	home    own      // of flows that have nothing: its target is that of URL
+	signers []signer // of Secrets
 }
 
 // DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
@@ -151,8 +151,10 @@ func (c Config) sending() outgoing.Config {
 
 // read prepares valid settings for deliveries.
 func (c *Config) read() (err error) {
-	if c.home, err = c.homeTarget(); err != nil {
-		return err
+	if c.URL != "" {
+		if c.home.target, err = outgoing.ParseURL(c.URL); err != nil {
+			return err
+		}
 	}
 	c.signers, err = newSigners(c.Secrets)
 	return err

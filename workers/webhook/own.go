@@ -23,7 +23,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 
 // readFlow is CheckFlow. It returns the target of the flow's URL, zero where it has none, and the
 // signers of its secrets.
-func (c Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
+func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
 	var errs []error
 	if own.URL != "" {
 		if t, err = outgoing.ParseURL(own.URL); err != nil {
@@ -47,32 +47,27 @@ type own struct {
 }
 
 // ownOf checks the settings of a flow for deliveries, which may be nil. The error is an errFlow.
-func (c Config) ownOf(flow *shaper.OwnDelivery) (own, error) {
-	home, err := c.homeTarget()
-	if err != nil {
-		return own{}, fmt.Errorf("%w: url: %w", errFlow, err) // Validate has seen the bucket's
-	}
-	o := own{OwnDelivery: flow, target: home}
+func (c *Config) ownOf(flow *shaper.OwnDelivery) (*own, error) {
 	if flow == nil {
-		return o, nil
+		return &c.home, nil
 	}
-	t, signers, err := c.readFlow(flow)
+	target, signers, err := c.readFlow(flow)
 	if err != nil {
-		return own{}, fmt.Errorf("%w: %w", errFlow, err)
+		return nil, fmt.Errorf("%w: %w", errFlow, err)
 	}
-	if o.signers = signers; t.URL != nil {
-		o.target = t
+	if target.URL == nil {
+		target = c.home.target
 	}
-	return o, nil
+	return &own{OwnDelivery: flow, target: target, signers: signers}, nil
 }
 
 // trusts reports whether the flow's headers and secrets may go to an origin.
-func (o own) trusts(to shaper.Origin) bool {
+func (o *own) trusts(to shaper.Origin) bool {
 	return o.OwnDelivery != nil && o.target.Is(to)
 }
 
 // setHeaders writes the flow's headers over those of the job.
-func (o own) setHeaders(h http.Header) {
+func (o *own) setHeaders(h http.Header) {
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
@@ -81,9 +76,9 @@ func (o own) setHeaders(h http.Header) {
 // signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
 // A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
 // the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
-func (c Config) signersFor(own own, to shaper.Origin) []signer {
+func (c *Config) signersFor(own *own, to shaper.Origin) []signer {
 	switch {
-	case len(own.signers) == 0 && c.home.Is(to):
+	case len(own.signers) == 0 && c.home.target.Is(to):
 		return c.signers
 	case own.trusts(to):
 		return own.signers

@@ -110,7 +110,8 @@ func TestTrustedOrigin(t *testing.T) {
 		"https://example.com.evil.org/":          false,
 		"https://evil.org/?https://example.com/": false,
 	} {
-		o, err := DefaultConfig().ownOf(&shaper.OwnDelivery{URL: "https://example.com/in"})
+		config := DefaultConfig()
+		o, err := config.ownOf(&shaper.OwnDelivery{URL: "https://example.com/in"})
 		target, err2 := outgoing.ParseURL(to)
 		if err != nil || err2 != nil || o.trusts(target.Origin) != trusted {
 			t.Errorf("%s: %v, %v, want trusted: %t", to, err, err2, trusted)

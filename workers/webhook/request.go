@@ -1,10 +1,8 @@
 package webhook
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,17 +16,15 @@ import (
 // bodyMaker makes the body of an attempt. It brings the headers into the format: those that it gets are of the job and its flow.
 type bodyMaker func(attempt *shaper.Attempt, h http.Header) ([]byte, error)
 
-// request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an
-// errFlow. GetBody is nil: see [outgoing.Sender.Send].
-func (c Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*http.Request, shaper.Origin, error) {
+// request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an errFlow.
+func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*outgoing.Request, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
-		return nil, shaper.Origin{}, err
+		return nil, err
 	}
-	target, err := c.targetOf(attempt.URL, own.target)
-	err = errors.Join(err, outgoing.CheckMethod(attempt.Method, methods...), c.checkHeaders(attempt.Headers))
+	target, err := c.checkedTarget(attempt, own)
 	if err != nil {
-		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+		return nil, invalid(err)
 	}
 	h := header(attempt, now)
 	if own.trusts(target.Origin) {
@@ -36,27 +32,21 @@ func (c Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker
 	}
 	body, err := bodyOf(attempt, h)
 	if err != nil {
-		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+		return nil, invalid(err)
 	}
-	signatures, err := signature(c.signersFor(own, target.Origin), attempt.ID, now, body)
-	if err != nil {
-		return nil, shaper.Origin{}, fmt.Errorf("%w: %w", workers.ErrInvalid, err)
+	if signers := c.signersFor(own, target.Origin); len(signers) > 0 {
+		h.Set("Webhook-Signature", signature(signers, attempt.ID, now, body))
 	}
-	if signatures != "" {
-		h.Set("Webhook-Signature", signatures)
-	}
-	req := &http.Request{
-		Method:        attempt.Method,
-		URL:           target.URL,
-		Header:        h,
-		Body:          io.NopCloser(bytes.NewReader(body)),
-		ContentLength: int64(len(body)),
-	}
-	if req.Method == "" {
-		req.Method = http.MethodPost
-	}
-	return req, target.Origin, nil
+	return &outgoing.Request{Method: attempt.Method, To: target, Header: h, Body: body}, nil
 }
+
+// checkedTarget is the target of an attempt, whose method and headers it checks too.
+func (c *Config) checkedTarget(attempt *shaper.Attempt, own *own) (outgoing.Target, error) {
+	target, err := c.targetOf(attempt.URL, own.target)
+	return target, errors.Join(err, outgoing.CheckMethod(attempt.Method, methods...), c.checkHeaders(attempt.Headers))
+}
+
+func invalid(err error) error { return fmt.Errorf("%w: %w", workers.ErrInvalid, err) }
 
 // header returns the headers of an attempt: the defaults, the job's over them,
 // ours over both. The caller writes those of its flow over the job's, see own.

@@ -60,7 +60,11 @@ func (w *Worker) Close() { w.sender.Close() }
 
 // Deliver makes one attempt: see [outgoing.Sender.Send].
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
-	return w.send(ctx, attempt, w.config.body)
+	req, err := w.config.request(attempt, time.Now(), w.config.body)
+	if err != nil {
+		return noRequest(err)
+	}
+	return w.sender.Send(ctx, attempt, req)
 }
 
 // DeliverBatch makes one attempt at several jobs: one request, whose webhook-id is the batch's and whose signature is over the whole
@@ -73,17 +77,19 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 		events.AnswerBytes = whole.AnswerBytes
 		whole, body = &events, w.config.eventsOf(batch)
 	}
-	return w.config.Policy.Outcomes(batch, w.send(ctx, whole, body), time.Now())
+	var outcome shaper.Outcome
+	if req, err := w.config.request(whole, time.Now(), body); err != nil {
+		outcome = noRequest(err)
+	} else {
+		outcome = w.sender.Send(ctx, whole, req)
+	}
+	return w.config.Policy.Outcomes(batch, outcome, time.Now())
 }
 
-// send makes one request. body makes its body, and brings its headers into the format.
-func (w *Worker) send(ctx context.Context, attempt *shaper.Attempt, body bodyMaker) shaper.Outcome {
-	req, origin, err := w.config.request(attempt, time.Now(), body)
+// noRequest is the outcome of an attempt of which no request can be made.
+func noRequest(err error) shaper.Outcome {
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}
-	if err != nil {
-		return workers.ClassifyError(err)
-	}
-	return w.sender.Send(ctx, attempt, req, origin)
+	return workers.ClassifyError(err)
 }

@@ -235,13 +235,18 @@ func Open(body string) (Stored, error) {
 	var err3, err4 error
 	s.Enqueued, err4 = strconv.ParseInt(enqueued, 10, 64)
 	if header != "" {
-		err3 = json.Unmarshal([]byte(header), &s.envelope)
+		s.envelope, err3 = openEnvelope(header)
 	}
 	s.Payload = []byte(payload)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Stored{}, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return s, nil
+}
+
+func openEnvelope(text string) (e envelope, err error) {
+	err = json.Unmarshal([]byte(text), &e)
+	return e, err
 }
 
 // meta is what Redis knows of a job that was claimed once; see claim.lua.
