@@ -35,7 +35,11 @@ func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMake
 		return nil, invalid(err)
 	}
 	if signers := c.signersFor(own, target.Origin); len(signers) > 0 {
-		h.Set("Webhook-Signature", signature(signers, attempt.ID, now, body))
+		signatures, err := signature(signers, attempt.ID, now, body)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		h.Set("Webhook-Signature", signatures)
 	}
 	return &outgoing.Request{Method: attempt.Method, To: target, Header: h, Body: body}, nil
 }

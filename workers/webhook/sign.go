@@ -1,14 +1,13 @@
 package webhook
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -23,29 +22,19 @@ const (
 	maxSecretBytes = 64
 )
 
-// signatureVersion is the symmetric signature of Standard Webhooks, HMAC-SHA256. There is an asymmetric one too, v1a.
-const signatureVersion = "v1"
+// signer signs deliveries by one secret.
+type signer struct{ *standardwebhooks.Webhook }
 
-// signer signs deliveries by one secret. The library of Standard Webhooks copies the whole body twice for a signature, so it is only
-// what the tests compare with.
-type signer struct{ key []byte }
-
-// sign makes one signature.
-func (s signer) sign(id string, at time.Time, body []byte) string {
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
-	mac.Write(body)
-	return signatureVersion + "," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// newSigner checks a secret. The error does not repeat it.
+// newSigner checks a secret. The library alone would take any key, and a secret without its prefix: an empty secret
+// would sign too. The error does not repeat the secret.
 func newSigner(secret string) (signer, error) {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
 		return signer{}, fmt.Errorf("want %s and %d to %d bytes in base64", secretPrefix, minSecretBytes, maxSecretBytes)
 	}
-	return signer{key}, nil
+	webhook, err := standardwebhooks.NewWebhookRaw(key)
+	return signer{webhook}, err
 }
 
 // CheckSecret reports the fault of a secret that could not sign, without the secret; or nil.
@@ -69,10 +58,13 @@ func newSigners(secrets []string) ([]signer, error) {
 }
 
 // signature is the value of webhook-signature: one signature for each signer, in order. "" without signers.
-func signature(signers []signer, id string, at time.Time, body []byte) string {
+func signature(signers []signer, id string, at time.Time, body []byte) (string, error) {
 	list := make([]string, len(signers))
 	for i, s := range signers {
-		list[i] = s.sign(id, at, body)
+		var err error
+		if list[i], err = s.Sign(id, at, body); err != nil {
+			return "", fmt.Errorf("sign the delivery: %w", err)
+		}
 	}
-	return strings.Join(list, " ")
+	return strings.Join(list, " "), nil
 }

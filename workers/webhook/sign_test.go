@@ -21,7 +21,11 @@ func sign(t *testing.T, secret, id string, at time.Time, body []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signature([]signer{s}, id, at, body)
+	text, err := signature([]signer{s}, id, at, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // The vector of the Standard Webhooks specification.

@@ -18,6 +18,9 @@ type Received struct {
 	Body      []byte    // byte for byte as it arrived
 }
 
+// signatureVersion is the symmetric signature of Standard Webhooks, HMAC-SHA256. There is an asymmetric one too, v1a.
+const signatureVersion = "v1"
+
 // Verify checks a signature as a receiver must. It returns the index of the secret that made it, -1 if none did. The error
 // is nil if a secret made it and the timestamp is at most tolerance away from now; a tolerance of 0 accepts any
 // timestamp. Else it joins every fault. A fault of a secret is a [*shaper.FieldError]. No error repeats a secret.
@@ -59,12 +62,13 @@ func (r Received) match(signers []signer) (int, error) {
 		}
 		return -1, fmt.Errorf("the header has no signature of version %s: %s", signatureVersion, found)
 	}
-	if i := made(signers, candidates, r); i >= 0 {
-		return i, nil
+	i, err := made(signers, candidates, r)
+	if i >= 0 || err != nil {
+		return i, err
 	}
 	if cut := bytes.TrimRight(r.Body, "\r\n"); len(cut) < len(r.Body) {
 		r.Body = cut
-		if made(signers, candidates, r) >= 0 {
+		if i, err := made(signers, candidates, r); i >= 0 && err == nil {
 			return -1, errors.New("no secret matches the body as it came, but one does without the newline at its end: give the body as it was sent")
 		}
 	}
@@ -72,9 +76,15 @@ func (r Received) match(signers []signer) (int, error) {
 }
 
 // made returns the index of the signer that made one of the signatures, or -1.
-func made(signers []signer, signatures []string, r Received) int {
-	return slices.IndexFunc(signers, func(s signer) bool {
-		want := []byte(s.sign(r.ID, r.Timestamp, r.Body))
-		return slices.ContainsFunc(signatures, func(got string) bool { return hmac.Equal([]byte(got), want) })
-	})
+func made(signers []signer, signatures []string, r Received) (int, error) {
+	for i, s := range signers {
+		want, err := s.Sign(r.ID, r.Timestamp, r.Body)
+		if err != nil {
+			return -1, fmt.Errorf("make the signature to compare with: %w", err)
+		}
+		if slices.ContainsFunc(signatures, func(got string) bool { return hmac.Equal([]byte(got), []byte(want)) }) {
+			return i, nil
+		}
+	}
+	return -1, nil
 }
