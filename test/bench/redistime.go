@@ -27,11 +27,10 @@ type shape struct {
 }
 
 var shapes = []shape{
-	{name: "plain bucket", bucket: bucketOf("plain", busy), before: 6.7, goal: .7},
-	{name: "1,000 flows", bucket: withFlows(bucketOf("flows", busy)), flows: 1000, before: 15.3, goal: .75},
-	{name: "50,000 flows", bucket: withFlows(bucketOf("many", busy)), flows: 50_000, before: 17.3, goal: .7},
-	// Nobody reaches this rate with groups: half of the jobs are late and claimed again, so that it is no measure of the scripts alone.
-	{name: "1,000 flows in 100 groups", bucket: withGroups(withFlows(bucketOf("groups", busy))), flows: 1000, groups: 100, before: 20},
+	{name: "plain bucket", bucket: bucketOf("plain", busy), before: 6.7, goal: .55},
+	{name: "1,000 flows", bucket: withFlows(bucketOf("flows", busy)), flows: 1000, before: 15.3, goal: .5},
+	{name: "50,000 flows", bucket: withFlows(bucketOf("many", busy)), flows: 50_000, before: 17.3, goal: .45},
+	{name: "1,000 flows in 100 groups", bucket: withGroups(withFlows(bucketOf("groups", busy))), flows: 1000, groups: 100, before: 20, goal: .65},
 }
 
 // job is the i-th job for the bucket: its flows take turns.
