@@ -146,7 +146,6 @@ local clock = now + offset
 local down = downstream_of(kept[13])
 local base = bounds
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
--- A bucket that has no timetable, or no batches, does not make the pieces for them.
 local times, rules = nil, nil
 if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
 if (settings[20] or '') ~= '' then rules = batch.rules(settings[20]) end
