@@ -1,6 +1,6 @@
 -- light_flow.lua: what settle.lua keeps of flows and groups of which it changes two counts and nothing else, which are most. Their texts
--- become the new ones without the tables of flow.lua. A flow is light if it has no settings of its own, no riders and no bound that held
--- it back, its downstream has said nothing, and it is on its calendar or has nothing to send. So is a group, if all its flows are.
+-- become the new ones without the tables of flow.lua. A flow is light if it has no settings of its own, no riders, and no bound that held
+-- it back. Its downstream has said nothing, and it is on its calendar or has nothing to send. A group is light if all its flows are.
 -- What is done with other flows would do the same with light ones, at twice the cost.
 --
 -- The flows of a call stand in parts: n, which of the names it is; usual, how many jobs that came without a delay have left it; unusual, if
