@@ -112,7 +112,11 @@ func (m *slotMonitor) read(line string) {
 	case key == "leases":
 		// "deadline" "id" "deadline" "id" … or "id" "id" …
 		for i, word := range strings.Fields(rest) {
-			if id := strings.Trim(word, `"`); id != "" && (verb == "ZREM" || verb == "ZADD" && i%2 == 1) {
+			id := strings.Trim(word, `"`)
+			if strings.Trim(id, "-") == "" { // of no job: see lua/lib/encoding.lua
+				continue
+			}
+			if verb == "ZREM" || verb == "ZADD" && i%2 == 1 {
 				m.leases = append(m.leases, leaseChange{bucket, id, verb == "ZADD"})
 			}
 		}
