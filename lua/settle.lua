@@ -109,7 +109,7 @@ while at <= last_arg do
   at = ends
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
-local rules = (settings[5] or '') ~= '' and downstream.rules(settings[5]) or { scope = 'n' }
+local rules = downstream.rules(settings[5])
 local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
 
 local reply = { 0 }
@@ -141,10 +141,7 @@ local function has_left(more, mark)
   end
 end
 
-local i, gone_count, others, more_gone = 0, 0, {}, {}
-local fields, of_window, of_minute, in_window, in_minute = memory.fields, memory.ids[1], memory.ids[2], 0, 0
-local till_window, till_minute = codec.DONE .. memory.ends[1], codec.DONE .. memory.ends[2]
-local byte, sub = string.byte, string.sub
+local i, gone_count, others = 0, 0, {}
 at = first_group
 while at <= last_arg do
   local ends, epoch, claim, result = at + HEAD + args[at] * WIDTH, args[at + 1], args[at + 2], args[at + 3]
@@ -154,27 +151,19 @@ while at <= last_arg do
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and memory.window > 0 and expected or ''
+  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and expected or ''
   for from = at + HEAD, ends - 1, WIDTH do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
-    local kind = byte(mark, 12)
-    if text == usual and kind >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
+    if text == usual and string.byte(mark, 12) >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
       reply[i + 1], handled[id] = 1, true
       local part = parts[of] or part_of(of)
       part.usual = part.usual + 1
       if claimed_at > part.accepted_at then part.accepted_at = claimed_at end
       if box and not part.tells then part.tells = not outbox.is_own(id) end
-      local to = 2 * gone_count
       gone_count = gone_count + 1
       gone[gone_count] = id
-      if kind == 103 then -- g: our client made the id
-        in_minute = in_minute + 1
-        of_minute[in_minute], fields[to + 1], fields[to + 2] = id, id, sub(mark, 1, 11) .. till_minute
-      else
-        in_window = in_window + 1
-        of_window[in_window], fields[to + 1], fields[to + 2] = id, id, sub(mark, 1, 11) .. till_window
-      end
+      dedupe.add(memory, id, mark, codec.DONE)
     else
       local is_ours, numbers = text == expected and not handled[id], nil
       if text and not handled[id] and (not is_ours or result ~= DONE) then
@@ -202,7 +191,9 @@ while at <= last_arg do
         end
         if result == GONE then part.disabled, some_disabled = reason, true end
         if result == DONE or result == DROPPED then
-          more_gone[#more_gone + 1] = { id, mark, result == DONE and codec.DONE or codec.DROPPED }
+          gone_count = gone_count + 1
+          gone[gone_count] = id
+          dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
           has_left(more, mark)
           if numbers then gone_tried[#gone_tried + 1] = id end
           if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
@@ -217,10 +208,6 @@ while at <= last_arg do
   at = ends
 end
 if #touched == 0 then return reply end
-for n, job in ipairs(more_gone) do
-  gone[gone_count + n] = job[1]
-  dedupe.add(memory, unpack(job, 1, 3))
-end
 
 -- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
 local wake, calendar, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil

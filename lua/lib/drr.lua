@@ -74,7 +74,7 @@ end
 -- The one that goes first, and nil if there is none. Until drr.next is called it stays so, whatever becomes of its time.
 local function top(row)
   local a, b = row[row.first], row.again[1]
-  row.in_heap = b ~= nil and (not a or b.at < a.at or b.at == a.at and b.place < a.place)
+  row.in_heap = b ~= nil and (not a or before(b, a))
   return row.in_heap and b or a
 end
 
@@ -156,29 +156,21 @@ function drr.drop(f, delayed)
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
--- What flows, or groups, have of their own: their texts. Most buckets have none: then it is not asked for each.
-local function own_texts_of(key, names)
-  return redis.call('HLEN', key) > 0 and redis.call('HMGET', key, unpack(names)) or {}
-end
-
 -- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
 -- KEYS[places]. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys begin,
 -- own what its settings say.
 function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
   local named = {}
   if #names == 0 then return named end
-  local texts, own_texts = redis.call('HMGET', flows, unpack(names)), own_texts_of(flow_settings, names)
-  local common = flow.settings(false, of_all)
-  local latest = clock + pacer.MAX_HORIZON
+  local texts, own_texts = redis.call('HMGET', flows, unpack(names)), flow.own_texts(flow_settings, names)
+  local obeys, latest = flow.all_settings(own_texts, of_all, #names), clock + pacer.MAX_HORIZON
   for i = 1, #names do
-    local own = own_texts[i]
-    local settings = own and flow.settings(own, of_all) or common
     local base = places + (i - 1) * (flow.PLACES + 1)
     local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-    local f = drr.open(clock, since, names[i], ARGV[first + 2 * i] + 0, settings, texts[i], quotas)
+    local f = drr.open(clock, since, names[i], ARGV[first + 2 * i] + 0, obeys[i], texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
-    named[i], f.base, f.own = f, base, own
+    named[i], f.base, f.own = f, base, own_texts[i]
   end
   return named
 end
@@ -192,13 +184,12 @@ function drr.groups(clock, since, conf, names, keys, flows)
   for i = names + 1, #ARGV, 2 do listed[#listed + 1] = ARGV[i] end
   if #listed == 0 then return groups end
   local texts = redis.call('HMGET', KEYS[keys + 1], unpack(listed))
-  local own_texts, common = own_texts_of(KEYS[keys + 2], listed), flow.settings(false, of_all)
+  local obeys = flow.all_settings(flow.own_texts(KEYS[keys + 2], listed), of_all, #listed)
   local latest = clock + pacer.MAX_HORIZON
   for n = 1, #listed do
-    local name, at, own = listed[n], keys + 2 * n, own_texts[n]
-    local settings = own and flow.settings(own, of_all) or common
+    local name, at = listed[n], keys + 2 * n
     local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
-    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, settings, texts[n], quotas, true)
+    local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, obeys[n], texts[n], quotas, true)
     if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
     g.due = KEYS[at + 1]
     groups[n], by_name[name] = g, g

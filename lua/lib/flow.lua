@@ -74,7 +74,9 @@ function flow.read(text)
     in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
-local function text_of(n) return string.format('%.0f', n < 0 and 0 or n) end
+-- The text of a count, which is never below 0: where somebody deleted it, it begins anew.
+local function text_of(n) return small[n] or string.format('%.0f', n < 0 and 0 or n) end
+flow.text_of = text_of
 
 -- Of the jobs in flight one at least is no rider.
 local function riders_text(state)
@@ -82,13 +84,13 @@ local function riders_text(state)
   return riders > 0 and '+' .. text_of(riders) or ''
 end
 
--- The text of a state. Counts never go below 0: where somebody deleted it, they begin anew.
+-- The text of a state.
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
-  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
-    .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
-    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled .. (state.riders > 0 and riders_text(state) or '')
+  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. text_of(turn) .. ' '
+    .. text_of(unfinished) .. ' ' .. text_of(scheduled) .. ' ' .. text_of(in_flight) .. ' ' .. state.filled
+    .. (state.riders > 0 and riders_text(state) or '')
 end
 
 -- Notes that something may lie in a place of the flow, by its letter.
@@ -137,10 +139,15 @@ function flow.disabled(settings, now)
   return disabled
 end
 
--- The settings of many flows, by their texts: those that have none of their own share one table.
-function flow.all_settings(texts, of_all)
+-- What flows, or groups, have of their own: their texts. Most buckets have none: then it is not asked for each.
+function flow.own_texts(key, names)
+  return redis.call('HLEN', key) > 0 and redis.call('HMGET', key, unpack(names)) or {}
+end
+
+-- The settings of so many flows, by what flow.own_texts says: those that have none of their own share one table.
+function flow.all_settings(texts, of_all, count)
   local common, all = flow.settings(false, of_all), {}
-  for n, text in ipairs(texts) do all[n] = text and flow.settings(text, of_all) or common end
+  for n = 1, count do all[n] = texts[n] and flow.settings(texts[n], of_all) or common end
   return all
 end
 
@@ -199,7 +206,7 @@ flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity
 function flow.load(conf, flows, flow_settings, names, fields)
   local of_all, loaded = redis.call('HMGET', conf, unpack(fields or flow.OF_ALL)), {}
   local texts = redis.call('HMGET', flows, unpack(names))
-  local settings = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all)
+  local settings = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names)
   for n, name in ipairs(names) do
     local state = flow.read(texts[n])
     local f = { name = name, state = state, settings = flow.obeys(state, settings[n]), configured = settings[n] }

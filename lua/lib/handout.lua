@@ -65,8 +65,7 @@ function handout.add(out, id, at, job, stored, name, own)
   local entry = id .. string.format(' %.0f', slot - out.first)
   if count == 1 then out.first = slot end
   if not stored then
-    local metas, size = out.metas, out.metas_size
-    metas[size + 1], metas[size + 2], out.metas_size = id, out.fresh, size + 2
+    handout.note(out, id, out.fresh)
     out.record[count] = entry
     return
   end

@@ -33,7 +33,7 @@ end
 
 -- Looks at flows, or at groups, in one piece: this is done for each flow that there ever was.
 local function look(found, kind, names, states, own_settings, of_all, spared, clock)
-  local gone, settings = {}, flow.all_settings(redis.call('HMGET', own_settings, unpack(names)), of_all)
+  local gone, settings = {}, flow.all_settings(flow.own_texts(own_settings, names), of_all, #names)
   local texts = redis.call('HMGET', states, unpack(names))
   for n, name in ipairs(names) do
     local member = kind .. name

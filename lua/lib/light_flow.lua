@@ -11,13 +11,10 @@
 
 local light_flow = {}
 
-local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local function text_of(n) return small[n] or string.format('%.0f', math.max(n, 0)) end
-
 -- What is kept of flows, or of groups, by their names. fields: see flow.load.
 local function read(conf, states, own_settings, names, fields)
   local common = flow.settings(false, redis.call('HMGET', conf, unpack(fields)))
-  return { texts = redis.call('HMGET', states, unpack(names)), own = redis.call('HMGET', own_settings, unpack(names)),
+  return { texts = redis.call('HMGET', states, unpack(names)), own = flow.own_texts(own_settings, names),
     has_rate = common.rate_count > 0, max_in_flight = common.max_in_flight }
 end
 
@@ -33,7 +30,7 @@ local function after(all, n, left)
     if all.has_rate then return nil, true end -- the clock says whether it is idle
     return '', filled ~= ' .'
   end
-  return head .. text_of(unfinished) .. scheduled .. text_of(in_flight) .. filled, filled ~= ' .'
+  return head .. flow.text_of(unfinished) .. scheduled .. flow.text_of(in_flight) .. filled, filled ~= ' .'
 end
 
 -- Notes which of the flows are on their calendars. asked: calendar -> their parts and names.

@@ -71,7 +71,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
     'flow_max_in_flight', 'max_flows')
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%.0f', bucket.now + bucket.offset))
-  local settings, clock = flow.all_settings(redis.call('HMGET', flow_settings, unpack(names)), of_all), bucket.now + bucket.offset
+  local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
   local now, new = bucket.now, 0
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])

@@ -255,7 +255,7 @@ end
 function queue.rest(q, before)
   if before == '.n' and not q.aside then
     local list = q[1]
-    local left = list ~= nil and (list.at <= #list.ids or not list.ended)
+    local left = list ~= nil and holds_more(list)
     return left, left and '.n' or '.'
   end
   local left, filled = queue.left(q), '.'

@@ -152,10 +152,7 @@ func (p *pool) unlist(c *conn) {
 		return
 	}
 	conns := p.lists[c.origin]
-	i := len(conns) - 1
-	for conns[i] != c { // most often it is the last one
-		i--
-	}
+	i := slices.Index(conns, c)
 	p.lists[c.origin] = slices.Delete(conns, i, i+1)
 	if len(conns) == 1 {
 		delete(p.lists, c.origin)
