@@ -336,5 +336,5 @@ func TestCostOfMovingCallbacks(t *testing.T) {
 	}
 	stats, err := r.c.Info(r.ctx, "commandstats").Result()
 	r.ok(err)
-	t.Logf("10 runs, 16 callbacks of 64 KiB handed out by each second one: %s", regexp.MustCompile(`evalsha:\S+`).FindString(stats))
+	t.Logf("10 runs, 16 callbacks of 64 KiB handed out by each second one: %s", regexp.MustCompile(`fcall:\S+`).FindString(stats))
 }

@@ -49,7 +49,7 @@ func split(text string) file {
 		at++
 	}
 	f := file{header: strings.Join(lines[:at], "")}
-	for at < len(lines) && (strings.TrimSpace(lines[at]) == "" || strings.HasPrefix(lines[at], "--#include ")) {
+	for at < len(lines) && (strings.TrimSpace(lines[at]) == "" || strings.HasPrefix(lines[at], "--#")) {
 		at++
 	}
 	f.body = strings.Join(lines[at:], "")

@@ -15,15 +15,26 @@ var files embed.FS
 
 var includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
 
-// assemble returns the text of a script with the pieces that it includes.
+// parts are a script and what it includes.
+type parts struct{ pieces, own string }
+
+// script is what EVAL is given.
+func (p parts) script() string { return p.pieces + p.own }
+
+// library is what FUNCTION LOAD is given. It makes the pieces when it is loaded, so none of them may keep anything from
+// one run for the next, nor use KEYS, ARGV or what Lua itself offers before a function of it is called.
+func (p parts) library(function string) string {
+	return fmt.Sprintf("#!lua name=%[1]s\nlocal KEYS, ARGV\n%[2]sredis.register_function('%[1]s', function(keys, args)\nKEYS, ARGV = keys, args\n%[3]send)\n",
+		function, p.pieces, p.own)
+}
+
+// assemble returns a script with the pieces that it includes.
 //
 // A piece is a file of lib that ends with `return NAME`, where NAME is the name of the file. A script
 // and a piece include another piece by a line of its own: `--#include lib/NAME.lua`. Each piece stands once in front
 // of the script, behind the pieces that it includes itself, as a local NAME. A file that is missing, and pieces that
 // include each other in a circle, are errors that name the files.
-//
-// A run makes all of them, at about 0.1 µs a function. To make a piece only when it is used was tried: it took as much time.
-func assemble(files fs.FS, name string) (string, error) {
+func assemble(files fs.FS, name string) (parts, error) {
 	var pieces strings.Builder
 	var done, open []string
 	var include func(file string) (string, error)
@@ -53,7 +64,7 @@ func assemble(files fs.FS, name string) (string, error) {
 	}
 	own, err := include(name + ".lua")
 	if err != nil {
-		return "", err
+		return parts{}, err
 	}
-	return pieces.String() + own, nil
+	return parts{pieces: pieces.String(), own: own}, nil
 }

@@ -60,21 +60,34 @@ func All() []*Script {
 	}
 }
 
+// byDigest has the scripts by their digests.
+var byDigest = func() map[string]*Script {
+	scripts := map[string]*Script{}
+	for _, script := range All() {
+		scripts[script.SHA()] = script
+	}
+	return scripts
+}()
+
 // Script is the text of a script and its digest.
 type Script struct {
-	name      string
-	text, sha any // strings: as arguments of a command they are not made objects each time
-	layout    layout
+	name                string
+	text, sha, function any    // strings: as arguments of a command they are not made objects each time
+	library             string // with the function; see AsFunctions
+	layout              layout
 }
 
 // newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
 // only a wrong program can have.
 func newScript(name string) *Script {
-	text, err := assemble(files, name)
+	parts, err := assemble(files, name)
 	if err != nil {
 		panic(err)
 	}
-	return &Script{name: name, text: text, sha: redis.NewScript(text).Hash(), layout: layouts[name]}
+	text := parts.script()
+	sha := redis.NewScript(text).Hash()
+	function := "tundish_" + name + "_" + sha
+	return &Script{name: name, text: text, sha: sha, function: function, library: parts.library(function), layout: layouts[name]}
 }
 
 // Name is the file's name without its ending.
@@ -82,6 +95,9 @@ func (s *Script) Name() string { return s.name }
 
 // Text is what is sent to Redis: the file with the pieces of lib that it includes.
 func (s *Script) Text() string { return s.text.(string) }
+
+// Library is what FUNCTION LOAD is given to make a function of the script; see [AsFunctions].
+func (s *Script) Library() string { return s.library }
 
 // SHA is the digest by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha.(string) }

@@ -95,6 +95,16 @@ func withClock(text string) string {
 	return strings.ReplaceAll(beforeCopies, "\n", " ") + ownClock.Replace(text)
 }
 
+// clockPrefix begins the names of copies of functions.
+const clockPrefix = "clock_"
+
+// libraryWithClock is the tests' copy of the library of a script.
+func libraryWithClock(text string) string {
+	head, rest, _ := strings.Cut(text, "\n")
+	name := strings.TrimPrefix(head, "#!lua name=")
+	return strings.ReplaceAll(head+"\n"+withClock(rest), name, clockPrefix+name)
+}
+
 func digest(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -131,6 +141,10 @@ func replace(cmd redis.Cmder) {
 	text, ok := args[1].(string)
 	switch {
 	case !ok:
+	case args[0] == "function":
+		args[2] = libraryWithClock(args[2].(string))
+	case args[0] == "fcall":
+		args[1] = clockPrefix + strings.TrimPrefix(text, clockPrefix)
 	case args[0] == "eval":
 		own := withClock(text)
 		copies.Store(digest(text), digest(own))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // Options are the settings of a connection to Redis. The zero value is ready to use.
@@ -79,15 +81,21 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	o.DisableIdentity = true
 	o.Protocol = 2 // scripts answer alike in 2 and 3, and 2 has no pushes to look for before each reply
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := a.client(opts)
+	lua.AsFunctions(client)
+	return client, nil
+}
+
+func (a *address) client(opts Options) redis.UniversalClient {
 	switch a.topology {
 	case sentinel:
-		return redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword)), nil
+		return redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword))
 	case cluster:
 		client := redis.NewClusterClient(a.clusterOptions())
 		client.AddHook(follower{client})
-		return client, nil
+		return client
 	default:
-		return redis.NewClient(o), nil
+		return redis.NewClient(a.options)
 	}
 }
 

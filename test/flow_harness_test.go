@@ -91,7 +91,7 @@ func (s *system) scriptCalls() int {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	_, after, _ := strings.Cut(stats, "cmdstat_fcall:calls=")
 	digits, _, _ := strings.Cut(after, ",")
 	calls, err := strconv.Atoi(digits)
 	if err != nil {

@@ -279,10 +279,10 @@ func (g *groupSlots) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// note reads the answer of a claim; the first time a script is sent, that is as text.
+// note reads the answer of a claim.
 func (g *groupSlots) note(cmd redis.Cmder) {
 	reply, ok := cmd.(interface{ Val() any })
-	if args := cmd.Args(); !ok || cmd.Err() != nil || len(args) < 2 || args[1] != lua.Claim.SHA() && cmd.Name() != "eval" {
+	if !ok || cmd.Err() != nil || lua.ScriptOf(cmd) != lua.Claim {
 		return
 	}
 	r := lua.NewReader(reply.Val())

@@ -1,9 +1,7 @@
 package test
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,23 +42,10 @@ func (l *ledger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// scriptNames are the names of the scripts by their digests.
-var scriptNames = func() map[string]string {
-	names := map[string]string{}
-	for _, script := range lua.All() {
-		names[script.SHA()] = script.Name()
-	}
-	return names
-}()
-
 func (l *ledger) note(cmd redis.Cmder, err error) {
 	name := cmd.Name()
-	if args := cmd.Args(); len(args) > 1 {
-		script, _ := args[1].(string)
-		if name == "eval" { // the first time a script is sent as text
-			script = fmt.Sprintf("%x", sha1.Sum([]byte(script)))
-		}
-		name = cmp.Or(scriptNames[script], name)
+	if script := lua.ScriptOf(cmd); script != nil {
+		name = script.Name()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -227,8 +227,10 @@ func slowRuns(t *testing.T, server *redistest.Server) map[string][]time.Duration
 	runs := map[string][]time.Duration{}
 	for _, entry := range entries {
 		name := entry.Args[0]
-		if len(entry.Args) > 1 && scriptNames[entry.Args[1]] != "" {
-			name = scriptNames[entry.Args[1]]
+		if len(entry.Args) > 1 {
+			if script := lua.ScriptOf(redis.NewCmd(t.Context(), entry.Args[0], entry.Args[1])); script != nil {
+				name = script.Name()
+			}
 		}
 		if slices.Contains(instant, name) {
 			name = ofAMicrosecond

@@ -67,10 +67,10 @@ func TestAMillionDelayed(t *testing.T) {
 				return
 			}
 			const watched = 20 * time.Second
-			scripts := infoNumber(t, s, "commandstats", "cmdstat_evalsha:calls=")
+			scripts := infoNumber(t, s, "commandstats", "cmdstat_fcall:calls=")
 			all := infoNumber(t, s, "stats", "total_commands_processed:")
 			<-time.After(watched)
-			scripts = infoNumber(t, s, "commandstats", "cmdstat_evalsha:calls=") - scripts
+			scripts = infoNumber(t, s, "commandstats", "cmdstat_fcall:calls=") - scripts
 			all = infoNumber(t, s, "stats", "total_commands_processed:") - all
 			perSecond := float64(scripts) / watched.Seconds()
 			t.Logf("%s: %.0f jobs/s enqueued over HTTP by %d callers, %.0f bytes a job; while none is due %.1f scripts a second, which are %.0f commands with those within them",

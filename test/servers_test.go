@@ -37,7 +37,7 @@ func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if m.dead.Load() {
 			return errDead
 		}
-		if args := cmd.Args(); err == nil && len(args) > 1 && args[1] == lua.Claim.SHA() {
+		if err == nil && lua.ScriptOf(cmd) == lua.Claim {
 			if reply, ok := cmd.(interface{ Val() any }); ok && len(slotsOf(reply.Val())) > 0 {
 				m.served.Store(time.Now().UnixMicro())
 			}

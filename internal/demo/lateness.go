@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -77,7 +78,7 @@ func (l *lateness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmd)
-		if took := time.Since(start); err == nil && cmd.Name() == "evalsha" {
+		if took := time.Since(start); err == nil && lua.ScriptOf(cmd) != nil {
 			l.mu.Lock()
 			l.roundTrip = max(l.roundTrip, took)
 			l.mu.Unlock()

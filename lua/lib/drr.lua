@@ -17,7 +17,7 @@
 --#include lib/pacer.lua
 --#include lib/quota.lua
 
-local drr = { placed = 0 }
+local drr = {}
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
 
@@ -55,7 +55,7 @@ end
 
 -- Makes a row of a list of flows, which are placed in its order.
 function drr.order(list)
-  local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false }, 0
+  local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false, placed = #list }, 0
   local n = 0
   for i = 1, #list do
     local f = list[i]
@@ -67,7 +67,6 @@ function drr.order(list)
       push(row, f)
     end
   end
-  if drr.placed < #list then drr.placed = #list end
   return row
 end
 
@@ -85,8 +84,8 @@ end
 
 -- Puts back what was taken off, to go at another time.
 local function back(row, f)
-  drr.placed = drr.placed + 1
-  f.place = drr.placed
+  row.placed = row.placed + 1
+  f.place = row.placed
   push(row, f)
 end
 

@@ -28,7 +28,6 @@ local places = {
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
-local find = string.find
 local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists above that of a priority
 
 local function read_groups(bucket, parts, conf)
@@ -248,11 +247,11 @@ end
 local function length_of(part, priority)
   local lengths, state = part.lengths, part.state
   if not lengths then
-    lengths = state and not find(state.filled, '[khl]') and { 0, 0, false, 0 } or {}
+    lengths = state and not string.find(state.filled, '[khl]') and { 0, 0, false, 0 } or {}
     part.lengths = lengths
   end
   if not lengths[priority] then
-    local may_wait = not state or find(state.filled, flow.LETTERS[priority], 1, true)
+    local may_wait = not state or string.find(state.filled, flow.LETTERS[priority], 1, true)
     lengths[priority] = may_wait and redis.call('LLEN', KEYS[part.at + priority]) or 0
   end
   return lengths[priority]
@@ -261,7 +260,7 @@ end
 -- How many wait in the lists that are more important. Mostly none.
 function places.above(part, priority)
   local state, n = part.state, 0
-  if priority == 1 or state and not find(state.filled, MORE_IMPORTANT[priority]) then return 0 end
+  if priority == 1 or state and not string.find(state.filled, MORE_IMPORTANT[priority]) then return 0 end
   if not state and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + priority - 1)) == 0 then return 0 end
   for i = 1, priority - 1 do n = n + length_of(part, i) end
   return n

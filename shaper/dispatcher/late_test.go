@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -257,7 +258,7 @@ func (l *lateClaims) DialHook(next redis.DialHook) redis.DialHook { return next 
 func (l *lateClaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if name, _ := scriptOf(cmd); name != "claim" || err != nil {
+		if lua.ScriptOf(cmd) != lua.Claim || err != nil {
 			return err
 		}
 		if time.Since(l.last) < l.every {

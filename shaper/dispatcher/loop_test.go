@@ -90,21 +90,6 @@ func (l *loops) enqueue(jobs ...shaper.Job) {
 	}
 }
 
-var scriptNames = sync.OnceValue(func() map[any]string {
-	names := map[any]string{}
-	for _, script := range lua.All() {
-		names[script.SHA()] = script.Name()
-	}
-	return names
-})
-
-func scriptOf(cmd redis.Cmder) (name string, ok bool) {
-	if args := cmd.Args(); cmd.Name() == "evalsha" && len(args) > 1 {
-		name, ok = scriptNames()[args[1]]
-	}
-	return name, ok
-}
-
 // looks is how often the dispatcher has looked for work.
 func (l *loops) looks() int { return l.scripts["claim"] + l.scripts["reserve"] }
 
@@ -112,8 +97,8 @@ func (l *loops) note(cmds ...redis.Cmder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cmd := range cmds {
-		if name, ok := scriptOf(cmd); ok {
-			l.scripts[name]++
+		if script := lua.ScriptOf(cmd); script != nil {
+			l.scripts[script.Name()]++
 		}
 	}
 	if l.most > 0 && l.looks() > l.most && l.stop != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -21,7 +22,7 @@ func (l *losing) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (l *losing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if name, _ := scriptOf(cmd); name == "claim" && err == nil && l.next.Swap(false) {
+		if lua.ScriptOf(cmd) == lua.Claim && err == nil && l.next.Swap(false) {
 			err = errors.New("the answer is lost")
 			cmd.SetErr(err)
 		}

@@ -2,7 +2,6 @@ package producer_test
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
@@ -28,8 +27,9 @@ func (s *scriptFlows) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 func (s *scriptFlows) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if args := cmd.Args(); err == nil && fmt.Sprint(args[0]) == "evalsha" && args[1] == lua.Enqueue.SHA() {
+		if err == nil && lua.ScriptOf(cmd) == lua.Enqueue {
 			const flowCount = 7 // among ARGV, from 0 on
+			args := cmd.Args()
 			keys := args[2].(int)
 			s.counts = append(s.counts, args[3+keys+flowCount].(int))
 		}

@@ -3,13 +3,13 @@ package producer_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -25,7 +25,7 @@ func (b barrier) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (b barrier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); slices.Contains([]any{"eval", "evalsha"}, args[0]) && !b.isOpen() {
+		if lua.ScriptOf(cmd) != nil && !b.isOpen() {
 			b.came <- struct{}{}
 			<-b.open
 		}

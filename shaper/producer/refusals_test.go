@@ -149,7 +149,7 @@ func TestKnownRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(info) {
-			_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &n)
+			_, _ = fmt.Sscanf(line, "cmdstat_fcall:calls=%d", &n)
 		}
 		return n
 	}

@@ -234,9 +234,9 @@ func cost(ctx context.Context, client redis.UniversalClient, ours *admission.Lim
 	}
 	for line := range strings.Lines(info) {
 		var calls, micros int64
-		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,usec=%d", &calls, &micros); err == nil {
+		if _, err := fmt.Sscanf(line, "cmdstat_fcall:calls=%d,usec=%d", &calls, &micros); err == nil {
 			return float64(micros) / float64(total), nil
 		}
 	}
-	return 0, fmt.Errorf("INFO commandstats does not tell of evalsha: %q", info)
+	return 0, fmt.Errorf("INFO commandstats does not tell of fcall: %q", info)
 }

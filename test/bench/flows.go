@@ -190,7 +190,7 @@ func spent(ctx context.Context, client redis.UniversalClient) (calls, cpu float6
 	}
 	for line := range strings.Lines(info) {
 		var n float64
-		for _, script := range []string{"evalsha", "eval"} {
+		for _, script := range []string{"fcall", "evalsha", "eval"} {
 			if _, err := fmt.Sscanf(line, "cmdstat_"+script+":calls=%f", &n); err == nil {
 				calls += n
 			}

@@ -1,0 +1,167 @@
+package lua_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
+)
+
+// verbs notes how a client runs scripts, and can have a command refused.
+type verbs struct {
+	sent    []string
+	refuses string // a verb
+}
+
+func (v *verbs) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (v *verbs) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		v.note(cmd)
+		if cmd.Name() == v.refuses {
+			return refusal("NOPERM this user has no permissions to run the '" + v.refuses + "' command")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (v *verbs) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			v.note(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (v *verbs) note(cmd redis.Cmder) {
+	if slices.Contains([]string{"function", "fcall", "evalsha", "eval"}, cmd.Name()) {
+		v.sent = append(v.sent, cmd.Name())
+	}
+}
+
+func (v *verbs) take() string {
+	sent := strings.Join(v.sent, " ")
+	v.sent = nil
+	return sent
+}
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// functionsRig runs scripts as functions, and notes what is sent.
+func functionsRig(t *testing.T) (*rig, *verbs) {
+	client, v := redistest.Start(t).Client(), &verbs{}
+	lua.AsFunctions(client)
+	client.AddHook(v)
+	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
+	r.configure(settings{rateCount: 1, capacity: 5})
+	return r, v
+}
+
+// Every script runs as a function; a server that has lost its libraries is given them again.
+func TestFunctions(t *testing.T) {
+	t.Parallel()
+	r, v := functionsRig(t)
+	if got := v.take(); got != "function fcall" {
+		t.Errorf("the first run sent %s", got)
+	}
+	r.configure(settings{rateCount: 2, capacity: 5})
+	r.ok(r.c.FunctionFlush(r.ctx).Err())
+	r.configure(settings{rateCount: 3, capacity: 5})
+	if got := v.take(); got != "fcall function fcall function fcall" {
+		t.Errorf("sent %s", got)
+	}
+	if got := r.inspect(); got.capacity != 5 {
+		t.Errorf("the bucket is %+v", got)
+	}
+	for _, script := range lua.All() {
+		if err := r.c.Do(r.ctx, "function", "load", "replace", script.Library()).Err(); err != nil {
+			t.Errorf("%s: %v", script.Name(), err)
+		}
+	}
+}
+
+func TestFunctionsInAPipeline(t *testing.T) {
+	t.Parallel()
+	r, v := functionsRig(t)
+	calls := slices.Repeat([]lua.Call{{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}}, 3)
+	for n, want := range []string{
+		"function fcall fcall fcall",
+		"fcall fcall fcall function evalsha evalsha evalsha eval eval eval", // it knows neither
+		"fcall fcall fcall",
+	} {
+		if n == 1 {
+			r.ok(r.c.FunctionFlush(r.ctx).Err())
+		}
+		v.take()
+		for i, result := range lua.RunAll(r.ctx, r.c, calls) {
+			if items, ok := result.Reply.([]any); !ok || len(items) != 63 {
+				t.Errorf("result %d: %v", i, result)
+			}
+		}
+		if got := v.take(); got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+}
+
+// A server that refuses to load is not asked with each run.
+func TestFunctionsRefused(t *testing.T) {
+	t.Parallel()
+	client, v := redistest.Start(t).Client(), &verbs{refuses: "function"}
+	lua.AsFunctions(client)
+	client.AddHook(v)
+	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
+	for range 3 {
+		r.configure(settings{rateCount: 1, capacity: 5})
+	}
+	if got := v.take(); got != "function evalsha eval evalsha evalsha" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+// Out of memory the script decides what goes on: a duplicate is answered.
+func TestFunctionsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	r, v := functionsRig(t)
+	r.put("j")
+	r.fill()
+	v.take()
+	if a := r.enqueue(nil, entry{id: "j"}); a[0].code != 3 {
+		t.Errorf("duplicate: %+v", a)
+	}
+	if got := v.take(); got != "fcall evalsha eval" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+func TestScriptOf(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range []*redis.Cmd{
+		redis.NewCmd(t.Context(), "evalsha", lua.Claim.SHA(), 0), redis.NewCmd(t.Context(), "eval", lua.Claim.Text(), 0),
+		redis.NewCmd(t.Context(), "fcall", "tundish_claim_"+lua.Claim.SHA(), 0),
+	} {
+		if lua.ScriptOf(cmd) != lua.Claim {
+			t.Errorf("%s runs no claim", cmd.Name())
+		}
+	}
+	for _, cmd := range []*redis.Cmd{
+		redis.NewCmd(t.Context(), "ping"), redis.NewCmd(t.Context(), "get", lua.Claim.SHA()), redis.NewCmd(t.Context(), "fcall", "claim", 0),
+		redis.NewCmd(t.Context(), "evalsha", 1, 0),
+	} {
+		if s := lua.ScriptOf(cmd); s != nil {
+			t.Errorf("%s runs %s", cmd, s.Name())
+		}
+	}
+}
