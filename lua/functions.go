@@ -40,7 +40,7 @@ func ScriptOf(cmd redis.Cmder) *Script {
 	case "fcall":
 		given = given[strings.LastIndex(given, "_")+1:]
 	case "eval":
-		given = redis.NewScript(given).Hash()
+		given = digest(given)
 	case "evalsha":
 	default:
 		return nil

@@ -85,10 +85,12 @@ func newScript(name string) *Script {
 		panic(err)
 	}
 	text := parts.script()
-	sha := redis.NewScript(text).Hash()
+	sha := digest(text)
 	function := "tundish_" + name + "_" + sha
 	return &Script{name: name, text: text, sha: sha, function: function, library: parts.library(function), layout: layouts[name]}
 }
+
+func digest(text string) string { return redis.NewScript(text).Hash() }
 
 // Name is the file's name without its ending.
 func (s *Script) Name() string { return s.name }

@@ -27,7 +27,7 @@ const (
 // direct are the commands that are sent outside of scripts, and those of which
 // scripts consist are found in their text.
 var direct = []string{
-	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "info", "llen", "lrange", "ping", "pttl", "randomkey",
+	"asking", "cluster|info", "cluster|slots", "dbsize", "eval", "evalsha", "fcall", "function|load", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "info", "llen", "lrange", "ping", "pttl", "randomkey",
 	"script|exists", "select", "subscribe", "time", "unsubscribe", "zcount", "zrange", "zrevrange",
 }
 

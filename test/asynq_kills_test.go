@@ -101,10 +101,10 @@ func toTundish(u *asynqKilled) *faultproxy.Proxy { return u.tundish }
 func toAsynq(u *asynqKilled) *faultproxy.Proxy   { return u.handover }
 
 var (
-	claimNotHeard    = dropAndFreeze(toTundish, "claimed, and it has not heard", lua.Claim.SHA())
+	claimNotHeard    = dropAndFreeze(toTundish, "claimed, and it has not heard", lua.Claim.SHA()+"\r\n")
 	handoverNotHeard = dropAndFreeze(toAsynq, "handed over, and it has not heard", "asynq:{"+asynqQueue+"}:t:")
-	extendNotHeard   = dropAndFreeze(toTundish, "extended the leases, and it has not heard", lua.Extend.SHA())
-	settleNotHeard   = dropAndFreeze(toTundish, "settled, and it has not heard", lua.Settle.SHA())
+	extendNotHeard   = dropAndFreeze(toTundish, "extended the leases, and it has not heard", lua.Extend.SHA()+"\r\n")
+	settleNotHeard   = dropAndFreeze(toTundish, "settled, and it has not heard", lua.Settle.SHA()+"\r\n")
 
 	claimedOnly = killPoint{"claimed, and nothing is handed over", func(u *asynqKilled) func() {
 		u.handover.Freeze()

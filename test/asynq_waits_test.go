@@ -46,10 +46,10 @@ func TestAsynqRepliesLost(t *testing.T) {
 			lost := 0
 			for round := range rounds {
 				lose(fmt.Sprint("handover-", round), u.handover, "asynq:{"+asynqQueue+"}:t:")
-				lose(fmt.Sprint("claim-", round), u.tundish, lua.Claim.SHA())
+				lose(fmt.Sprint("claim-", round), u.tundish, lua.Claim.SHA()+"\r\n")
 				lost += 2
 				for _, script := range way.servers {
-					lose(fmt.Sprintf("%s-%d", script.Name(), round), ofServers, script.SHA())
+					lose(fmt.Sprintf("%s-%d", script.Name(), round), ofServers, script.SHA()+"\r\n")
 					lost++
 				}
 			}

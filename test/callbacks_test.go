@@ -103,7 +103,7 @@ func TestCallbacksSurviveKills(t *testing.T) {
 			s.post(fmt.Sprintf("gone-%d-%s", round, step.Name()), each/10)
 			jobs += each + each/10
 			select {
-			case <-proxy.DropReply(step.SHA()):
+			case <-proxy.DropReply(step.SHA() + "\r\n"):
 			case <-time.After(patience * 20 * time.Second):
 				t.Fatalf("%s: the dispatcher did not come there", step.Name())
 			}

@@ -26,7 +26,7 @@ func TestLostReplies(t *testing.T) {
 			t.Cleanup(func() { _ = proxy.Close() })
 			s := start(t, server, plan{rate: 200, dispatchers: 2, lease: 3 * time.Second, redisURL: "redis://" + proxy.Addr()})
 			s.post("before", 50)
-			dropped := proxy.DropReply(script.SHA())
+			dropped := proxy.DropReply(script.SHA() + "\r\n")
 			for i := range 100 {
 				id := fmt.Sprintf("job-%d", i)
 				if status := s.send(id); status != http.StatusAccepted {

@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 

@@ -317,7 +317,7 @@ func (s *soak) disturb(r *rand.Rand) {
 	case n < 60:
 		s.count("lose reply")
 		s.fault(p, time.Now(), time.Now().Add(time.Minute)) // whenever that script is sent next
-		p.proxy.DropReply(pick(r, lua.Claim, lua.Settle, lua.Reserve, lua.Extend).SHA())
+		p.proxy.DropReply(pick(r, lua.Claim, lua.Settle, lua.Reserve, lua.Extend).SHA() + "\r\n")
 	case n < 75:
 		s.count("kill dispatcher")
 		s.fault(p, time.Now(), time.Now().Add(time.Hour))

@@ -57,8 +57,11 @@ func TestDoctor(t *testing.T) {
 				"version": "warn", "mode": "warn", "persistence": "warn", "eviction": "warn", "memory": "warn", "replicas": "warn",
 			},
 		},
+		"functions are forbidden": {
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--rename-command", "FUNCTION", ""}, 0, nil,
+		},
 		"scripts are forbidden": {
-			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--rename-command", "EVAL", ""}, 1,
+			[]string{"--appendonly", "yes", "--maxmemory", "100mb", "--rename-command", "FUNCTION", "", "--rename-command", "EVAL", ""}, 1,
 			map[string]string{"scripts": "fail", "buckets": "fail"},
 		},
 	} {

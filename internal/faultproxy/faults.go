@@ -21,7 +21,8 @@ func (p *Proxy) SetDelay(roundTrip time.Duration) {
 }
 
 // DropReply loses one reply. The next request that contains match, such as a
-// command or the digest of a script, is passed on; when Redis has carried it
+// command, or the digest of a script and CR LF (it ends an argument then, and does not
+// stand in the text of a library), is passed on; when Redis has carried it
 // out, the reply is swallowed and the client's connection is closed. The
 // channel that it returns is closed when that has happened.
 //

@@ -25,7 +25,7 @@ func TestLostReplies(t *testing.T) {
 			var dropped []<-chan struct{}
 			drop := func(n int) {
 				for range n {
-					dropped = append(dropped, w.Proxy.DropReply(script.SHA()))
+					dropped = append(dropped, w.Proxy.DropReply(script.SHA()+"\r\n"))
 				}
 			}
 			if script == lua.Enqueue {

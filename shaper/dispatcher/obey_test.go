@@ -194,7 +194,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	}
 	fill()
 	control := w.Client.Op.As("anna")
-	first := w.Proxy.DropReply(lua.Purge.SHA())
+	first := w.Proxy.DropReply(lua.Purge.SHA() + "\r\n")
 	if purged, err := control.Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: jobs}) {
 		t.Errorf("purged %+v, %v", purged, err)
 	}

@@ -329,7 +329,7 @@ func TestALostReplyOfAFire(t *testing.T) {
 	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "fire", "ann", ""); err != nil {
 		t.Fatal(err)
 	}
-	lost := w.Proxy.DropReply(lua.Enqueue.SHA())
+	lost := w.Proxy.DropReply(lua.Enqueue.SHA() + "\r\n")
 	f.all[0].lookAtSchedules(t.Context(), f.own)
 	<-lost
 	if !f.own[0].failed || len(f.ids()) != 2 {

@@ -17,7 +17,7 @@ func TestLostReplyOfEnqueueIsNoDuplicate(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	w.Enqueue(1)
-	lost := w.Proxy.DropReply(lua.Enqueue.SHA())
+	lost := w.Proxy.DropReply(lua.Enqueue.SHA() + "\r\n")
 	receipts, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}, shaper.Job{Bucket: "b", ID: "mine", Payload: []byte("x"), Delay: time.Hour})
 	<-lost
 	if err != nil || receipts[0].Duplicate || receipts[0].State != shaper.StateQueued || receipts[1].State != shaper.StateScheduled {

@@ -202,9 +202,9 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	lost := proxy.DropReply(lua.Start.SHA())
+	lost := proxy.DropReply(lua.Start.SHA() + "\r\n")
 	for range 20 { // no later try gets its reply either
-		proxy.DropReply(lua.Start.SHA())
+		proxy.DropReply(lua.Start.SHA() + "\r\n")
 	}
 	ended := make(chan error)
 	go func() {
