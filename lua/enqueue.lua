@@ -191,7 +191,11 @@ local function write()
   if earliest then
     local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')
     wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
-    redis.call('ZADD', calendar, 'LT', unpack(turns))
+    local new = redis.call('ZADD', calendar, 'LT', unpack(turns))
+    if new > 0 then
+      local there = redis.call('ZCARD', calendar)
+      encoding.zset(calendar, there - new, there)
+    end
   end
   questions.write(asked)
   if wake then redis.call('PUBLISH', channel, bucket_name) end

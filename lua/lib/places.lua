@@ -238,8 +238,10 @@ function places.write_groups(bucket, turns)
       earliest = math.min(earliest or turn, turn)
     end
   end
-  if #texts > 0 then redis.call('HSET', bucket.groups.key, unpack(texts)) end
-  encoding.hash(bucket.groups.key, bucket.groups_there, bucket.groups_there + #bucket.groups)
+  if #texts > 0 then
+    local new = redis.call('HSET', bucket.groups.key, unpack(texts))
+    encoding.hash(bucket.groups.key, bucket.groups_there - new, bucket.groups_there)
+  end
   return earliest
 end
 
