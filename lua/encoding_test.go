@@ -17,6 +17,23 @@ func (r *rig) encodings(names ...string) (found []string) {
 	return found
 }
 
+// Also when a call of many jobs brings many groups at once.
+func TestTablesAfterALargeCall(t *testing.T) {
+	t.Parallel()
+	onReal(t, func(t *testing.T, r *rig) {
+		r.configureGroups(settings{}, flowSettings{maxFlows: 1000}, flowSettings{})
+		var jobs []entry
+		for i := range 40 {
+			jobs = append(jobs, entry{id: fmt.Sprint("j", i), group: fmt.Sprint("g", i), flow: "f"})
+		}
+		r.enqueue(nil, jobs...)
+		want := fmt.Sprint([]string{"flows hashtable", "groups hashtable", "due_groups skiplist"})
+		if got := fmt.Sprint(r.encodings("flows", "groups", "due_groups")); got != want {
+			t.Errorf("the server keeps %s, want %s", got, want)
+		}
+	})
+}
+
 // What a claim looks up is in a table when there are more than a few jobs, and is one again after the server has read its data
 // from a file. The server searches a small hash from its beginning.
 func TestTablesNotLists(t *testing.T) {

@@ -145,6 +145,25 @@ func TestACLUser(t *testing.T) {
 	}
 }
 
+// TestACLWithoutFunctions: a server that does not let the user load functions is given scripts, and nothing is lost.
+func TestACLWithoutFunctions(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 200, 200
+	server, url := withUser(t)
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", aclUser, "-fcall", "-function").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, server, plan{rate: rate, dispatchers: 2, redisURL: url})
+	s.post("acl", jobs)
+	s.awaitDelivered(20 * time.Second)
+	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	for _, command := range denied(t, server.Client()) {
+		if command != "function|load" && command != "config|get" {
+			t.Errorf("Redis forbade %s", command)
+		}
+	}
+}
+
 // limits uses each algorithm, and changes a limit.
 func limits(t *testing.T, redisURL string) {
 	t.Helper()
