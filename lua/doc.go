@@ -12,6 +12,8 @@
 //     last digits of a microsecond timestamp are lost there.
 //   - Check everything, then write. A script does not roll back.
 //   - Every script may be sent twice, because a reply may be lost.
+//   - A piece of lib keeps nothing from one run for the next: a function of
+//     Redis makes it once; see [AsFunctions].
 //   - Every script but enqueue begins with a write that Redis accepts when it
 //     is out of memory, so that buckets drain; enqueue begins with one that
 //     Redis refuses, so that nothing is half written.
