@@ -63,14 +63,29 @@ else
   now = tonumber(now)
 end
 
+-- Most calls ask one question once, and it is allowed. This decides it as what follows does, in three quarters of the time.
+local r, last = FIRST_SETTING, #ARGV
+if last == r + SETTING + 3 and ARGV[last] == '1' then
+  local known, k, cost = {}, FIRST_STATE, tonumber(ARGV[last - 1])
+  local state = limit_keys.read(known, read, now, KEYS[k], KEYS[k + 1], KEYS[k + 2], tonumber(ARGV[r]), tonumber(ARGV[r + 1]),
+    tonumber(ARGV[r + 2]), tonumber(ARGV[r + 3]), tonumber(ARGV[r + 4]))
+  if check(state, cost) == 0 then
+    take(state, cost)
+    local remaining, reset, slack = answer(state)
+    limit_keys.write(write, state, reset)
+    limit_keys.finish(known)
+    return { status, 1, remaining, reset, slack or 0, state.shared and 1 or nil }
+  end
+end
+
 -- All states are read before any is written: if one cannot be read, nothing is spent.
 local states, spent, known, overflowed = {}, {}, {}, {}
-local at = FIRST_SETTING + SETTING * setting_count
+local at = r + SETTING * setting_count
 for i = FIRST_STATE, last_state do
   local setting = tonumber(ARGV[at])
-  local r, k = FIRST_SETTING + SETTING * (setting - 1), last_state + 2 * setting
-  states[i] = limit_keys.read(known, read, now, KEYS[i], KEYS[k - 1], KEYS[k], tonumber(ARGV[r]), tonumber(ARGV[r + 1]),
-    tonumber(ARGV[r + 2]), tonumber(ARGV[r + 3]), tonumber(ARGV[r + 4]))
+  local first, k = r + SETTING * (setting - 1), last_state + 2 * setting
+  states[i] = limit_keys.read(known, read, now, KEYS[i], KEYS[k - 1], KEYS[k], tonumber(ARGV[first]),
+    tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3]), tonumber(ARGV[first + 4]))
   if states[i].shared then overflowed[#overflowed + 1] = i - 1 end
   at = at + 1
 end
@@ -107,9 +122,9 @@ for q = at, #ARGV, 3 do
   end
 end
 
-for _, r in ipairs(refused) do
-  local to, state = r[1], r[2]
-  reply[to + 1], reply[to + 2] = check(state, r[3])
+for _, asked in ipairs(refused) do
+  local to, state = asked[1], asked[2]
+  reply[to + 1], reply[to + 2] = check(state, asked[3])
   reply[to + 3], reply[to + 4] = answer(state)
 end
 

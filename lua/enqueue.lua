@@ -193,8 +193,8 @@ local function write()
     wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
     local new = redis.call('ZADD', calendar, 'LT', unpack(turns))
     if new > 0 then
-      local there = redis.call('ZCARD', calendar)
-      encoding.zset(calendar, there - new, there)
+      local placed = redis.call('ZCARD', calendar)
+      encoding.zset(calendar, placed - new, placed)
     end
   end
   questions.write(asked)
