@@ -91,7 +91,8 @@ func (g *gate) ask(q *question) error {
 // callers: a caller that gives up does not undo the call under way.
 func (g *gate) send(batch []*question) (tell func()) {
 	first := batch[0]
-	ctx := timerless{context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout)}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))
+	defer cancel()
 	c := g.newAllowCall(batch)
 	err := c.exchange(ctx)
 	switch {
@@ -109,21 +110,6 @@ func (g *gate) send(batch []*question) (tell func()) {
 		}
 		tellAll(batch)
 	}
-}
-
-// timerless is a context with a deadline and no timer: the client library gives the deadline to the connection.
-type timerless struct {
-	context.Context
-	deadline time.Time
-}
-
-func (t timerless) Deadline() (time.Time, bool) { return t.deadline, true }
-
-func (t timerless) Err() error {
-	if time.Now().Before(t.deadline) {
-		return nil
-	}
-	return context.DeadlineExceeded
 }
 
 func tellAll(batch []*question) {

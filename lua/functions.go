@@ -18,7 +18,8 @@ import (
 //
 // The first run of a script loads its library, which takes one more round trip. So does a run at a server that
 // has not got the library: one that restarted without its data, another node of a cluster, one where somebody said
-// FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute.
+// FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
+// answer, the run fails as without functions.
 //
 // A library is named after the digest of its script, so programs of several versions run beside each other.
 func AsFunctions(client redis.UniversalClient) {
