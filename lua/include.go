@@ -21,8 +21,8 @@ type parts struct{ pieces, own string }
 // script is what EVAL is given.
 func (p parts) script() string { return p.pieces + p.own }
 
-// library is what FUNCTION LOAD is given. It makes the pieces when it is loaded, so none of them may keep anything from
-// one run for the next, nor use KEYS, ARGV or what Lua itself offers before a function of it is called.
+// library is what FUNCTION LOAD is given. It makes the pieces when it is loaded. So none of them may keep anything from
+// one run for the next. While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
 func (p parts) library(function string) string {
 	return fmt.Sprintf("#!lua name=%[1]s\nlocal KEYS, ARGV\n%[2]sredis.register_function('%[1]s', function(keys, args)\nKEYS, ARGV = keys, args\n%[3]send)\n",
 		function, p.pieces, p.own)

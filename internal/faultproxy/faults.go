@@ -21,10 +21,10 @@ func (p *Proxy) SetDelay(roundTrip time.Duration) {
 }
 
 // DropReply loses one reply. The next request that contains match, such as a
-// command, or the digest of a script and CR LF (it ends an argument then, and does not
-// stand in the text of a library), is passed on; when Redis has carried it
-// out, the reply is swallowed and the client's connection is closed. The
-// channel that it returns is closed when that has happened.
+// command, is passed on; when Redis has carried it out, the reply is swallowed
+// and the client's connection is closed. The channel that it returns is closed
+// when that has happened. The digest of a script and CR LF match a run of the
+// script: the text of its library has the digest too, but not at the end of an argument.
 //
 // A pipeline is one request: all that is still unanswered on the connection is
 // lost with it. Several drops may be pending, and each loses one reply.
