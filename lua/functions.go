@@ -16,7 +16,7 @@ import (
 // them, and by EVALSHA where it does not. A run does the same either way. It costs Redis less as a function:
 // EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
 //
-// The first run of a script loads its library, which takes one more round trip. So does a run at a server that
+// The first run of a script loads its library, which takes two more round trips. So does a run at a server that
 // has not got the library: one that restarted without its data, another node of a cluster, one where somebody said
 // FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
 // answer, the run fails as without functions.
@@ -153,6 +153,10 @@ func (f *asFunctions) load(ctx context.Context, script *Script, cmd redis.Cmder)
 			return false
 		}
 		node = master
+	}
+	// Redis closes the connection of a client without a password that sends much, and would not say why.
+	if node.Ping(ctx).Err() != nil {
+		return false
 	}
 	err := node.FunctionLoad(ctx, script.library).Err()
 	there := err == nil || strings.Contains(err.Error(), "already exists")

@@ -219,7 +219,7 @@ var lastID atomic.Int64
 
 func Caller(name string) shaper.Job { return shaper.Job{Identity: admission.Identity{Caller: name}} }
 
-// TripHook does something at one of the round trips of a client. To load a library is none.
+// TripHook does something at one of the round trips of a client. To load a library is none, nor a PING.
 type TripHook struct {
 	At   int
 	Do   func(trip func() error) error
@@ -230,7 +230,7 @@ func (h *TripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *TripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "function" || int(h.Seen.Add(1)) != h.At {
+		if cmd.Name() == "function" || cmd.Name() == "ping" || int(h.Seen.Add(1)) != h.At {
 			return next(ctx, cmd)
 		}
 		err := h.Do(func() error { return next(ctx, cmd) })
