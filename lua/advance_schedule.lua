@@ -25,7 +25,7 @@ local fire = schedule.open(key, due_key, text, now)
 if not fire then return 0 end
 if blocked ~= '' then
   fire.state.blocked = blocked
-  schedule.write(key, due_key, fire.name, fire.state, string.format('%.0f', now + pause))
+  schedule.write(key, due_key, fire.name, fire.state, string.format('%d', now + pause))
 else
   schedule.finish(fire)
 end

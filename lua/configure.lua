@@ -27,6 +27,7 @@
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
+--#include lib/bits.lua
 --#include lib/encoding.lua
 
 local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -34,6 +35,8 @@ local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local FIRST_FIELD = 5
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
   group_rate_per = true, group_burst = true, group_quotas = true, batch = true } -- what says when flows and groups may go next
+
+bits.check()
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -47,7 +50,7 @@ if before then
     if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', before, conf) else redis.call('DEL', before) end
   end
   if tonumber(old[1] or 0) > schema then return { 2, tonumber(old[1]), 0 } end
-  if old[2] or not old[1] then redis.call('HSET', before, 'schema', string.format('%.0f', schema)) end
+  if old[2] or not old[1] then redis.call('HSET', before, 'schema', string.format('%d', schema)) end
 end
 
 if ARGV[FIRST_FIELD] == 'generation' then
@@ -58,7 +61,7 @@ if ARGV[FIRST_FIELD] == 'generation' then
   if not place[3] then
     if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
     redis.call('HDEL', conf, 'left_for')
-    redis.call('HSET', conf, 'generation', string.format('%.0f', generation))
+    redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 end
 local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
@@ -87,7 +90,7 @@ for i = FIRST_FIELD, #ARGV, 2 do
     -- A time, so that the number is a new one also when the conf was lost.
     local time = redis.call('TIME')
     local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, time[1] * 1000000 + time[2])
-    redis.call('HSET', conf, 'limits_rev', string.format('%.0f', rev))
+    redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
   end
 end
 -- Those that wait for a turn by the settings of before are looked at again.

@@ -33,7 +33,7 @@ local known = redis.call('HMGET', conf, 'rate_count', 'paused', 'events')
 if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local stamp = string.format('%.0f', now)
+local stamp = string.format('%d', now)
 local reply = { 0, now, tonumber(known[2] or 0) }
 
 if action == 'pause' then

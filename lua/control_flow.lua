@@ -58,7 +58,7 @@ local fields, lines = own_settings.read(text)
 
 if action == 'pause' then
   -- Paused again, it stays paused since the first time.
-  if not tonumber(fields[PAUSED]) then fields[PAUSED] = string.format('%.0f', now) end
+  if not tonumber(fields[PAUSED]) then fields[PAUSED] = string.format('%d', now) end
   lines[2] = ARGV[FIRST]
 elseif action == 'resume' then
   fields[PAUSED], lines[2] = '-', '-'

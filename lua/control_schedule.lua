@@ -32,7 +32,7 @@ local state = schedule.read(key, name)
 if not state and action ~= 'set' then return { 0, 2, 0 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now_text = string.format('%.0f', now)
+local now_text = string.format('%d', now)
 local changed = false
 
 if action == 'set' or action == 'remove' then

@@ -8,8 +8,9 @@
 //     Stores, Needs. A test reads it and compares it with what the body uses.
 //   - Keys are declared, never made; all keys of a script share a hash tag.
 //   - Time is the server's, read once, in integer microseconds.
-//   - A number becomes text by string.format('%.0f'), never by tostring: the
-//     last digits of a microsecond timestamp are lost there.
+//   - A whole number becomes text by string.format('%d'), one that may have a
+//     fraction by '%.0f', and none by tostring: the last digits of a
+//     microsecond timestamp are lost there.
 //   - Check everything, then write. A script does not roll back.
 //   - Every script may be sent twice, because a reply may be lost.
 //   - A piece of lib keeps nothing from one run for the next: a function of

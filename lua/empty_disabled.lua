@@ -92,6 +92,6 @@ if #deaths > 0 then
   outbox.write(box)
 end
 local left = waiting.left(KEYS, PLACES)
-local at = left > 0 and string.format('%.0f', now) or f.state.in_flight > 0 and string.format('%.0f', now + again) or '+inf'
+local at = left > 0 and string.format('%d', now) or f.state.in_flight > 0 and string.format('%d', now + again) or '+inf'
 redis.call('ZADD', disabled, at, name)
 return { #deaths, left }

@@ -178,8 +178,8 @@ local function write()
       end
     end
   end
-  redis.call('HSET', count, 'seq', string.format('%.0f', seq), 'scheduled', string.format('%.0f', scheduled))
-  if largest and largest ~= tonumber(last[3]) then redis.call('HSET', pace, 'largest', string.format('%.0f', largest)) end
+  redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))
+  if largest and largest ~= tonumber(last[3]) then redis.call('HSET', pace, 'largest', string.format('%d', largest)) end
   if expiring and not last[4] then redis.call('HSET', pace, 'expiring', '1') end
   if last[4] and not expiring then redis.call('HDEL', pace, 'expiring') end
   places.forget(bucket, idle_key, flows)
@@ -225,7 +225,7 @@ end
 if all_in() then
   local reply, priority = { 0, now, 1 }, tonumber(args[common + 1])
   questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
-  local prefix, at = string.format('%.0f %.0f ', seq, now), first_job
+  local prefix, at = string.format('%d %d ', seq, now), first_job
   for j = 1, job_count do
     local sealed = args[at + 2]
     local stored = prefix .. sealed
@@ -297,7 +297,7 @@ local function admit(j, part, priority, due_at)
     scheduled = scheduled + 1
     if has_flows then places.count(bucket, part, 0, 1) end
     local delayed = part.delayed or {}
-    delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%.0f', due_at), id
+    delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
     part.delayed = delayed
     part.first_due = math.min(part.first_due or due_at, due_at)
     answer(2, 0, places.held(bucket, part) and 0 or due_at, 0)
@@ -313,7 +313,7 @@ local function admit(j, part, priority, due_at)
     pushed[#pushed + 1] = id
     part.pushed, lists[priority], part.lengths[priority] = lists, pushed, part.lengths[priority] + 1
   end
-  if number - j ~= base then base, prefix = number - j, string.format('%.0f %.0f ', number - j, now) end
+  if number - j ~= base then base, prefix = number - j, string.format('%d %d ', number - j, now) end
   local stored = prefix .. sealed
   note_body(stored, sealed)
   fresh[id] = stored

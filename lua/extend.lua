@@ -26,7 +26,7 @@ local lease_count = (#ARGV - FIRST_ARG) / WIDTH
 redis.call('ZREM', leases, '')
 
 local time = redis.call('TIME')
-local deadline = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]) + lease)
+local deadline = string.format('%d', tonumber(time[1]) * 1000000 + tonumber(time[2]) + lease)
 local ids, epochs, claim_of = {}, {}, {}
 local function name(id, epoch, claim)
   ids[#ids + 1], epochs[#epochs + 1], claim_of[#claim_of + 1] = id, epoch, claim

@@ -15,9 +15,9 @@ redis.call('ZREM', instances, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-redis.call('ZADD', instances, string.format('%.0f', now), id)
-redis.call('ZREMRANGEBYSCORE', instances, '-inf', string.format('(%.0f', now - silence))
+redis.call('ZADD', instances, string.format('%d', now), id)
+redis.call('ZREMRANGEBYSCORE', instances, '-inf', string.format('(%d', now - silence))
 -- A time in the future means that the clock stepped back.
-redis.call('ZREMRANGEBYSCORE', instances, string.format('(%.0f', now), '+inf')
-redis.call('PEXPIRE', instances, string.format('%.0f', math.ceil(silence / 1000)))
+redis.call('ZREMRANGEBYSCORE', instances, string.format('(%d', now), '+inf')
+redis.call('PEXPIRE', instances, string.format('%d', math.ceil(silence / 1000)))
 return { redis.call('ZCARD', instances) }

@@ -22,7 +22,7 @@ redis.call('ZREM', key, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 
 for i = FIRST, #ARGV, 2 do
   local name, delay = ARGV[i], ARGV[i + 1]

@@ -32,5 +32,5 @@ end
 -- A time, so that the number is a new one also when the conf was lost.
 local time = redis.call('TIME')
 local rev = math.max(tonumber(current or 0) + 1, time[1] * 1000000 + time[2])
-redis.call('HSET', conf, 'limits_rev', string.format('%.0f', rev))
+redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
 return { rev }

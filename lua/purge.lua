@@ -52,7 +52,7 @@ local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows
 if not settings[1] or (settings[3] or '0') ~= levels then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 
 local stored = redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done', 'purge_flow')
 local mark, done, purged_flow = tonumber(stored[3] or 0), tonumber(stored[4] or 0), stored[5] or ''

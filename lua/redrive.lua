@@ -57,7 +57,7 @@ local room = fillable(spare > 0 and math.ceil(capacity * tonumber(settings[4] or
 local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + redis.call('HLEN', callback_texts)
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now = string.format('%.0f', micros)
+local now = string.format('%d', micros)
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local loaded, calendar, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
@@ -114,10 +114,10 @@ for i = first_arg + 1, #ARGV, WIDTH do
   if code == 1 then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
     dlq.remove(dead, body, meta, tried, count, id)
-    redis.call('HSET', body, id, string.format('%.0f', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
+    redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     -- A fresh budget, and delivery numbers that go on.
-    redis.call('HSET', meta, id, string.format('1 %s 0 %.0f 0 %s ', epoch, attempts + lost, claim) .. last)
+    redis.call('HSET', meta, id, string.format('1 %s 0 %d 0 %s ', epoch, attempts + lost, claim) .. last)
     local text = redis.call('HGET', tried, id)
     local lines = text and outcomes.restart(text) or ''
     if lines ~= '' then redis.call('HSET', tried, id, lines) elseif text then redis.call('HDEL', tried, id) end
@@ -128,7 +128,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   reply[#reply + 1] = code
 end
 if moved > 0 then
-  redis.call('HSET', count, 'seq', string.format('%.0f', seq))
+  redis.call('HSET', count, 'seq', string.format('%d', seq))
   for n in pairs(changed) do
     local f = loaded[n]
     flow.save(flows, f, micros + calendar.offset)

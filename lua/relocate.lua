@@ -75,7 +75,7 @@ if comes then
   if step == 'begin' and lowest < generation then
     remove_keys()
     redis.call('DEL', conf, aside)
-    redis.call('HSET', conf, 'generation', string.format('%.0f', generation))
+    redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
@@ -86,7 +86,7 @@ elseif step == 'leave' then
   local held, any = holdings()
   if any then return held end
   if lives then redis.call('RENAME', conf, aside) end
-  redis.call('HSET', conf, 'generation', string.format('%.0f', generation), 'left_for', to)
+  redis.call('HSET', conf, 'generation', string.format('%d', generation), 'left_for', to)
 elseif step == 'put' then
   if lowest ~= generation then return { 1 } end
   local key = KEYS[FIRST_KEY]
@@ -97,7 +97,7 @@ elseif step == 'put' then
     if there < offset then return { 1 } end
     if there - offset <= #ARGV - FIRST then redis.call('RPUSH', key, unpack(ARGV, FIRST + there - offset)) end
   end
-  if ttl > 0 then redis.call('PEXPIRE', key, string.format('%.0f', ttl)) end
+  if ttl > 0 then redis.call('PEXPIRE', key, string.format('%d', ttl)) end
 else
   if lowest ~= generation or not left_for then return { 1 } end
   remove_keys()

@@ -56,7 +56,7 @@ local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'm
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 local reply = { 0, now, 0, 0, 0, 0 }
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.

@@ -27,7 +27,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local kept = redis.call('HMGET', pace, 'clock', 'offset', 'steps')
 local offset, steps = pacer.clock(now, kept[1], kept[2], kept[3], 0, 0)
 local clock = now + offset
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 local latest, reserved = text(clock + horizon), text(clock + RESERVED)
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 
@@ -35,7 +35,7 @@ redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', 
 -- when each may go.
 local left = MOST_AGAIN
 for n = #KEYS - again + 1, #KEYS do
-  local waiting = redis.call('ZRANGEBYSCORE', KEYS[n], string.format('(%.0f', clock + RESERVED), '+inf', 'LIMIT', 0, left)
+  local waiting = redis.call('ZRANGEBYSCORE', KEYS[n], string.format('(%d', clock + RESERVED), '+inf', 'LIMIT', 0, left)
   local turns = {}
   for i, name in ipairs(waiting) do turns[2 * i - 1], turns[2 * i] = text(clock), name end
   for i = 1, #turns, 1000 do redis.call('ZADD', KEYS[n], unpack(turns, i, math.min(i + 999, #turns))) end

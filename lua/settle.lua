@@ -261,7 +261,7 @@ for _, job in ipairs(others) do
   if result == RETRY or result == HELD_ALONE or result == HELD and rules.scope == 'n' then
     local due, retries = now + delay, part.retries or {}
     state = codec.RETRYING
-    retries[#retries + 1], retries[#retries + 2] = string.format('%.0f', due), id
+    retries[#retries + 1], retries[#retries + 2] = string.format('%d', due), id
     part.retries, part.earliest = retries, math.min(part.earliest or due, due)
   elseif result == DEAD_NOW then
     state = codec.DEAD

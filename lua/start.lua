@@ -29,5 +29,5 @@ if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~
 
 redis.call('HSET', meta, id,
   codec.meta(state, tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), started, last))
-redis.call('ZADD', leases, string.format('%.0f', now + lease), id)
+redis.call('ZADD', leases, string.format('%d', now + lease), id)
 return { now, 1 }

@@ -77,7 +77,7 @@ redis.call('ZREM', leases, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0 } end
 
 -- Leases beyond their length mean that the clock stepped back.
@@ -330,7 +330,7 @@ elseif flow_cursor ~= '' then
     if next_flow_cursor == '0' then
       keep_trouble()
     elseif in_trouble[1] + in_trouble[2] + in_trouble[3] > 0 then
-      next_flow_cursor = string.format('%s %.0f %.0f %.0f', next_flow_cursor, unpack(in_trouble))
+      next_flow_cursor = string.format('%s %d %d %d', next_flow_cursor, unpack(in_trouble))
     end
     if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
   end

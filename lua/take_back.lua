@@ -71,7 +71,7 @@ local settings = redis.call('HMGET', conf, 'rate_count', 'events')
 if not settings[1] then return { 0, 0, 0, 0 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local names, loaded, calendar, groups = {}, nil, nil, nil
@@ -149,7 +149,7 @@ for _, lost_job in ipairs(lost_jobs) do
       if f then flow.fill(f.state, flow.LETTERS[lost_job.list]) end
       if were_empty[lost_job.n] then soonest[lost_job.n] = now end
     end
-    local becomes = string.format('%s %s %s %.0f %.0f %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last
+    local becomes = string.format('%s %s %s %d %d %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last
     redis.call('HSET', meta, id, becomes)
     if lost_job.is_poison and lost_job.body then callbacks.note_dead(told, id, lost_job.body, becomes) end
   end

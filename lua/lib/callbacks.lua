@@ -16,11 +16,11 @@
 local callbacks = { CHUNK = 500 }
 
 -- The callbacks that a run writes.
-function callbacks.open(key, texts, now) return { key = key, texts = texts, at = string.format('%.0f', now), times = {}, pairs = {} } end
+function callbacks.open(key, texts, now) return { key = key, texts = texts, at = string.format('%d', now), times = {}, pairs = {} } end
 
 -- Notes one, to be written by callbacks.write.
 function callbacks.note(list, id, epoch, first, second, body)
-  local name, n = string.format('%s %.0f ', list.at, epoch) .. id, #list.times
+  local name, n = string.format('%s %d ', list.at, epoch) .. id, #list.times
   list.times[n + 1], list.times[n + 2] = list.at, name
   list.pairs[n + 1], list.pairs[n + 2] = name, first .. '\n' .. second .. '\n' .. body
 end

@@ -44,7 +44,7 @@ end
 
 -- The text of a meta.
 function codec.meta(state, epoch, attempts, lost, crashes, owner, last)
-  return string.format('%s %.0f %.0f %.0f %.0f %s ', state, epoch, attempts, lost, crashes, owner) .. last
+  return string.format('%s %d %d %d %d %s ', state, epoch, attempts, lost, crashes, owner) .. last
 end
 
 return codec

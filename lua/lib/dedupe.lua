@@ -16,7 +16,7 @@ local dedupe = {
 -- The ids that a run of the script remembers: window and max as in the settings; the keys seen, seen_window and seen_minute.
 function dedupe.open(window, max, now, seen, seen_window, seen_minute)
   local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} } }
-  d.ends = { string.format('%.0f', now + window), string.format('%.0f', now + math.min(window, dedupe.MINUTE)) }
+  d.ends = { string.format('%d', now + window), string.format('%d', now + math.min(window, dedupe.MINUTE)) }
   return d
 end
 

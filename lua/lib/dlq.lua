@@ -23,12 +23,12 @@ local function read_walk(count)
   return tonumber(upto), tonumber(sum)
 end
 local function write_walk(count, upto, sum)
-  redis.call('HSET', count, 'dead_walk', string.format('%.0f %.0f', upto, sum))
+  redis.call('HSET', count, 'dead_walk', string.format('%d %d', upto, sum))
 end
 
 -- Counts bytes of dead letters of one time.
 local function change(count, time, bytes)
-  redis.call('HINCRBY', count, 'dead_bytes', string.format('%.0f', bytes))
+  redis.call('HINCRBY', count, 'dead_bytes', string.format('%d', bytes))
   local upto, sum = read_walk(count)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
@@ -39,7 +39,7 @@ function dlq.add(dead, body, meta, tried, count, now, ids)
   local bytes, scores = 0, {}
   for i, id in ipairs(ids) do
     bytes = bytes + size(body, meta, tried, id)
-    scores[2 * i - 1], scores[2 * i] = string.format('%.0f', now), id
+    scores[2 * i - 1], scores[2 * i] = string.format('%d', now), id
   end
   for i = 1, #scores, dlq.CHUNK do redis.call('ZADD', dead, unpack(scores, i, math.min(i + dlq.CHUNK - 1, #scores))) end
   change(count, now, bytes)
@@ -81,7 +81,7 @@ end
 function dlq.audit(dead, body, meta, tried, count)
   local upto, sum = read_walk(count)
   sum = sum or 0
-  local from = upto and string.format('(%.0f', upto) or '-inf'
+  local from = upto and string.format('(%d', upto) or '-inf'
   local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.AUDIT)
   local ended, n = #some < 2 * dlq.AUDIT, #some
   -- Dead letters of the same time are summed together: the sum is of all up to a time.
@@ -94,7 +94,7 @@ function dlq.audit(dead, body, meta, tried, count)
   end
   for i = 1, n, 2 do sum = sum + size(body, meta, tried, some[i]) end
   if ended then
-    redis.call('HSET', count, 'dead_bytes', string.format('%.0f', sum))
+    redis.call('HSET', count, 'dead_bytes', string.format('%d', sum))
     redis.call('HDEL', count, 'dead_walk')
   else
     write_walk(count, tonumber(some[n]), sum)

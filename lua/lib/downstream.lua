@@ -50,7 +50,7 @@ end
 
 function downstream.write(down)
   local numbers = {}
-  for i, field in ipairs(FIELDS) do numbers[i] = string.format('%.0f', math.max(down[field], 0)) end
+  for i, field in ipairs(FIELDS) do numbers[i] = string.format('%d', math.max(down[field], 0)) end
   return table.concat(numbers, ',') .. ',' .. down.reason
 end
 

@@ -41,7 +41,7 @@ local fair_queue = {
 -- Buckets that were busy and have not come for long are not busy any more.
 local function forget(p)
   local sums, k = p.sums, p.keys
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', k.busy, '-inf', string.format('%.0f', p.now), 'LIMIT', 0, fair_queue.FORGOTTEN)) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', k.busy, '-inf', string.format('%d', p.now), 'LIMIT', 0, fair_queue.FORGOTTEN)) do
     if name ~= p.own.name then
       local m = pool.read(name, redis.call('HGET', k.buckets, name))
       pool.uncount(sums, m)
@@ -204,7 +204,7 @@ function fair_queue.close(p, more, ready)
   end
   pool.write(k, own)
   pool.place(k, own, was_held)
-  pool.write_sums(k, sums, 'furthest', string.format('%.0f', p.furthest), 'furthest_until', string.format('%.0f', p.furthest_until),
+  pool.write_sums(k, sums, 'furthest', string.format('%d', p.furthest), 'furthest_until', string.format('%d', p.furthest_until),
     slots.write(p.slots))
   if p.down and p.taken > 0 then redis.call('HSET', k.pace, 'down', downstream.write(p.down)) end
   quota.write(p.quotas)

@@ -75,7 +75,7 @@ function flow.read(text)
 end
 
 -- The text of a count, which is never below 0: where somebody deleted it, it begins anew.
-local function text_of(n) return small[n] or string.format('%.0f', n < 0 and 0 or n) end
+local function text_of(n) return small[n] or string.format('%d', n < 0 and 0 or n) end
 flow.text_of = text_of
 
 -- Of the jobs in flight one at least is no rider.
@@ -152,7 +152,7 @@ function flow.all_settings(texts, of_all, count)
 end
 
 -- The path of a flow, and the group in a path.
-function flow.path(group, name) return string.format('%.0f:', #group) .. group .. name end
+function flow.path(group, name) return string.format('%d:', #group) .. group .. name end
 function flow.group_of(path)
   local colon = string.find(path, ':', 1, true) or 0
   return string.sub(path, colon + 1, colon + tonumber(string.sub(path, 1, colon - 1)))
@@ -249,7 +249,7 @@ function flow.recall(calendar, f, keys, before, now, at)
   if not at then return end
   local clock = now + calendar.offset
   local turn = math.max(at + calendar.offset, clock, flow.ready(f.state, f.settings, clock))
-  redis.call('ZADD', due, 'LT', string.format('%.0f', turn), f.name)
+  redis.call('ZADD', due, 'LT', string.format('%d', turn), f.name)
   if g then
     g.turn = math.min(g.turn or turn, turn) -- see group.close
   elseif not calendar.head or turn < calendar.head then

@@ -69,7 +69,7 @@ end
 function group.recall(calendar, g, now)
   local turn = group.turn(calendar, g, now)
   if not turn then return end
-  redis.call('ZADD', calendar.key, 'LT', string.format('%.0f', turn), g.name)
+  redis.call('ZADD', calendar.key, 'LT', string.format('%d', turn), g.name)
   if not calendar.head or turn < calendar.head then calendar.sooner = true end
 end
 

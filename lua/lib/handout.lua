@@ -62,7 +62,7 @@ function handout.add(out, id, at, job, stored, name, own)
   local count = out.count
   out.ids[count] = id
   if slot > out.latest then out.latest = slot end
-  local entry = id .. string.format(' %.0f', slot - out.first)
+  local entry = id .. string.format(' %d', slot - out.first)
   if count == 1 then out.first = slot end
   if not stored then
     handout.note(out, id, out.fresh)
@@ -72,7 +72,7 @@ function handout.add(out, id, at, job, stored, name, own)
   local epoch, attempts, lost, crashes, _, last = codec.numbers(stored)
   epoch = epoch + 1
   handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
-  out.record[count] = entry .. string.format(' %.0f', epoch)
+  out.record[count] = entry .. string.format(' %d', epoch)
   tell_again(out, epoch, attempts + lost + 1, attempts)
 end
 
@@ -142,13 +142,13 @@ end
 function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
   in_chunks('HSET', meta, out.metas)
   if out.count == 0 then return end
-  local deadlines, deadline = {}, string.format('%.0f', out.latest + lease)
+  local deadlines, deadline = {}, string.format('%d', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
   in_chunks('ZADD', leases, deadlines)
   in_chunks('ZADD', riders, out.riders)
   encoding.hash(meta, leased, leased + out.count)
   encoding.zset(leases, leased, leased + out.count)
-  redis.call('HSET', claims, dispatcher, string.format('%s %.0f ', out.claim, now) .. table.concat(out.record, ';') .. ';')
+  redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
 -- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, and the batches.

@@ -27,7 +27,7 @@ function idle.note(entries, kind, f)
   local state = f.state
   local ends = ends_at(state.slot, f.settings, state.down)
   if ends == 0 or state.unfinished + state.scheduled > state.in_flight then return end
-  entries[#entries + 1] = string.format('%.0f', ends)
+  entries[#entries + 1] = string.format('%d', ends)
   entries[#entries + 1] = kind .. f.name
 end
 
@@ -42,7 +42,7 @@ local function look(found, kind, names, states, own_settings, of_all, spared, cl
       local slot = string.match(rest or texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- of one without jobs
       local ends = slot and ends_at(slot + 0, settings[n], downstream.read(said)) or 0
       if ends > clock then -- its rate is another now
-        found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%.0f', ends), member
+        found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%d', ends), member
       else
         found.over[#found.over + 1] = member
         if slot then gone[#gone + 1] = name end
@@ -56,7 +56,7 @@ end
 -- are groups and group_settings; before is nil without groups. Returns what idle.forget takes, or nil if there is
 -- nothing: flows and groups are the names of idle ones.
 function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, spared)
-  local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', clock), 'LIMIT', 0, most)
+  local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', clock), 'LIMIT', 0, most)
   if #entries == 0 then return nil end
   local names, found = { f = {}, g = {} }, { over = {}, again = {}, flows = {}, groups = {} }
   for _, entry in ipairs(entries) do

@@ -8,6 +8,8 @@
 -- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the one
 -- before, and in both; it expires two spans after it was written.
 
+--#include lib/bits.lua
+
 local limit_keys = {}
 
 local function count_of(key, life, now)
@@ -30,6 +32,7 @@ end
 function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, max, life)
   local state = read(key, now, a, b, full)
   state.place = key
+  if not state.at then bits.check() end
   if max == 0 or state.at and state.at - now >= -(now % life) then return state end
   local count = known[counter] or count_of(counter, life, now)
   known[counter] = count
@@ -65,7 +68,7 @@ end
 function limit_keys.finish(known)
   for _, count in pairs(known) do
     if count.changed then
-      local text = string.format('%.0f:%.0f:%.0f:%.0f', count.span, count.this, count.before, count.both)
+      local text = string.format('%d:%d:%d:%d', count.span, count.this, count.before, count.both)
       redis.call('SET', count.key, text, 'PX', math.ceil(count.life / 500) + 1000)
     end
   end

@@ -44,7 +44,7 @@ local function put(c, list, name, at)
     return
   end
   if at == c.recheck then at = at + 1 end
-  local placed, score = list.placed, string.format('%.0f', at)
+  local placed, score = list.placed, string.format('%d', at)
   if placed then
     local n = #placed
     placed[n + 1], placed[n + 2] = score, name

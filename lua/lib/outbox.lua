@@ -50,7 +50,7 @@ function outbox.note_dead(box, flow, ids, cause)
 end
 
 local function text_of(moving, since, more, first, detail)
-  return string.format('%.0f %.0f %.0f %.0f\n', moving, since, more, first) .. detail
+  return string.format('%d %d %d %d\n', moving, since, more, first) .. detail
 end
 
 local function read(text)
@@ -68,7 +68,7 @@ function outbox.write(box)
     else
       local moving, since, more, first = read(text)
       redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now, cjson.encode(event.detail)))
-      redis.call('ZADD', box.key, 'NX', string.format('%.0f', box.now), name)
+      redis.call('ZADD', box.key, 'NX', string.format('%d', box.now), name)
     end
   end
 end
@@ -78,13 +78,13 @@ function outbox.is_moved(key, texts, name, since, now)
   local moving, from, more, first, detail = read(redis.call('HGET', texts, name))
   if moving == 0 or from ~= since then return end
   redis.call('HSET', texts, name, text_of(0, 0, more, first, detail))
-  redis.call('ZADD', key, string.format('%.0f', now + outbox.PAUSE), name)
+  redis.call('ZADD', key, string.format('%d', now + outbox.PAUSE), name)
 end
 
 -- The events whose time has come: for each its name, how many, when the first was, detail. They stay until outbox.is_moved.
 function outbox.take(key, texts, at_most, now)
   local taken = {}
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, at_most)) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', now), 'LIMIT', 0, at_most)) do
     local moving, since, more, first, detail = read(redis.call('HGET', texts, name))
     if moving == 0 then moving, since, more, first = more, first, 0, 0 end
     if moving == 0 then

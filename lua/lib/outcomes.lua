@@ -16,7 +16,7 @@ function outcomes.add(before, line, keep, now)
   local first, lines = string.match(before or '', '^(%d*)(.*)$')
   if first == '' then
     local at = tonumber(string.match(line, '^{"at":(%d+)') or now)
-    first = string.format('%.0f', math.min(at, now))
+    first = string.format('%d', math.min(at, now))
   end
   if line ~= '' then lines = lines .. '\n' .. line end
   local _, n = string.gsub(lines, '\n', '')

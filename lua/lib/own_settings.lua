@@ -29,9 +29,9 @@ end
 -- Disables a flow. The zset disabled is the list of disabled flows: flow -> when empty_disabled.lua is to look at it.
 function own_settings.disable(key, disabled, name, now, reason)
   local fields, lines = own_settings.read(redis.call('HGET', key, name) or '')
-  fields[own_settings.DISABLED] = string.format('%.0f/', now) .. reason
+  fields[own_settings.DISABLED] = string.format('%d/', now) .. reason
   redis.call('HSET', key, name, own_settings.text(fields, lines))
-  redis.call('ZADD', disabled, string.format('%.0f', now), name)
+  redis.call('ZADD', disabled, string.format('%d', now), name)
 end
 
 return own_settings

@@ -40,7 +40,7 @@ function pacer.prepare(s)
   if count > 0 then
     local whole = math.floor(per / count)
     local part = per - whole * count
-    s.rate, s.whole, s.part = string.format('%.0f/%.0f', count, per), whole, part
+    s.rate, s.whole, s.part = string.format('%d/%d', count, per), whole, part
     s.back = (burst - 1) * whole + math.floor((burst - 1) * part / count)
     s.step = part > 0 and whole + 1 or whole
   end
@@ -121,9 +121,9 @@ end
 -- The text of slot, frac and rate.
 function pacer.text(state)
   if state.last ~= state.slot and state.rate ~= '-' then
-    return string.format('%.0f %.0f %s/%.0f', state.slot, state.frac, state.rate, state.last)
+    return string.format('%d %d %s/%d', state.slot, state.frac, state.rate, state.last)
   end
-  return string.format('%.0f %.0f %s', state.slot, state.frac, state.rate)
+  return string.format('%d %d %s', state.slot, state.frac, state.rate)
 end
 
 -- The rate of such a text and the last departure; that is the slot where the text does not tell.

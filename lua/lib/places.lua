@@ -37,7 +37,7 @@ local function read_groups(bucket, parts, conf)
     local s = g.settings
     g.known, g.obeys = not g.state.new, s
     g.ready = group.ready(g, bucket.now + bucket.offset) - bucket.offset
-    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%.0f', bucket.now + bucket.offset))
+    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', bucket.now + bucket.offset))
     if s.rate_count > 0 then g.interval = s.rate_per / s.rate_count end
   end
 end
@@ -69,7 +69,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'max_flows')
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
-  bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%.0f', bucket.now + bucket.offset))
+  bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
   local now, new = bucket.now, 0
   for n = 1, #parts do
@@ -214,7 +214,7 @@ end
 
 -- The score of a turn. Many turns are now.
 function places.score(bucket, turn)
-  if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%.0f', turn + bucket.offset) end
+  if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%d', turn + bucket.offset) end
   return bucket.score
 end
 

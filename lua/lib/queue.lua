@@ -75,7 +75,7 @@ function queue.peek_due(q, latest)
   local due = q.due
   if due.at > #due and due.more then
     local before, at_once = due.before + #due / 2, q.at_once
-    due = redis.call('ZRANGEBYSCORE', q.later, '-inf', string.format('%.0f', latest), 'WITHSCORES', 'LIMIT', before, at_once)
+    due = redis.call('ZRANGEBYSCORE', q.later, '-inf', string.format('%d', latest), 'WITHSCORES', 'LIMIT', before, at_once)
     due.at, due.before, due.more = 1, before, #due == 2 * at_once
     q.due, q.at_once = due, math.min(2 * at_once, queue.CHUNK)
   end

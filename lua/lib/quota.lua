@@ -74,7 +74,7 @@ end
 local function cut(q)
   local times = redis.call('LRANGE', q.key, 0, -1)
   for i, at in ipairs(times) do
-    if tonumber(at) > q.cut then times[i] = string.format('%.0f', q.cut) end
+    if tonumber(at) > q.cut then times[i] = string.format('%d', q.cut) end
   end
   redis.call('DEL', q.key)
   for i = 1, #times, quota.CHUNK do
@@ -87,7 +87,7 @@ function quota.write(q)
   if not q or (#q.added == 0 and not q.cut) then return end
   if q.cut then cut(q) end
   local times = {}
-  for i, at in ipairs(q.added) do times[i] = string.format('%.0f', at) end
+  for i, at in ipairs(q.added) do times[i] = string.format('%d', at) end
   if #times > 0 then redis.call('LPUSH', q.key, unpack(times)) end
   redis.call('LTRIM', q.key, 0, q.windows.most - 1)
   redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + 1000)

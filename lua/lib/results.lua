@@ -33,7 +33,7 @@ local function drop(r, ids)
   for _, id in ipairs(ids) do bytes = bytes + size(r.hash, id) end
   redis.call('HDEL', r.hash, unpack(ids))
   redis.call('ZREM', r.ends, unpack(ids))
-  redis.call('HINCRBY', r.count, 'result_bytes', string.format('%.0f', -bytes))
+  redis.call('HINCRBY', r.count, 'result_bytes', string.format('%d', -bytes))
   return bytes
 end
 
@@ -41,7 +41,7 @@ end
 function results.expire(r, at_most)
   local n = 0
   while n < at_most do
-    local some = redis.call('ZRANGEBYSCORE', r.ends, '-inf', string.format('%.0f', r.now), 'LIMIT', 0, math.min(results.CHUNK, at_most - n))
+    local some = redis.call('ZRANGEBYSCORE', r.ends, '-inf', string.format('%d', r.now), 'LIMIT', 0, math.min(results.CHUNK, at_most - n))
     if #some == 0 then break end
     drop(r, some)
     n = n + #some
@@ -74,7 +74,7 @@ function results.keep(r, id, head, body)
     return
   end
   redis.call('HSET', r.hash, id, text)
-  redis.call('ZADD', r.ends, string.format('%.0f', r.now + r.retention), id)
+  redis.call('ZADD', r.ends, string.format('%d', r.now + r.retention), id)
   redis.call('HINCRBY', r.count, 'result_bytes', #id + #text)
 end
 

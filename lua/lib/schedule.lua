@@ -30,7 +30,7 @@ end
 
 -- Writes a state, and when a dispatcher is to look at it: at a time as text, or when it has something to do.
 function schedule.write(key, due_key, name, state, again)
-  local look = again or state.manual or (not state.paused and state.due ~= '' and state.due) or string.format('%.0f', schedule.NEVER)
+  local look = again or state.manual or (not state.paused and state.due ~= '' and state.due) or string.format('%d', schedule.NEVER)
   redis.call('HSET', key, field_of(name, 'state'), cjson.encode(state))
   redis.call('ZADD', due_key, look, name)
 end
@@ -48,7 +48,7 @@ function schedule.define(key, due_key, name, text, now)
   if state and before == text then return false end
   if not state or string.match(before, '^[^\n]*') ~= string.match(text, '^[^\n]*') then
     state = state or { v = 0 }
-    state.due, state.since, state.blocked = '0', string.format('%.0f', now), nil
+    state.due, state.since, state.blocked = '0', string.format('%d', now), nil
   end
   state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, as JSON has here; it grows also after a removal
   redis.call('HSET', key, name, text)
@@ -64,7 +64,7 @@ function schedule.open(key, due_key, text, now)
   local due = state.due
   if fire.manual then due = state.manual elseif state.paused then return nil end
   if due ~= fire.due then return nil end
-  fire.key, fire.due_key, fire.state, fire.now = key, due_key, state, string.format('%.0f', now)
+  fire.key, fire.due_key, fire.state, fire.now = key, due_key, state, string.format('%d', now)
   return fire
 end
 

@@ -153,11 +153,11 @@ local function write(key, state, reset)
   local a, tail, lead = state.a, state.tail, state.lead
   local _
   if not reset then _, reset = answer(state) end
-  if state.counts and a > 0 then tail = string.format(string.rep(':%.0f', a), unpack(state.counts, 2, a + 1)) end
+  if state.counts and a > 0 then tail = string.format(string.rep(':%d', a), unpack(state.counts, 2, a + 1)) end
   if not lead then
-    lead = a < 2 and string.format('w%.0f:', state.b) or string.format('s%.0f:%.0f:%.0f:', a, state.b, state.others)
+    lead = a < 2 and string.format('w%d:', state.b) or string.format('s%d:%d:%d:', a, state.b, state.others)
   end
-  local text = lead .. string.format('%.0f:%.0f', state.now, state.first) .. tail
+  local text = lead .. string.format('%d:%d', state.now, state.first) .. tail
   if state.kept then
     redis.call('SET', key, text, 'KEEPTTL')
   else

@@ -14,7 +14,7 @@ local MAX_JITTER, TTL_SLOT = 1000000, 100000
 
 -- The first member that counts at a time.
 local function oldest_of(key, at, b)
-  return redis.call('ZRANGEBYLEX', key, string.format('[%016.0f', at - b + 1), '+', 'LIMIT', '0', '1')[1]
+  return redis.call('ZRANGEBYLEX', key, string.format('[%016d', at - b + 1), '+', 'LIMIT', '0', '1')[1]
 end
 
 local function read(key, now, _, b, full)
@@ -32,7 +32,7 @@ local function read(key, now, _, b, full)
     state.foreign = true
     return state
   end
-  at, total = at + 0, total + 0
+  state.total_text, at, total = total, at + 0, total + 0
   local elapsed = now - at
   state.total, state.at = total, at
   if elapsed >= b then return state end
@@ -89,9 +89,9 @@ end
 local function write(key, state)
   local now, b, total, added = state.now, state.b, state.total, state.added
   local same = state.last == now and state.newest
-  local before = same and string.match(same, '^%d+:(%d+)') or string.format('%.0f', total)
+  local before = same and string.match(same, '^%d+:(%d+)') or state.total_text or '0'
   if state.foreign then redis.call('DEL', key) end
-  local member = string.format('%016.0f:%s:%.0f:%.0f', now, before, total + added, b)
+  local member = string.format('%016d:%s:%d:%d', now, before, total + added, b)
   redis.call('ZADD', key, '0', member)
   if state.stepped then
     redis.call('ZREMRANGEBYLEX', key, '-', '(' .. member)
@@ -100,7 +100,7 @@ local function write(key, state)
     if same then redis.call('ZREM', key, same) end
     local every = math.floor(math.min(math.max(state.full / 16, 16), 512))
     if total % every + added >= every then
-      local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016.0f', now - b + 1))
+      local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016d', now - b + 1))
       if gone > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(gone, 2 * every) - 1) end
     end
     if state.kept then return end

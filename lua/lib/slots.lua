@@ -30,7 +30,7 @@ local slots = {
   KEPT = 10000, -- milliseconds: longer than a gap lies ahead
 }
 
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 
 -- The slot that comes n slots after one, and its fraction.
 local function nth(s, slot, frac, n)
@@ -106,7 +106,7 @@ local function add_gap(s, g)
   if n == 0 then return end
   s.free = s.free + n
   s.added[#s.added + 1] = text(g.limit)
-  s.added[#s.added + 1] = string.format('%.0f %.0f %.0f %.0f', g.first, g.frac, g.limit, g.limit_frac)
+  s.added[#s.added + 1] = string.format('%d %d %d %d', g.first, g.frac, g.limit, g.limit_frac)
 end
 
 -- What is left of the gap that was looked at goes back.
@@ -215,7 +215,7 @@ function slots.write(s)
   if #s.added > 0 then redis.call('PEXPIRE', s.key, slots.KEPT) end
   local state = s.state
   return 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last), 'clock', text(s.now),
-    'free', text(math.max(s.free, 0)), 'unused', text(s.unused * 1000)
+    'free', text(math.max(s.free, 0)), 'unused', string.format('%.0f', s.unused * 1000)
 end
 
 return slots

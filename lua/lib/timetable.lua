@@ -32,7 +32,7 @@ local timetable = {
   LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done
 }
 
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
 
 local function read_window(stored)
   local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0 }
@@ -54,7 +54,7 @@ function timetable.read_drain(stored)
 end
 
 function timetable.write_drain(d)
-  return string.format('%s %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f ', d.state, d.id, d.since, d.count, d.per, d.most, d.gone,
+  return string.format('%s %s %d %d %d %d %d %d %d ', d.state, d.id, d.since, d.count, d.per, d.most, d.gone,
     d.until_empty and 1 or 0, d.ended) .. d.by
 end
 
@@ -268,7 +268,7 @@ end
 function timetable.write(times, pace, box)
   if not times.changed then return end
   local w = times.window
-  redis.call('HSET', pace, 'window', string.format('%.0f %.0f %.0f %.0f %.0f %.0f', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone))
+  redis.call('HSET', pace, 'window', string.format('%d %d %d %d %d %d', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone))
   if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
   if box and w.late > 0 and w.was_late == 0 then
     outbox.note(box, 'finish.late', nil, 1, { reason = timetable.LATE[w.late + 1] })

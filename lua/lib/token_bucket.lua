@@ -60,9 +60,9 @@ end
 local function write(key, state, reset)
   local text
   if state.rem == 0 then
-    text = string.format('%.0f:%.0f', state.level, state.now)
+    text = string.format('%d:%d', state.level, state.now)
   else
-    text = string.format('%.0f:%.0f:%.0f', state.level, state.now, state.rem)
+    text = string.format('%d:%d:%d', state.level, state.now, state.rem)
   end
   redis.call('SET', key, text, 'PX', math.ceil((reset or wait_for(state, state.full)) / 1000) + 1000)
 end
