@@ -218,8 +218,8 @@ var house = []struct {
 
 // exceptions are the lines that may break a rule, with the reason.
 var exceptions = map[string]string{
-	`redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))`:                                           "the numbers as they came",
-	`string.format('1 %s 0 0 0 %s ', epoch, claim) .. last)`:                                                                     "",
+	`redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))`:                                         "the numbers as they came",
+	`string.format('1 %s 0 0 0 %s ', epoch, claim) .. last)`:                                                                   "",
 	`redis.call('HSET', body, id, fingerprint .. string.lower(kind) .. string.format('%d', seq) .. ' ' .. now .. ' ' .. rest)`: "now is text there",
 }
 
