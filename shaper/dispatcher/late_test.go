@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -183,6 +184,33 @@ func TestLateAnswersDoNotBunch(t *testing.T) {
 	}
 }
 
+// A dispatcher whose very first answers come late does not know the clock of Redis yet, and sends nothing in slots
+// that may be over: another one has the slots of that time.
+func TestFirstAnswerIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, late = 80, 240 * time.Millisecond
+		var history checker.History
+		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			history.Delivered(a.ID, a.Number, time.Now())
+			return shaper.Done(200)
+		})
+		hooks := []*firstRuns{{after: late}, {before: 190 * time.Millisecond}}
+		drainFor(t, rig.Bucket("b", rate), worker, 3*time.Second, func() redis.Hook {
+			hook := hooks[0]
+			hooks = hooks[1:]
+			return hook
+		})
+		r := history.Check()
+		if got := r.MostIn(100 * time.Millisecond); got > rate*15/100 {
+			t.Errorf("%d in 100 ms, want at most %d: %s", got, rate*15/100, r)
+		}
+		if want := rate * (.98 - late.Seconds()/3); r.Rate < want {
+			t.Errorf("%.1f/s, want at least %.1f/s", r.Rate, want)
+		}
+	})
+}
+
 // TestSlowHandshakeKeepsTheRate: a worker that always needs 150 ms to connect is not late.
 func TestSlowHandshakeKeepsTheRate(t *testing.T) {
 	t.Parallel()
@@ -258,7 +286,7 @@ func (l *lateClaims) DialHook(next redis.DialHook) redis.DialHook { return next 
 func (l *lateClaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if lua.ScriptOf(cmd) != lua.Claim || cmd.Name() == "eval" || err != nil { // the first claim of a server is by its text
+		if lua.ScriptOf(cmd) != lua.Claim || err != nil {
 			return err
 		}
 		if time.Since(l.last) < l.every {
@@ -271,6 +299,43 @@ func (l *lateClaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return cmd.Err()
 	}
+}
+
+// firstRuns makes the first claim and the first sweep wait before they are sent, and their answers come late.
+type firstRuns struct {
+	before, after time.Duration
+	mu            sync.Mutex
+	answered      []*lua.Script
+}
+
+func (f *firstRuns) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *firstRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		script := lua.ScriptOf(cmd)
+		if script != lua.Claim && script != lua.Sweep || f.knows(script) {
+			return next(ctx, cmd)
+		}
+		<-time.After(f.before)
+		err := next(ctx, cmd)
+		if err == nil { // else the server does not know the script yet, and it is sent again
+			f.mu.Lock()
+			f.answered = append(f.answered, script)
+			f.mu.Unlock()
+			<-time.After(f.after)
+		}
+		return err
+	}
+}
+
+func (f *firstRuns) knows(script *lua.Script) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.answered, script)
+}
+
+func (f *firstRuns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 func (l *lateClaims) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
