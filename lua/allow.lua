@@ -66,9 +66,9 @@ end
 -- Most calls ask one question once, and it is allowed. This decides it as what follows does, in three quarters of the time.
 local r, last = FIRST_SETTING, #ARGV
 if last == r + SETTING + 3 and ARGV[last] == '1' then
-  local known, k, cost = {}, FIRST_STATE, tonumber(ARGV[last - 1])
-  local state = limit_keys.read(known, read, now, KEYS[k], KEYS[k + 1], KEYS[k + 2], tonumber(ARGV[r]), tonumber(ARGV[r + 1]),
-    tonumber(ARGV[r + 2]), tonumber(ARGV[r + 3]), tonumber(ARGV[r + 4]))
+  local known, k, cost = {}, FIRST_STATE, ARGV[last - 1] + 0
+  local state = limit_keys.read(known, read, now, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[r] + 0, ARGV[r + 1] + 0, ARGV[r + 2] + 0,
+    ARGV[r + 3] + 0, ARGV[r + 4] + 0)
   if check(state, cost) == 0 then
     take(state, cost)
     local remaining, reset, slack = answer(state)

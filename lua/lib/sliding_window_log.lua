@@ -98,7 +98,8 @@ local function write(key, state)
     redis.call('ZREMRANGEBYLEX', key, '(' .. member, '+')
   else
     if same then redis.call('ZREM', key, same) end
-    local every = math.floor(math.min(math.max(state.full / 16, 16), 512))
+    local every = math.floor(state.full / 16)
+    if every < 16 then every = 16 elseif every > 512 then every = 512 end
     if total % every + added >= every then
       local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016d', now - b + 1))
       if gone > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(gone, 2 * every) - 1) end

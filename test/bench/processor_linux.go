@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// onOneProcessor has this process and that of Redis share one processor until undo. A call then takes the work of both,
+// and no time in which an idle processor wakes: that differs from run to run by more than the work of two limiters.
+func onOneProcessor(redisPID int) (undo func(), err error) {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return nil, fmt.Errorf("ask for the processors of this process: %w", err)
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	undo = func() { _ = runOn(&all, os.Getpid(), redisPID) }
+	if err := runOn(&one, os.Getpid(), redisPID); err != nil {
+		undo()
+		return nil, err
+	}
+	return undo, nil
+}
+
+// runOn has all threads of the processes run on the processors of a set. Threads that they make run there too.
+func runOn(set *unix.CPUSet, pids ...int) error {
+	for _, pid := range pids {
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			return fmt.Errorf("read the threads of process %d: %w", pid, err)
+		}
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				continue
+			}
+			if err := unix.SchedSetaffinity(id, set); err != nil && err != unix.ESRCH { //nolint:errorlint // a bare errno
+				return fmt.Errorf("set the processor of thread %d: %w", id, err)
+			}
+		}
+	}
+	return nil
+}
