@@ -3,9 +3,11 @@ package lua
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,19 +18,47 @@ import (
 // them, and by EVALSHA where it does not. A run does the same either way. It costs Redis less as a function:
 // EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
 //
-// The first run of a script loads its library, which takes two more round trips. So does a run at a server that
+// The first run loads the library, which takes two more round trips. So does a run at a server that
 // has not got the library: one that restarted without its data, another node of a cluster, one where somebody said
 // FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
 // answer, the run fails as without functions.
-//
-// A library is named after the digest of its script, so programs of several versions run beside each other.
-func AsFunctions(client redis.UniversalClient) {
-	f := &asFunctions{client: client, loaded: map[*Script]*atomic.Bool{}}
-	for _, script := range All() {
-		f.loaded[script] = new(atomic.Bool)
-	}
-	client.AddHook(f)
+func AsFunctions(client redis.UniversalClient) { client.AddHook(&asFunctions{client: client}) }
+
+// library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly
+// four times as much to keep and to look through for garbage: a decision of a limit took 5 µs more.
+type library struct {
+	text      string          // what FUNCTION LOAD is given
+	functions map[*Script]any // strings: the names. They tell the version of the library, so programs of several versions run beside each other
 }
+
+// Library is what FUNCTION LOAD is given; see [AsFunctions].
+func Library() string { return theLibrary().text }
+
+var theLibrary = sync.OnceValue(func() *library {
+	a, bodies := assembly{files: files}, map[*Script]string{}
+	for _, script := range All() {
+		own, err := a.add(script.name)
+		if err != nil {
+			panic(err) // newScript has read the same files
+		}
+		bodies[script] = own
+	}
+	render := func(version string) *library {
+		var text strings.Builder
+		// The pieces are made when the library is loaded. So none of them may keep anything from one run for the next.
+		// While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
+		fmt.Fprintf(&text, "#!lua name=tundish_%s\nlocal KEYS, ARGV\n%s", version, a.pieces.String())
+		functions := map[*Script]any{}
+		for _, script := range All() {
+			name := "tundish_" + script.name + "_" + version + "_" + script.SHA()
+			functions[script] = name
+			fmt.Fprintf(&text, "redis.register_function('%s', function(keys, args)\nKEYS, ARGV = keys, args\n%send)\n", name, bodies[script])
+		}
+		return &library{text: text.String(), functions: functions}
+	}
+	const digits = 12
+	return render(digest(render("").text)[:digits])
+})
 
 // ScriptOf returns the script that a command runs, and nil if it runs none.
 func ScriptOf(cmd redis.Cmder) *Script {
@@ -52,11 +82,11 @@ func ScriptOf(cmd redis.Cmder) *Script {
 // asFunctions is the hook of a client; see AsFunctions.
 type asFunctions struct {
 	client    redis.UniversalClient
-	loaded    map[*Script]*atomic.Bool
+	loaded    atomic.Bool  // the last time that a server was asked to load
 	notBefore atomic.Int64 // nanoseconds since 1970: no server is asked to load before
 }
 
-// refusedFor is how long a server that refused to load a library is not asked again.
+// refusedFor is how long a server that refused to load the library is not asked again.
 const refusedFor = time.Minute
 
 // isMissing reports whether a function is not there. Nothing has run.
@@ -78,7 +108,7 @@ func (f *asFunctions) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		script := f.turn(ctx, cmd)
 		err := next(ctx, cmd)
-		if isMissing(err) && script != nil && f.load(ctx, script, cmd) {
+		if isMissing(err) && script != nil && f.load(ctx, cmd) {
 			err = next(ctx, cmd)
 		}
 		if asScript(err) && script != nil {
@@ -103,14 +133,13 @@ func (f *asFunctions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		if len(again) == 0 {
 			return err
 		}
-		loaded := map[*Script]bool{}
+		loaded := false
 		for _, cmd := range again {
-			script := scripts[cmd]
-			if isMissing(cmd.Err()) && !loaded[script] { // the next run finds it
-				loaded[script] = true
-				f.load(ctx, script, cmd)
+			if isMissing(cmd.Err()) && !loaded { // the next run finds it
+				loaded = true
+				f.load(ctx, cmd)
 			}
-			script.turnBack(cmd)
+			scripts[cmd].turnBack(cmd)
 		}
 		_ = next(ctx, again) // the commands hold the errors
 		for _, cmd := range cmds {
@@ -131,17 +160,17 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 	}
 	digest, _ := args[1].(string)
 	script := byDigest[digest]
-	if script == nil || !f.loaded[script].Load() && !f.load(ctx, script, cmd) {
+	if script == nil || !f.loaded.Load() && !f.load(ctx, cmd) {
 		return nil
 	}
-	args[0], args[1] = "fcall", script.function
+	args[0], args[1] = "fcall", theLibrary().functions[script]
 	return script
 }
 
 func (s *Script) turnBack(cmd redis.Cmder) { cmd.Args()[0], cmd.Args()[1] = "evalsha", s.sha }
 
-// load loads the library of a script where the command runs, and reports whether it is there now.
-func (f *asFunctions) load(ctx context.Context, script *Script, cmd redis.Cmder) bool {
+// load loads the library where the command runs, and reports whether it is there now.
+func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 	if time.Now().UnixNano() < f.notBefore.Load() {
 		return false
 	}
@@ -158,11 +187,11 @@ func (f *asFunctions) load(ctx context.Context, script *Script, cmd redis.Cmder)
 	if node.Ping(ctx).Err() != nil {
 		return false
 	}
-	err := node.FunctionLoad(ctx, script.library).Err()
+	err := node.FunctionLoad(ctx, Library()).Err()
 	there := err == nil || strings.Contains(err.Error(), "already exists")
 	if refused := redis.Error(nil); !there && errors.As(err, &refused) {
 		f.notBefore.Store(time.Now().Add(refusedFor).UnixNano())
 	}
-	f.loaded[script].Store(there)
+	f.loaded.Store(there)
 	return there
 }

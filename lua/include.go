@@ -15,31 +15,34 @@ var files embed.FS
 
 var includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
 
-// parts are a script and what it includes.
-type parts struct{ pieces, own string }
-
-// script is what EVAL is given.
-func (p parts) script() string { return p.pieces + p.own }
-
-// library is what FUNCTION LOAD is given. It makes the pieces when it is loaded. So none of them may keep anything from
-// one run for the next. While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
-func (p parts) library(function string) string {
-	return fmt.Sprintf("#!lua name=%[1]s\nlocal KEYS, ARGV\n%[2]sredis.register_function('%[1]s', function(keys, args)\nKEYS, ARGV = keys, args\n%[3]send)\n",
-		function, p.pieces, p.own)
+// assembly is scripts, and the pieces that they include, each once and behind those that it includes itself.
+type assembly struct {
+	files  fs.FS
+	pieces strings.Builder
+	done   []string
 }
 
-// assemble returns a script with the pieces that it includes.
+// assemble returns a script with the pieces that it includes: what EVAL is given.
 //
 // A piece is a file of lib that ends with `return NAME`, where NAME is the name of the file. A script
 // and a piece include another piece by a line of its own: `--#include lib/NAME.lua`. Each piece stands once in front
 // of the script, behind the pieces that it includes itself, as a local NAME. A file that is missing, and pieces that
 // include each other in a circle, are errors that name the files.
-func assemble(files fs.FS, name string) (parts, error) {
-	var pieces strings.Builder
-	var done, open []string
+func assemble(files fs.FS, name string) (string, error) {
+	a := assembly{files: files}
+	own, err := a.add(name)
+	if err != nil {
+		return "", err
+	}
+	return a.pieces.String() + own, nil
+}
+
+// add returns a script without the pieces that it includes, and adds these to the assembly.
+func (a *assembly) add(name string) (string, error) {
+	var open []string
 	var include func(file string) (string, error)
 	include = func(file string) (string, error) {
-		text, err := fs.ReadFile(files, file)
+		text, err := fs.ReadFile(a.files, file)
 		if err != nil {
 			return "", fmt.Errorf("script %s: %s: %w", name, strings.Join(append(open, file), " includes "), err)
 		}
@@ -50,21 +53,17 @@ func assemble(files fs.FS, name string) (parts, error) {
 			if slices.Contains(open, piece) {
 				return "", fmt.Errorf("script %s: a circle: %s includes %s", name, strings.Join(open, " includes "), piece)
 			}
-			if slices.Contains(done, piece) {
+			if slices.Contains(a.done, piece) {
 				continue
 			}
 			own, err := include(piece)
 			if err != nil {
 				return "", err
 			}
-			done = append(done, piece)
-			fmt.Fprintf(&pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), own)
+			a.done = append(a.done, piece)
+			fmt.Fprintf(&a.pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), own)
 		}
 		return includeLine.ReplaceAllString(string(text), ""), nil
 	}
-	own, err := include(name + ".lua")
-	if err != nil {
-		return parts{}, err
-	}
-	return parts{pieces: pieces.String(), own: own}, nil
+	return include(name + ".lua")
 }

@@ -45,7 +45,7 @@ func TestAssemble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := assemble(dir(test.files), "s")
-			if got.script() != test.want || (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			if got != test.want || (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("assembled %q, %v", got, err)
 			}
 		})

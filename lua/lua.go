@@ -71,23 +71,19 @@ var byDigest = func() map[string]*Script {
 
 // Script is the text of a script and its digest.
 type Script struct {
-	name                string
-	text, sha, function any    // strings: as arguments of a command they are not made objects each time
-	library             string // with the function; see AsFunctions
-	layout              layout
+	name      string
+	text, sha any // strings: as arguments of a command they are not made objects each time
+	layout    layout
 }
 
 // newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
 // only a wrong program can have.
 func newScript(name string) *Script {
-	parts, err := assemble(files, name)
+	text, err := assemble(files, name)
 	if err != nil {
 		panic(err)
 	}
-	text := parts.script()
-	sha := digest(text)
-	function := "tundish_" + name + "_" + sha
-	return &Script{name: name, text: text, sha: sha, function: function, library: parts.library(function), layout: layouts[name]}
+	return &Script{name: name, text: text, sha: digest(text), layout: layouts[name]}
 }
 
 func digest(text string) string { return redis.NewScript(text).Hash() }
@@ -97,9 +93,6 @@ func (s *Script) Name() string { return s.name }
 
 // Text is what is sent to Redis: the file with the pieces of lib that it includes.
 func (s *Script) Text() string { return s.text.(string) }
-
-// Library is what FUNCTION LOAD is given to make a function of the script; see [AsFunctions].
-func (s *Script) Library() string { return s.library }
 
 // SHA is the digest by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha.(string) }

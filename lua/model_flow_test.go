@@ -201,6 +201,7 @@ func (m *flowModel) claimOf(t *rapid.T, a ask, of reserved) claimed {
 		m.slots["bucket"].departs(t, "the bucket", at)
 		m.slots["flow "+j.flow].departs(t, fmt.Sprintf("flow %q", j.flow), at)
 		j.state, j.order, m.held[job.id] = isInFlight, 0, job
+		m.old = slices.DeleteFunc(m.old, job.sameClaim)
 		if most := m.obeyed(j.flow).inFlight; most > 0 && m.inFlight(j.flow) > most {
 			t.Fatalf("%d jobs of flow %q are in flight", m.inFlight(j.flow), j.flow)
 		}

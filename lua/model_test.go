@@ -148,6 +148,7 @@ func (m *model) claimSome(t *rapid.T) {
 			t.Fatalf("claimed %s, which is in state %d", job.id, m.state[job.id])
 		}
 		m.state[job.id], m.held[job.id] = isInFlight, job
+		m.old = slices.DeleteFunc(m.old, job.sameClaim)
 	}
 	if len(c.jobs) > 0 || again {
 		m.last[dispatcher] = claim

@@ -98,11 +98,10 @@ func withClock(text string) string {
 // clockPrefix begins the names of copies of functions.
 const clockPrefix = "clock_"
 
-// libraryWithClock is the tests' copy of the library of a script.
+// libraryWithClock is the tests' copy of the library.
 func libraryWithClock(text string) string {
 	head, rest, _ := strings.Cut(text, "\n")
-	name := strings.TrimPrefix(head, "#!lua name=")
-	return strings.ReplaceAll(head+"\n"+withClock(rest), name, clockPrefix+name)
+	return strings.ReplaceAll(head, "=", "="+clockPrefix) + "\n" + strings.ReplaceAll(withClock(rest), "register_function('", "register_function('"+clockPrefix)
 }
 
 func digest(text string) string {

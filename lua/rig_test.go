@@ -336,6 +336,12 @@ type lease struct {
 	batch                         int64  // its number, 0 none
 }
 
+// sameClaim reports whether two leases of a job are of one claim. A model repeats claims that were answered; a dispatcher repeats one
+// only if no answer came, and cannot have settled what it got. If the id came again meanwhile, nothing tells the two leases apart.
+func (l lease) sameClaim(other lease) bool {
+	return l.id == other.id && l.epoch == other.epoch && l.claim == other.claim
+}
+
 // owner is the claim as the meta of the job has it.
 func (l lease) owner() string {
 	if l.batch == 0 {

@@ -69,7 +69,7 @@ func examineLatency(ctx context.Context, client redis.UniversalClient) check {
 // examineScripts sees that the server runs our scripts, as functions or as they are, and knows how many of these it has.
 func examineScripts(ctx context.Context, client redis.UniversalClient) check {
 	const name = "scripts"
-	refused := client.FunctionLoad(ctx, lua.Start.Library()).Err()
+	refused := client.FunctionLoad(ctx, lua.Library()).Err()
 	if refused == nil || strings.Contains(refused.Error(), "already exists") {
 		return ok(name, "run as functions of Redis")
 	}

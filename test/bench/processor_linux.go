@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -40,7 +41,7 @@ func runOn(set *unix.CPUSet, pids ...int) error {
 			if err != nil {
 				continue
 			}
-			if err := unix.SchedSetaffinity(id, set); err != nil && err != unix.ESRCH { //nolint:errorlint // a bare errno
+			if err := unix.SchedSetaffinity(id, set); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("set the processor of thread %d: %w", id, err)
 			}
 		}
