@@ -73,7 +73,6 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 	if step == 0 { // else the script compares with those of before: another dispatcher may have told it of this step
 		d.steps = steps
 	}
-	unsure := d.link.unsure(d.clock.error(), d.wakeLate)
 	var jobs, unusable []*leased
 	var spare *leased
 	var late time.Duration // of the first job when it arrived
@@ -85,7 +84,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		job.lastChance = int64(i)+1 == lastChanceAt
 		d.keepWithin(job, opening, closes)
 		late = max(late, end.Sub(job.slot))
-		if step > 0 || unsure || job.slot.After(end.Add(maxHorizon+stepSlack)) {
+		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
 			unusable = append(unusable, job)
 		} else if job.lastChance && !d.guard.take(job) {
 			spare = job
@@ -93,17 +92,13 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 			jobs = append(jobs, job)
 		}
 	}
-	// Slots of an unsure clock may be over. Permits from before a step forwards may still go out during a horizon:
+	// Permits from before a step forwards may still go out during a horizon:
 	// these would come on top of them. And an answer from before a step
 	// backwards, repeated after it, tells slots that come when the clock is
 	// there again.
 	d.hold(unusable)
-	reason := "clock_step"
-	if unsure {
-		reason = "late"
-	}
 	for _, job := range unusable {
-		d.settle(job, shaper.Returned(reason))
+		d.settle(job, shaper.Returned("clock_step"))
 	}
 	if spare != nil { // another bucket's claim was under way and got one too
 		d.hold([]*leased{spare})

@@ -130,11 +130,11 @@ func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
 	return middle.Add(-half), middle.Add(half)
 }
 
-// error is how far a time of local may lie from the truth at most. It is half of the fastest call.
-func (c *clock) error() time.Duration {
+// isKnown reports whether a call was observed.
+func (c *clock) isKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return (c.high - c.low) / 2 //nolint:mnd // half of the bounds
+	return c.known
 }
 
 // redis is the Redis time of an instant on our clock. observe comes first.

@@ -77,6 +77,11 @@ func (d *drain) loop(ctx context.Context) {
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
+		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it.
+		learns := !d.clock.isKnown()
+		if learns {
+			want = 0
+		}
 		start = time.Now()
 		// A claim outlives a stop: what it got is delivered, not left to its lease.
 		wait, err := d.claim(d.life, claimID, want)
@@ -91,6 +96,9 @@ func (d *drain) loop(ctx context.Context) {
 			d.elsewhere.back(ctx, d.log)
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
+			if learns {
+				wait = 0
+			}
 		}
 		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
 		timer.Reset(max(wait, 0))

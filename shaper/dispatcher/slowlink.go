@@ -31,7 +31,6 @@ type slowLink struct {
 	bytes    int           // of bodies that the next claim asks for
 	patience time.Duration // that the next claim has for its answer; 0 is that of any call
 	slow     bool          // the last answer came too late for its slots, because it took so long
-	heard    bool          // there was an answer
 }
 
 func newSlowLink() slowLink { return slowLink{bytes: maxClaimBytes} }
@@ -55,15 +54,6 @@ func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shi
 		return late
 	}
 	return 0
-}
-
-// unsure notes an answer, and reports whether its slots may be over though they do not look it. It is so with the first
-// one, where the clock of Redis is known by slow calls only: a slot may be half of such a call earlier than clock.local
-// tells. If the next answer is as slow, so is the link.
-func (l *slowLink) unsure(clockError, wakeLimit time.Duration) bool {
-	first := !l.heard
-	l.heard = true
-	return first && clockError > wakeLimit
 }
 
 // failed notes a claim that got no answer. The same claim is answered by the same
