@@ -48,7 +48,7 @@ func (s *server) notTold(name, field string) check {
 
 func (s *server) version() check {
 	const name = "version"
-	if bits := s.info["arch_bits"]; bits == "32" {
+	if s.info["arch_bits"] == "32" {
 		return bad(name, "use a Redis that is built for 64 bits", "it is built for 32 bits, and the scripts would lose digits of a time: they refuse to set up anything")
 	}
 	if version := s.info["valkey_version"]; version != "" {
