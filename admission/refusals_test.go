@@ -82,7 +82,7 @@ func TestRefusalsFromMemoryAreTrue(t *testing.T) {
 						cost:    rapid.Int64Range(1, limit.Limit.Count).Draw(rt, "cost"),
 						wait:    rapid.IntRange(0, 5).Draw(rt, "wait") == 0,
 					}
-				}), 5, 40).Draw(rt, "steps")
+				}), 20, 40).Draw(rt, "steps")
 				var fault string
 				inBubble(t, func(t *testing.T, client *bubbleRedis) {
 					var n int
