@@ -141,13 +141,16 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 	return err
 }
 
-// args are the limits, the states and the questions.
+// args are the limits, the states and the questions; of one question alone, its cost.
 func (c *allowCall) args() []any {
-	q := c.batch[0]
-	args := append(make([]any, 0, 4+len(q.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
-		q.rev, c.gate.limiter.now, string(q.params.Algorithm), len(c.limits))
+	f := c.limits[0]
+	args := append(make([]any, 0, 6+len(f.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
+		f.rev, c.gate.limiter.now, string(f.params.Algorithm), f.MaxKeys, f.life, len(c.limits))
 	for _, f := range c.limits {
 		args = append(args, f.args[:]...)
+	}
+	if len(c.groups) == 1 && c.groups[0].times == 1 {
+		return append(args, c.groups[0].cost)
 	}
 	for _, n := range c.of {
 		args = append(args, n+1)

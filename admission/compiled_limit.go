@@ -18,7 +18,9 @@ type compiledLimit struct {
 	tier   string
 	rev    string // limits_rev of the conf that it is of; "" given by value
 	params Params
-	args   [5]any    // a, b and full of the rule, of params; how many keys there may be, and how long they live
+	args   [3]any    // a, b and full of the rule, of params
+	life   int64     // microseconds: a state lives so long at most
+	kind   string    // limits of one kind may be asked in one run of the script
 	prefix string    // of the keys of its states
 	keys   [2]string // beside them: the count of the keys, and the state that is shared above MaxKeys
 	quota  int64
@@ -28,9 +30,9 @@ type compiledLimit struct {
 func compile(limit Limit, tier, rev string) *compiledLimit {
 	f := &compiledLimit{Limit: limit.For(tier), tier: tier, rev: rev, prefix: "tundish:{l:" + limit.Name + "}:"}
 	p := f.Params()
-	life := limit.StateLife().Microseconds()
-	f.params, f.args = p, [5]any{p.A, p.B, p.Full, limit.MaxKeys, life}
-	f.keys = [2]string{fmt.Sprint(f.prefix, countedKeys, life), f.prefix + overflowKey + tier}
+	f.params, f.args, f.life = p, [3]any{p.A, p.B, p.Full}, limit.StateLife().Microseconds()
+	f.kind = fmt.Sprint(rev, " ", p.Algorithm, " ", limit.MaxKeys, " ", f.life)
+	f.keys = [2]string{fmt.Sprint(f.prefix, countedKeys, f.life), f.prefix + overflowKey + tier}
 	f.quota, f.window = f.Policy()
 	return f
 }

@@ -218,7 +218,7 @@ func (l *Limiter) reconcile(ctx context.Context) {
 	})
 }
 
-// report tells a batch of keys of one limit.
+// report tells a batch of keys of limits of one kind.
 func (l *Limiter) report(ctx context.Context) (int, error) {
 	start := time.Now()
 	var batch []*question
@@ -231,7 +231,8 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 		state.mu.Lock()
 		g, f := state.gate, state.limit
 		state.mu.Unlock()
-		if of != nil && g != of {
+		f = g.current(f)
+		if of != nil && (g != of || f.kind != batch[0].kind) {
 			continue
 		}
 		n := state.owed(start)
@@ -239,7 +240,7 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 			continue
 		}
 		of = g
-		q := newQuestion(ctx, g.current(f), key, 0, start)
+		q := newQuestion(ctx, f, key, 0, start)
 		q.report = n
 		batch = append(batch, q)
 	}

@@ -29,9 +29,8 @@ func newGate(l *Limiter, limit string) *gate {
 	g.queue = batch.Queue[*question]{
 		Max: maxBatch, Send: g.send,
 		Owner: func(q *question) any { return q },
-		// Questions of another state of the configuration, or of another algorithm, go
-		// in another batch.
-		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.rev, string(q.Algorithm)} },
+		// Questions of another kind go in another batch.
+		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.kind} },
 	}
 	return g
 }

@@ -244,6 +244,33 @@ func TestLocalShare(t *testing.T) {
 	}
 }
 
+// Limits that share a name need not be of one kind: each key is reported to its own.
+func TestReportsOfSeveralKinds(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(t, redistest.Start(t).Client())
+	limits := []Limit{daily("l", 10, Local), daily("l", 10, Local), daily("l", 10, Local)}
+	limits[1].Algorithm, limits[2].MaxKeys = FixedWindow, 5
+	for i, limit := range limits {
+		g := l.byValue("l")
+		limit = limit.WithDefaults()
+		f, err := g.compiledOf(&limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.locals.decide(g, f, f.prefix+fmt.Sprint("key-", i), 3, 1, time.Now())
+	}
+	for range limits {
+		if n, err := l.report(t.Context()); n != 1 || err != nil {
+			t.Errorf("%d reported, %v", n, err)
+		}
+	}
+	for i, limit := range limits {
+		if d, err := l.Allow(t.Context(), limit, fmt.Sprint("key-", i), 1); err != nil || d.Remaining != 6 {
+			t.Errorf("limit %d: %+v, %v: want 6 of 10 left after 3 and 1", i, d, err)
+		}
+	}
+}
+
 // An answer of Redis that is an error is not the store being away.
 func TestErrorsThatStay(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type said struct{ verdict, remaining, wait, reset int64 }
 
 func (r *rig) allow(l limit, cost, now int64) said {
 	r.t.Helper()
-	return r.allowAll(now, []limit{l}, inquiry{cost: cost, times: 1})[0][0]
+	return r.inquire(true, now, []limit{l}, inquiry{cost: cost, times: 1})[0][0]
 }
 
 // inquiry is one question of a batch, of the limit with that index.
@@ -35,18 +35,30 @@ type inquiry struct {
 // many answers as times; where times is 0 or -1, one, whose wait is what was taken.
 func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 	r.t.Helper()
+	return r.inquire(false, now, limits, inquiries...)
+}
+
+// inquire is allowAll; alone, the only inquiry is sent as its cost.
+func (r *rig) inquire(alone bool, now any, limits []limit, inquiries ...inquiry) [][]said {
+	r.t.Helper()
 	rule := limits[0].args()[0].(string)
-	keys, args := []string{r.key("limits")}, []any{"", now, rule, len(limits)}
+	keys, args := []string{r.key("limits")}, []any{"", now, rule, limits[0].max, max(limits[0].life, 1), len(limits)}
 	for _, l := range limits {
 		keys = append(keys, r.key("limit:"+l.key))
-		args = append(args, l.args()[1:]...)
+		args = append(args, l.a, l.b, l.full)
 	}
-	for i := range limits {
+	for range limits {
 		keys = append(keys, r.keys("limit_keys", "limit:overflow")...)
-		args = append(args, i+1)
 	}
-	for _, q := range inquiries {
-		args = append(args, q.of+1, q.cost, q.times)
+	if alone {
+		args = append(args, inquiries[0].cost)
+	} else {
+		for i := range limits {
+			args = append(args, i+1)
+		}
+		for _, q := range inquiries {
+			args = append(args, q.of+1, q.cost, q.times)
+		}
 	}
 	in := r.reader(lua.Allow, keys, args...)
 	r.shared = nil

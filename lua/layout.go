@@ -56,7 +56,7 @@ var layouts = map[string]layout{
 	"allow": {
 		keys: names("tundish:{l:<limit>}:conf"),
 		then: []Keys{KeysOfLimits},
-		args: names("limits_rev now algorithm setting_count"),
+		args: names("limits_rev now algorithm max life setting_count"),
 		more: true,
 	},
 	"assign": {

@@ -13,6 +13,7 @@
 local limit_keys = {}
 
 local function count_of(key, life, now)
+  life = life + 0
   local count = { key = key, life = life, span = now - now % life, this = 0, before = 0, both = 0, new = 0 }
   local span, this, before, both = string.match(redis.call('GET', key) or '', '^(%d+):(%d+):(%d+):(%d+)$')
   if not span then return count end
@@ -28,16 +29,16 @@ local function count_of(key, life, now)
 end
 
 -- The state of a key by a rule's `read`. If the key is new and there are `max`, it is the state of the shared key. `known`
--- has the counts and shared states of this run. `place` of the state is its key, and `shared` marks the shared one.
+-- has the counts and shared states of this run. `max` and `life` are texts, as most calls need no numbers of them.
+-- `shared` marks the shared state.
 function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, max, life)
   local state = read(key, now, a, b, full)
-  state.place = key
   if not state.at then bits.check() end
-  if max == 0 or state.at and state.at - now >= -(now % life) then return state end
+  if max == '0' or state.at and state.at - now >= -(now % life) then return state end
   local count = known[counter] or count_of(counter, life, now)
   known[counter] = count
   if not state.at then
-    if math.max(count.this, count.this + count.before - count.both) + count.new >= max then
+    if math.max(count.this, count.this + count.before - count.both) + count.new >= max + 0 then
       state = known[overflow] or read(overflow, now, a, b, full)
       known[overflow], state.place, state.shared = state, overflow, true
       return state

@@ -2,7 +2,7 @@
 --
 -- A rule is a piece with five functions, which work on a state in one key. Each rule defines its three numbers a, b and
 -- full:
---   read(key, now, a, b, full)   the state as of now; writes nothing
+--   read(key, now, a, b, full)   the state as of now, whose `place` is the key; writes nothing
 --   check(state, cost)           0 allowed, 1 refused, 2 impossible; and the microseconds to wait
 --   take(state, cost)            spends the cost in the state
 --   answer(state)                whole requests left, microseconds until it is as if never used; of token_bucket

@@ -14,7 +14,7 @@ function questions.open(now, first_key, key_count, first_arg, limit_count)
   local at = first_arg
   for i = 1, key_count do
     q.rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
-      full = tonumber(ARGV[at + 4]), max = tonumber(ARGV[at + 5]), life = tonumber(ARGV[at + 6]) }
+      full = tonumber(ARGV[at + 4]), max = ARGV[at + 5], life = ARGV[at + 6] }
     at = at + questions.ARGS_OF_LIMIT
   end
   for i = 1, limit_count do q.shadow[i] = ARGV[at + i] == '1' end

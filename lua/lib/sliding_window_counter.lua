@@ -75,7 +75,8 @@ local function read_slowly(state, raw)
 end
 
 local function read(key, now, a, b, full)
-  local state = { now = now, ahead = 0, a = a, b = b, full = full, left = b - now % b, first = 0, others = 0, fading = 0, tail = '' }
+  local state = { place = key, now = now, ahead = 0, a = a, b = b, full = full, left = b - now % b, first = 0, others = 0, fading = 0,
+    tail = '' }
   local raw = redis.pcall('GET', key)
   if raw and raw.err then raw = limit_text.other(key) end
   if not raw then
@@ -92,7 +93,8 @@ local function read(key, now, a, b, full)
     lead, pieces, width, others, at, first, tail, fading = string.match(raw, '^(s(%d+):(%d+):(%d+):)(%d+):(%d+)([%d:]*:(%d+))$')
     if at and pieces + 0 ~= a then at = nil end
   end
-  if at and width + 0 == b and now - at >= 0 and at % b - at == now % b - now then
+  at = at and at + 0
+  if at and width + 0 == b and now >= at and at % b - at == now % b - now then
     state.lead, state.first, state.tail, state.at = lead, first + 0, tail, at + 0
     if a > 0 then state.fading = fading + 0 end
     if a > 1 then state.others = others + 0 end

@@ -18,7 +18,7 @@ local function oldest_of(key, at, b)
 end
 
 local function read(key, now, _, b, full)
-  local state = { key = key, now = now, ahead = 0, b = b, full = full, total = 0, stored = 0, added = 0, last = now - b }
+  local state = { place = key, now = now, ahead = 0, b = b, full = full, total = 0, stored = 0, added = 0, last = now - b }
   local newest = redis.pcall('ZRANGE', key, '-1', '-1')
   if newest.err then
     if redis.call('TYPE', key).ok ~= 'string' then redis.call('ZRANGE', key, '-1', '-1') end
@@ -59,11 +59,11 @@ local function check(state, cost)
   local at, before, after = string.match(state.first, '^(%d+):(%d+):(%d+)')
   local wanted = before + missing
   if after + 0 < wanted then
-    local low = redis.call('ZRANK', state.key, state.first) + 1
-    local high = redis.call('ZCARD', state.key) - 1
+    local low = redis.call('ZRANK', state.place, state.first) + 1
+    local high = redis.call('ZCARD', state.place) - 1
     while low <= high do
       local middle = math.floor((low + high) / 2)
-      local entry = redis.call('ZRANGE', state.key, middle, middle)[1]
+      local entry = redis.call('ZRANGE', state.place, middle, middle)[1]
       local its_time, then_after = string.match(entry, '^(%d+):%d+:(%d+)')
       if then_after + 0 < wanted then low = middle + 1 else at, high = its_time, middle - 1 end
     end

@@ -14,11 +14,11 @@ local function wait_for(state, level)
   local rest = missing % a
   local part = rest * state.b - state.rem
   local up = math.ceil(part / a)
-  return state.ahead + (missing - rest) / a * state.b + up, up * a - part
+  return (state.ahead or 0) + (missing - rest) / a * state.b + up, up * a - part
 end
 
 local function read(key, now, a, b, full)
-  local state = { level = full, rem = 0, now = now, ahead = 0, a = a, b = b, full = full }
+  local state = { place = key, level = full, rem = 0, now = now, a = a, b = b, full = full }
   local raw = redis.pcall('GET', key)
   if raw and raw.err then raw = limit_text.other(key) end
   if not raw then return state end
