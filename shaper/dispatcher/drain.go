@@ -19,7 +19,7 @@ const (
 	// maxClaim is how many jobs a claim asks for at most, so that no script
 	// needs 5 ms. A job of a flow costs three times as much as another one.
 	maxClaim        = 500
-	maxClaimOfFlows = 150
+	maxClaimOfFlows = 200
 
 	// claimSpacing is the least time between two claims of a bucket, so that
 	// workers that become free one by one do not cost a claim each.
