@@ -2,8 +2,8 @@
 --
 -- Redis keeps a small one (a hash of up to 512 fields, a sorted set of up to 128 members) as a list, and looks for a member from
 -- the beginning. With 300 jobs in flight, more than half of the time of a claim and of a settle went there. A member of more than
--- 64 bytes has Redis make a table of it, and it stays one until it is empty. So such a member is put in, and taken out, when it
--- grows beyond a few. Where the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
+-- 64 bytes has Redis make a table of it, and it stays one until it is empty. So such a member is put in before it grows beyond a few,
+-- and taken out after. Where the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
 -- what each claim and each settle looks up, not for remembered ids.
 
 local encoding = {
@@ -11,18 +11,22 @@ local encoding = {
   LONG = '-----------------------------------------------------------------', -- 65 bytes
 }
 
--- A hash that grows from so many fields to so many. It is called when these are written.
-function encoding.hash(key, before, after)
-  if before >= encoding.FEW or after < encoding.FEW then return end
-  redis.call('HSET', key, encoding.LONG, '')
-  redis.call('HDEL', key, encoding.LONG)
+local function grows(before, after) return before < encoding.FEW and after >= encoding.FEW end
+
+-- A hash that grows from so many fields to so many. `write` writes these; nil if they are written.
+function encoding.hash(key, before, after, write)
+  local is_table = grows(before, after)
+  if is_table then redis.call('HSET', key, encoding.LONG, '') end
+  if write then write() end
+  if is_table then redis.call('HDEL', key, encoding.LONG) end
 end
 
 -- The same of a sorted set.
-function encoding.zset(key, before, after)
-  if before >= encoding.FEW or after < encoding.FEW then return end
-  redis.call('ZADD', key, 0, encoding.LONG)
-  redis.call('ZREM', key, encoding.LONG)
+function encoding.zset(key, before, after, write)
+  local is_table = grows(before, after)
+  if is_table then redis.call('ZADD', key, 0, encoding.LONG) end
+  if write then write() end
+  if is_table then redis.call('ZREM', key, encoding.LONG) end
 end
 
 return encoding

@@ -140,14 +140,12 @@ end
 -- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot. leased: how many
 -- leases there were.
 function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
-  in_chunks('HSET', meta, out.metas)
+  encoding.hash(meta, leased, leased + out.count, function() in_chunks('HSET', meta, out.metas) end)
   if out.count == 0 then return end
   local deadlines, deadline = {}, string.format('%d', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
-  in_chunks('ZADD', leases, deadlines)
+  encoding.zset(leases, leased, leased + out.count, function() in_chunks('ZADD', leases, deadlines) end)
   in_chunks('ZADD', riders, out.riders)
-  encoding.hash(meta, leased, leased + out.count)
-  encoding.zset(leases, leased, leased + out.count)
   redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 

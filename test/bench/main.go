@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 		{"enqueue", func() ([]string, error) { return enqueue(ctx, server, 512, 2.7, *rounds, *seconds) }},
 		{"memory", func() ([]string, error) { return memory(ctx, server) }},
 		{"latency", func() ([]string, error) { return latency(ctx, server) }},
-		{"engine", func() ([]string, error) { return redisTime(ctx, server, *rounds) }},
+		{"engine", func() ([]string, error) { return redisTime(ctx, server, 2**rounds) }},
 		{"engine", func() ([]string, error) { return departures(ctx, server, *rounds) }},
 		{"engine", func() ([]string, error) { return batches(ctx, server, *rounds, *seconds) }},
 		{"engine", func() ([]string, error) { return pools(ctx, server) }},
