@@ -26,9 +26,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,12 +51,9 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	seconds := flags.Duration("for", time.Second, "length of one round")
 	rounds := flags.Int("rounds", 7, "rounds of each kind")
-	only := flags.String("only", "", "one of "+strings.Join(kindsOfSteps, ", ")+"; all of them if it is empty")
+	only := flags.String("only", "", "one of enqueue, memory, latency, engine, deliver, flows, decisions, keys; all of them if it is empty")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	if *only == "" {
-		return each(ctx, args)
 	}
 	var missed []string
 	for _, step := range []step{
@@ -93,7 +88,7 @@ func run(ctx context.Context, args []string) error {
 		}},
 		{"keys", func(server *redistest.Server) ([]string, error) { return keys(ctx, server) }},
 	} {
-		if *only != step.kind {
+		if *only != "" && *only != step.kind {
 			continue
 		}
 		m, err := step.onItsOwn()
@@ -104,29 +99,6 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(missed) > 0 {
 		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
-	}
-	return nil
-}
-
-var kindsOfSteps = []string{"enqueue", "memory", "latency", "engine", "deliver", "flows", "decisions", "keys"}
-
-// each runs the steps of each kind in a process of its own. One that had enqueued millions of jobs before had smaller claims, and a
-// departure took Redis a tenth to a fifth longer.
-func each(ctx context.Context, args []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	var missed []string
-	for _, kind := range kindsOfSteps {
-		cmd := exec.CommandContext(ctx, self, append(slices.Clone(args), "-only", kind)...)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			missed = append(missed, kind)
-		}
-	}
-	if len(missed) > 0 {
-		return fmt.Errorf("failed, as is told above: %s", strings.Join(missed, ", "))
 	}
 	return nil
 }
