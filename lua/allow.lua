@@ -65,7 +65,7 @@ else
   now = tonumber(now)
 end
 
--- Most calls ask one question once. What follows would decide it alike, in a quarter more of the time of Redis.
+-- Most calls ask one question once. What follows would decide it alike, with a quarter more work for Redis.
 local known, r, at = {}, FIRST_SETTING, FIRST_SETTING + SETTING * setting_count
 if #ARGV == at then
   local k, cost = FIRST_STATE, ARGV[at] + 0

@@ -109,7 +109,7 @@ type step struct {
 	run  func(server *redistest.Server) (missed []string, err error)
 }
 
-// onItsOwn runs a step on a new server. On one that had a million jobs before, its memory in pieces, scripts took up to a fifth longer.
+// onItsOwn runs a step on a new server: nothing that another step left there is measured with it.
 func (s step) onItsOwn() (missed []string, err error) {
 	server, err := redistest.Run("")
 	if err != nil {
