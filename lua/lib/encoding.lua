@@ -1,7 +1,7 @@
 -- encoding.lua: has Redis keep a hash or a sorted set so that it finds a member at once.
 --
--- Redis keeps a small one (a hash of up to 512 fields, a sorted set of up to 128 members) as a list, and looks for a member from
--- the beginning. With 300 jobs in flight, more than half of the time of a claim and of a settle went there. A member of more than
+-- Redis keeps a small one as a list, and looks for a member from the beginning: a hash of up to 512 fields, a sorted set of up to 128
+-- members. With 300 jobs in flight, more than half of the time of a claim and of a settle went there. A member of more than
 -- 64 bytes has Redis make a table of it, and it stays one until it is empty. So such a member is put in before it grows beyond a few,
 -- and taken out after. Where the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
 -- what each claim and each settle looks up, not for remembered ids.

@@ -139,29 +139,14 @@ func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds in
 			}
 			ratios = append(ratios, rates[0][len(rates[0])-1]/rates[1][len(rates[1])-1])
 		}
-		ratio, bar := median(ratios), c.barOf(limit)
+		ratio := median(ratios)
 		fmt.Printf("decisions, %2d callers, %2d keys%s  %-26s tundish %7.0f/s   redis_rate %6.0f/s   ratio %5.2f (%s)\n",
-			c.callers, len(names), where, of(limit), median(rates[0]), median(rates[1]), ratio, verdict(bar))
-		if ratio < bar {
-			missed = append(missed, fmt.Sprintf("%s with %d callers is %.2f times redis_rate, want %.2f", of(limit), c.callers, ratio, bar))
+			c.callers, len(names), where, of(limit), median(rates[0]), median(rates[1]), ratio, verdict(c.bar))
+		if ratio < c.bar {
+			missed = append(missed, fmt.Sprintf("%s with %d callers is %.2f times redis_rate, want %.2f", of(limit), c.callers, ratio, c.bar))
 		}
 	}
 	return missed, nil
-}
-
-// barOf is the bar of a limit. With one caller it is lower for what keeps more than redis_rate, which keeps one number: a log keeps
-// every request, and a counter of ten pieces keeps eleven numbers.
-func (c crowd) barOf(limit admission.Limit) float64 {
-	switch {
-	case !c.oneProcessor:
-		return c.bar
-	case limit.Algorithm == admission.SlidingWindowLog:
-		return .75 * c.bar
-	case limit.Precision > 1:
-		return .9 * c.bar
-	default:
-		return c.bar
-	}
 }
 
 // shareProcessor is onOneProcessor for the Redis of a client.
@@ -184,7 +169,7 @@ func verdict(bar float64) string {
 	if bar == 0 {
 		return "no bar"
 	}
-	return fmt.Sprintf("bar %.2g", bar)
+	return fmt.Sprintf("bar %g", bar)
 }
 
 // keys measures the Redis memory of a key, and the Redis time of a decision with

@@ -55,43 +55,37 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	server, err := redistest.Run("")
+	if err != nil {
+		return err
+	}
+	defer server.Close()
 	var missed []string
-	for _, step := range []step{
-		{"enqueue", func(server *redistest.Server) ([]string, error) {
-			return enqueue(ctx, server, 64, 1.7, *rounds, *seconds)
-		}},
-		{"enqueue", func(server *redistest.Server) ([]string, error) {
-			return enqueue(ctx, server, 512, 2.7, *rounds, *seconds)
-		}},
-		{"memory", func(server *redistest.Server) ([]string, error) { return memory(ctx, server) }},
-		{"latency", func(server *redistest.Server) ([]string, error) { return latency(ctx, server) }},
-		{"engine", func(server *redistest.Server) ([]string, error) { return redisTime(ctx, server, 2**rounds) }},
-		{"engine", func(server *redistest.Server) ([]string, error) { return departures(ctx, server, *rounds) }},
-		{"engine", func(server *redistest.Server) ([]string, error) { return batches(ctx, server, *rounds, *seconds) }},
-		{"engine", func(server *redistest.Server) ([]string, error) { return pools(ctx, server) }},
-		{"deliver", func(server *redistest.Server) ([]string, error) { return deliveries(ctx, server, *rounds) }},
-		{"flows", func(*redistest.Server) ([]string, error) { return flows(ctx) }},
-		{"decisions", func(server *redistest.Server) ([]string, error) {
-			return decisions(ctx, server, alone, *rounds, *seconds)
-		}},
-		{"decisions", func(server *redistest.Server) ([]string, error) {
-			return decisions(ctx, server, few, *rounds, *seconds)
-		}},
-		{"decisions", func(server *redistest.Server) ([]string, error) {
-			return decisions(ctx, server, together, *rounds, *seconds)
-		}},
-		{"decisions", func(server *redistest.Server) ([]string, error) {
-			return decisions(ctx, server, oneThread, *rounds, *seconds)
-		}},
-		{"decisions", func(server *redistest.Server) ([]string, error) {
-			return decisions(ctx, server, apart, *rounds, *seconds)
-		}},
-		{"keys", func(server *redistest.Server) ([]string, error) { return keys(ctx, server) }},
+	for _, step := range []struct {
+		kind string
+		run  func() ([]string, error)
+	}{
+		{"enqueue", func() ([]string, error) { return enqueue(ctx, server, 64, 1.7, *rounds, *seconds) }},
+		{"enqueue", func() ([]string, error) { return enqueue(ctx, server, 512, 2.7, *rounds, *seconds) }},
+		{"memory", func() ([]string, error) { return memory(ctx, server) }},
+		{"latency", func() ([]string, error) { return latency(ctx, server) }},
+		{"engine", func() ([]string, error) { return redisTime(ctx, server, 2**rounds) }},
+		{"engine", func() ([]string, error) { return departures(ctx, server, *rounds) }},
+		{"engine", func() ([]string, error) { return batches(ctx, server, *rounds, *seconds) }},
+		{"engine", func() ([]string, error) { return pools(ctx, server) }},
+		{"deliver", func() ([]string, error) { return deliveries(ctx, server, *rounds) }},
+		{"flows", func() ([]string, error) { return flows(ctx) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, alone, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, few, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, together, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, oneThread, *rounds, *seconds) }},
+		{"decisions", func() ([]string, error) { return decisions(ctx, server, apart, *rounds, *seconds) }},
+		{"keys", func() ([]string, error) { return keys(ctx, server) }},
 	} {
 		if *only != "" && *only != step.kind {
 			continue
 		}
-		m, err := step.onItsOwn()
+		m, err := step.run()
 		if err != nil {
 			return err
 		}
@@ -101,20 +95,4 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
 	}
 	return nil
-}
-
-// step measures something on a server.
-type step struct {
-	kind string
-	run  func(server *redistest.Server) (missed []string, err error)
-}
-
-// onItsOwn runs a step on a new server: nothing that another step left there is measured with it.
-func (s step) onItsOwn() (missed []string, err error) {
-	server, err := redistest.Run("")
-	if err != nil {
-		return nil, err
-	}
-	defer server.Close()
-	return s.run(server)
 }
