@@ -25,18 +25,18 @@ const TokenBucket Algorithm = "token_bucket"
 // Limit.Per, wherever it begins. It is exact: a request counts until it is as
 // old as the window, to the microsecond.
 //
-// It stores a sorted set with one member for each microsecond that admitted something. A
+// It stores a list with one entry for each microsecond that admitted something. A
 // refusal stores nothing, so the limit bounds its memory, and not the traffic. A request
-// with a cost above 1 is one member, and so are the jobs of one batch. Expired members are
-// removed every 16 requests. For a limit above 256 it is every Limit.Count/16 requests,
-// at most every 512. A log that is full of requests of cost 1 takes
+// with a cost above 1 is one entry, and so are the jobs of one batch. What is admitted takes
+// off the entries that count no more. A log that is full of requests of cost 1 takes
 //
 //	limit      Redis memory
-//	100        4.2 kB
-//	10,000     1.5 MB
-//	100,000    14 MB (the largest limit)
+//	100        3.8 kB
+//	10,000     390 kB
+//	100,000    4.1 MB (the largest limit)
 //
-// A decision costs two reads of O(log n). One that admits also writes: once, or twice if
+// A decision costs two reads of the list's ends, and O(log n) reads if several entries have
+// expired. One that admits also writes: once; once more if something has expired; and once more if
 // it is the first in a tenth of a second. A refusal of a cost above 1 costs O(log n) more
 // reads, which find the time to come back.
 //
@@ -46,8 +46,8 @@ const TokenBucket Algorithm = "token_bucket"
 //
 // The idea, a sorted set cut at the window's edge, is described in "Distributed Rate
 // Limiting with Redis and Lua: A Sliding Window Log Deep Dive" (Goh Ling Yong). That one
-// counts members. Members here carry a running total, so that costs above 1 are exact and
-// members of the same microsecond are unique.
+// counts members. The entries here carry a running total. So costs above 1 are exact, and a plain
+// list will do, which takes a third of the memory.
 const SlidingWindowLog Algorithm = "sliding_window_log"
 
 // SlidingWindowCounter approximates the log with two counters: the requests of the current

@@ -10,7 +10,7 @@
 -- If the pieces had another length, or the clock stepped back, all requests count
 -- as if they came at the latest possible time.
 
---#include lib/limit_text.lua
+--#include lib/limit_state.lua
 
 local MAX_JITTER, EXACT = 1000000, 2 ^ 53
 
@@ -78,7 +78,7 @@ local function read(key, now, a, b, full)
   local state = { place = key, now = now, ahead = 0, a = a, b = b, full = full, left = b - now % b, first = 0, others = 0, fading = 0,
     tail = '' }
   local raw = redis.pcall('GET', key)
-  if raw and raw.err then raw = limit_text.other(key) end
+  if raw and raw.err then raw = limit_state.again('string', 'GET', key) end
   if not raw then
     if a > 0 then state.tail = string.rep(':0', a) end
     state.used = 0

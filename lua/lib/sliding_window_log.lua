@@ -1,40 +1,55 @@
 -- sliding_window_log.lua: a rule of limits.lua.
 -- In any `b` microseconds at most `full` requests; `a` is not used. A request
--- counts until it is `b` old. Stores a sorted set with scores of 0, so that the
--- texts of its members order it: "time:before:after:b", one member for each microsecond
--- that admitted something, whatever it cost. The time has sixteen digits;
+-- counts until it is `b` old. Stores a list of "time:before:after:b", the oldest first,
+-- one entry for each microsecond that admitted something, whatever it cost.
 -- before and after are the numbers of requests in the life of the key. The requests
--- between two members are a difference of these: nothing is summed. Expired members
--- are removed with every 16th request, or every (full / 16)th, because
--- removing several at once costs less. So there are never more members than `full`
--- and as many. For the same reason the first write in a tenth of a second with
--- that b sets the key's TTL.
+-- between two entries are a difference of these: nothing is summed. Times never go
+-- back in a list, so that an entry is found by halves. Each write takes off the entries
+-- that count no more. So there are never more of them than `full`. The first write in a
+-- tenth of a second with that b sets the key's TTL: the others need not.
+
+--#include lib/limit_state.lua
 
 local MAX_JITTER, TTL_SLOT = 1000000, 100000
+local TIME, AFTER = '^(%d+)', '^%d+:%d+:(%d+)'
 
--- The first member that counts at a time.
+-- The first entry behind the low-th, counted from 0, of which that number is above a bound, and which it is. All behind it are such,
+-- and one is. It looks in steps that grow, as it is mostly one of the next, and then by halves.
+local function first_above(key, low, number, bound)
+  local high, step, found = low, 1
+  repeat
+    if high > low then low, step = high, 2 * step end
+    high = low + step
+    found = redis.call('LINDEX', key, high)
+  until not found or string.match(found, number) + 0 > bound
+  while high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    local entry = redis.call('LINDEX', key, middle)
+    if not entry or string.match(entry, number) + 0 > bound then high, found = middle, entry else low = middle end
+  end
+  return found, high
+end
+
+-- The first entry that counts at a time, and how many are before it.
 local function oldest_of(key, at, b)
-  return redis.call('ZRANGEBYLEX', key, string.format('[%016d', at - b + 1), '+', 'LIMIT', '0', '1')[1]
+  local first = redis.call('LINDEX', key, '0')
+  if string.match(first, TIME) + 0 > at - b then return first, 0 end
+  return first_above(key, 0, TIME, at - b)
 end
 
 local function read(key, now, _, b, full)
-  local state = { place = key, now = now, ahead = 0, b = b, full = full, total = 0, stored = 0, added = 0, last = now - b }
-  local newest = redis.pcall('ZRANGE', key, '-1', '-1')
-  if newest.err then
-    if redis.call('TYPE', key).ok ~= 'string' then redis.call('ZRANGE', key, '-1', '-1') end
-    state.foreign = true
-    return state
-  end
-  newest = newest[1]
+  local state = { place = key, now = now, ahead = 0, b = b, full = full, total = 0, stored = 0, added = 0, gone = 0, last = now - b }
+  local newest = redis.pcall('LINDEX', key, '-1')
   if not newest then return state end
-  local at, total, its_b = string.match(newest, '^(%d+):%d+:(%d+):(%d+)$')
+  if newest.err then newest = limit_state.again('list', 'LINDEX', key, '-1') end
+  local at, total, its_b = string.match(newest or '', limit_state.ENTRY)
   if not at then
     state.foreign = true
     return state
   end
   state.total_text, at, total = total, at + 0, total + 0
   local elapsed = now - at
-  state.total, state.at = total, at
+  state.total, state.at, state.gone = total, at, -1
   if elapsed >= b then return state end
   if elapsed < 0 then
     if elapsed < -MAX_JITTER then
@@ -44,8 +59,8 @@ local function read(key, now, _, b, full)
     end
     state.now, state.ahead, now = at, -elapsed, at
   end
-  local first = oldest_of(key, now, b)
-  state.first, state.stored, state.last, state.newest = first, total - string.match(first, '^%d+:(%d+)'), at, newest
+  local first, gone = oldest_of(key, now, b)
+  state.first, state.gone, state.stored, state.last, state.newest = first, gone, total - string.match(first, '^%d+:(%d+)'), at, newest
   state.kept = its_b + 0 == b and now - now % TTL_SLOT == at - at % TTL_SLOT
   return state
 end
@@ -55,19 +70,10 @@ local function check(state, cost)
   if missing <= 0 then return 0, 0 end
   if cost > state.full then return 2, 0 end
   if missing > state.stored then return 1, state.ahead + state.b end
-  -- The first member at which this many requests have expired.
+  -- The first entry at which this many requests have expired.
   local at, before, after = string.match(state.first, '^(%d+):(%d+):(%d+)')
   local wanted = before + missing
-  if after + 0 < wanted then
-    local low = redis.call('ZRANK', state.place, state.first) + 1
-    local high = redis.call('ZCARD', state.place) - 1
-    while low <= high do
-      local middle = math.floor((low + high) / 2)
-      local entry = redis.call('ZRANGE', state.place, middle, middle)[1]
-      local its_time, then_after = string.match(entry, '^(%d+):%d+:(%d+)')
-      if then_after + 0 < wanted then low = middle + 1 else at, high = its_time, middle - 1 end
-    end
-  end
+  if after + 0 < wanted then at = string.match(first_above(state.place, state.gone, AFTER, wanted - 1), TIME) end
   return 1, state.ahead + at + state.b - state.now
 end
 
@@ -85,28 +91,24 @@ local function answer(state)
   return left, reset
 end
 
--- ZADD comes first, for it is what a server without memory refuses.
+-- The new entry comes first, for it is what a server without memory refuses.
 local function write(key, state)
-  local now, b, total, added = state.now, state.b, state.total, state.added
+  local now, b, gone = state.now, state.b, state.gone
   local same = state.last == now and state.newest
   local before = same and string.match(same, '^%d+:(%d+)') or state.total_text or '0'
-  if state.foreign then redis.call('DEL', key) end
-  local member = string.format('%016d:%s:%d:%d', now, before, total + added, b)
-  redis.call('ZADD', key, '0', member)
-  if state.stepped then
-    redis.call('ZREMRANGEBYLEX', key, '-', '(' .. member)
-    redis.call('ZREMRANGEBYLEX', key, '(' .. member, '+')
+  local entry = string.format('%d:%s:%d:%d', now, before, state.total + state.added, b)
+  if same then
+    redis.call('LSET', key, '-1', entry)
   else
-    if same then redis.call('ZREM', key, same) end
-    local every = math.floor(state.full / 16)
-    if every < 16 then every = 16 elseif every > 512 then every = 512 end
-    if total % every + added >= every then
-      local gone = redis.call('ZLEXCOUNT', key, '-', string.format('(%016d', now - b + 1))
-      if gone > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(gone, 2 * every) - 1) end
-    end
-    if state.kept then return end
+    if state.foreign then redis.call('DEL', key) end
+    redis.call('RPUSH', key, entry)
   end
-  redis.call('PEXPIRE', key, math.ceil((state.ahead + b) / 1000) + 1000)
+  if gone == 1 then
+    redis.call('LPOP', key) -- cheaper than with a number
+  elseif gone ~= 0 then
+    redis.call('LTRIM', key, gone, '-1') -- from -1 on: only the new one counts
+  end
+  if not state.kept then redis.call('PEXPIRE', key, math.ceil((state.ahead + b) / 1000) + 1000) end
 end
 
 local sliding_window_log = { read = read, check = check, take = take, answer = answer, write = write }

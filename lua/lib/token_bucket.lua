@@ -3,7 +3,7 @@
 -- Stores the string level:time, and :remainder if there is one. The remainder of
 -- the division is carried, so that odd rates stay exact for ever.
 
---#include lib/limit_text.lua
+--#include lib/limit_state.lua
 
 local MICRO, MAX_JITTER = 1000000, 1000000
 
@@ -20,7 +20,7 @@ end
 local function read(key, now, a, b, full)
   local state = { place = key, level = full, rem = 0, now = now, a = a, b = b, full = full }
   local raw = redis.pcall('GET', key)
-  if raw and raw.err then raw = limit_text.other(key) end
+  if raw and raw.err then raw = limit_state.again('string', 'GET', key) end
   if not raw then return state end
   local level, at, rem = string.match(raw, '^(%d+):(%d+):?(%d*)$')
   if not level then return state end
