@@ -17,8 +17,8 @@ import (
 
 const (
 	deliveryWorkers = 256 // the default of a dispatcher
-	deliveriesEach  = 3000
-	deliveryWarmUp  = 300
+	deliveriesEach  = 12_000
+	deliveryWarmUp  = 1000
 )
 
 // deliveries compares webhooks sent to a receiver on this machine with the same requests by a bare
