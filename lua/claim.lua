@@ -1,29 +1,27 @@
--- claim.lua: leases jobs to a dispatcher, each with its slot. It replays a claim that was answered already; else it opens
--- the pacers, hands out jobs turn by turn, and writes.
+-- claim.lua: leases jobs to a dispatcher, each with its slot. It replays a claim that was answered already; else it opens the pacers,
+-- hands out jobs turn by turn, and writes.
 --
--- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots
--- (see fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn
--- it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the
--- calendar at its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
+-- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see
+-- fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn it is: the flow
+-- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the calendar at its next turn.
+-- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
 --
--- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of an answer
--- are bounded, also if it is given again.
+-- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of an answer are bounded, also if
+-- it is given again.
 --
--- A job is on its last chance if one more crash makes it poison. A process holds at most one such job at a time. The reason:
--- the sweeper charges a crash to all jobs that a dead process had in flight, because it cannot know which job caused the
--- crash. Jobs on their last chance that went out together would all be called poison. The bound is one a process, not
--- one a bucket, because a process dies with the jobs of all its buckets. It begins with the last chance only: after one crash
--- of a full process its jobs come back at the pace. An innocent job on its last chance is still lost if
--- another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits
--- in later.
+-- A job is on its last chance if one more crash makes it poison. A process holds at most one such job at a time. The reason: the sweeper
+-- charges a crash to all jobs that a dead process had in flight, because it cannot know which job caused the crash. Jobs on their last
+-- chance that went out together would all be called poison. The bound is one a process, not one a bucket, because a process dies with the
+-- jobs of all its buckets. It begins with the last chance only: after one crash of a full process its jobs come back at the pace. An
+-- innocent job on its last chance is still lost if another job, which crashed less often, kills its process. A job that may not go yet
+-- leaves its slot to the next job, and waits in later.
 --
 -- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
 -- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
 --
--- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since
--- its first attempt. With few workers left, the dispatcher wakes another one (see
--- standby.lua). A paused bucket hands out nothing new. Its burst grows meanwhile as that of any quiet bucket. So it is with a bucket
--- whose timetable has it closed: no slot lies outside its windows (see timetable.lua).
+-- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since its
+-- first attempt. With few workers left, the dispatcher wakes another one (see standby.lua). A paused bucket hands out nothing new. Its
+-- burst grows meanwhile, as of any quiet bucket. The same holds while its timetable has it closed (see timetable.lua).
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -96,6 +94,7 @@
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
 --#include lib/pacer.lua
+--#include lib/plain_turns.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
 --#include lib/standby.lua
@@ -112,9 +111,8 @@ local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], 
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, WORKERS = 19, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local CHUNK = 500
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
-local MAX_ASIDE = 500
+local CHUNK, MAX_ASIDE = 500, 500
 local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or less: those of expired jobs are read too
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -127,12 +125,6 @@ if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
 
-local function downstream_of(said)
-  local found = said and downstream.read(said)
-  if found then found.lease = lease end
-  return found
-end
-
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%d', n) end
@@ -143,9 +135,8 @@ local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 
   'steps', 'standbys', 'down', 'window', 'drain')
 local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
 local clock = now + offset
-local down = downstream_of(kept[13])
-local base = bounds
-if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
+local base, down = bounds, kept[13] and downstream.read(kept[13])
+if down then down.lease, bounds = lease, downstream.adapted(down, bounds, pacer.prepare) end
 local times, rules = nil, nil
 if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
 if (settings[20] or '') ~= '' then rules = batch.rules(settings[20]) end
@@ -227,13 +218,14 @@ if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 -- The flows whose turn it is, and of them those that have something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes, tonumber(kept[9]),
   kept[10] or not kept[9], settings[16])
-local named, ready, groups = {}, {}, {}
+local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
+local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
-  local at_once_each, names = math.ceil(at_once / math.max(flow_count, 1)), {}
-  local upto = string.format('%d', at_once_each)
-  for i = 1, flow_count do names[i] = ARGV[FIRST_FLOW + 2 * i - 1] end
-  named = drr.flows(clock, since, names, FIRST_FLOW, FIRST_PLACE, flows, flow_settings, { unpack(settings, 8, 12) },
-    quota.windows(settings[13]), lease)
+  local at_once_each, of_all = math.ceil(at_once / math.max(flow_count, 1)), { unpack(settings, 8, 12) }
+  local upto, windows = string.format('%d', at_once_each), quota.windows(settings[13])
+  local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
+  if at_once_each == 1 and is_simple and not (in_groups or settings[15]) then plain = plain_turns.open(reader, told, of_all, windows) end
+  named = drr.flows(clock, since, told, of_all, windows, lease)
   for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
@@ -249,7 +241,6 @@ if at_once > 0 then queue.read_heads(reader, ready) end
 local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
 local over = expiry.open(out, callbacks.open(callbacks_key, callback_texts, now), box, tried, tonumber(settings[17] or 0), expired_last)
 local aside_count, own_ready = 0, first_ready
-local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 
 -- What a departure at that time means for the pacers and for the turns.
@@ -308,9 +299,17 @@ end
 -- Decides one job, or one flow that has none. Returns true to go on.
 local function step()
   local f, turn = drr.top(row)
-  if not f then return false end
+  local p = plain and plain_turns.top(plain, turn)
+  if p then turn = plain.turns[p] elseif not f then return false end
+  if plain and plain.again and turn > plain.again then return false end -- a plain flow comes first, in the next claim
   own_next = own_ready > earliest and own_ready or earliest
   if turn > own_next then own_next = turn end
+  if p then
+    if own_next > latest or requests >= want or not plain_turns.hand_out(plain, p, own_next, out, most_bytes) then return false end
+    requests = requests + 1
+    depart(plain, own_next)
+    return true
+  end
   if is_simple and take_simple(f, own_next) then return true end
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
@@ -392,7 +391,7 @@ end
 while step() do end
 
 local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(settings[15] or '', '^%d+') or ''))
-if turns then next_turns.decide(turns, named, furthest) end
+if turns then next_turns.decide(turns, named, furthest, plain) end
 local next_slot = pacer.ready(own, 1, furthest)
 local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or #over.ids >= expiry.MOST
 if unfinished then
@@ -408,6 +407,7 @@ for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
 end
+if plain then plain_turns.write(plain) end
 handout.write(out, leases, leased, riders_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)

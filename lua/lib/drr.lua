@@ -155,21 +155,31 @@ function drr.drop(f, delayed)
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
--- The flows of these names, of which the run was told behind ARGV[first]: each name, then its turn. Their keys are behind
--- KEYS[places]. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys begin,
--- own what its settings say.
-function drr.flows(clock, since, names, first, places, flows, flow_settings, of_all, windows, lease)
-  local named = {}
-  if #names == 0 then return named end
-  local texts, own_texts = redis.call('HMGET', flows, unpack(names)), flow.own_texts(flow_settings, names)
-  local obeys, latest = flow.all_settings(own_texts, of_all, #names), clock + pacer.MAX_HORIZON
-  for i = 1, #names do
-    local base = places + (i - 1) * (flow.PLACES + 1)
+-- The flows of which the run was told: names and turns behind args[first], keys behind KEYS[places]. texts is what is kept of them,
+-- own_texts their own settings; numbers says which of them are to be opened.
+function drr.told(count, args, first, places, flows, flow_settings)
+  local told = { numbers = {}, names = {}, turns = {}, bases = {}, texts = {}, own_texts = {} }
+  if count == 0 then return told end
+  for i = 1, count do
+    told.numbers[i], told.names[i], told.turns[i] = i, args[first + 2 * i - 1], args[first + 2 * i] + 0
+    told.bases[i] = places + (i - 1) * (flow.PLACES + 1)
+  end
+  told.texts, told.own_texts = redis.call('HMGET', flows, unpack(told.names)), flow.own_texts(flow_settings, told.names)
+  return told
+end
+
+-- The flows of told.numbers. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys
+-- begin, own what its settings say.
+function drr.flows(clock, since, told, of_all, windows, lease)
+  local named, common, latest = {}, flow.settings(false, of_all), clock + pacer.MAX_HORIZON
+  for n = 1, #told.numbers do
+    local i = told.numbers[n]
+    local base, own = told.bases[i], told.own_texts[i]
     local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-    local f = drr.open(clock, since, names[i], ARGV[first + 2 * i] + 0, obeys[i], texts[i], quotas)
+    local f = drr.open(clock, since, told.names[i], told.turns[i], own and flow.settings(own, of_all) or common, told.texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
-    named[i], f.base, f.own = f, base, own_texts[i]
+    named[n], f.base, f.own = f, base, own
   end
   return named
 end

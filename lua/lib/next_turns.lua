@@ -6,6 +6,7 @@
 --#include lib/flow.lua
 --#include lib/idle.lua
 --#include lib/pacer.lua
+--#include lib/plain_turns.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
 
@@ -66,8 +67,23 @@ local function keep(c, f, kind, states, gone)
   end
 end
 
--- Decides what becomes of flows. It writes nothing yet. furthest: no departure lies behind it.
-function next_turns.decide(c, named, furthest)
+-- Decides what becomes of plain flows (see plain_turns.lua).
+local function decide_plain(c, plain)
+  for p = 1, #plain.names do
+    local name, at = plain.names[p], plain.at[p]
+    if at then
+      local n = #c.states
+      c.states[n + 1], c.states[n + 2] = name, plain_turns.state(plain, p)
+      put(c, c, name, plain.more[p] and at)
+    elseif plain.bodies[p] then
+      put(c, c, name, plain.turns[p])
+    end
+  end
+end
+
+-- Decides what becomes of flows, and of the plain ones, if there are some. It writes nothing yet. furthest: no departure lies behind it.
+function next_turns.decide(c, named, furthest, plain)
+  if plain then decide_plain(c, plain) end
   for i = 1, #named do
     local f = named[i]
     local q, state = f.queue, f.state

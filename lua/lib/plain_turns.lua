@@ -1,0 +1,82 @@
+-- plain_turns.lua: flows of a claim of which one job is wanted, and of which nothing is to be decided but when that goes. These are most. A
+-- flow is plain if flows have no bounds, it has no settings of its own, all that waits in it is of priority normal, and the job at its
+-- head was never claimed. What drr.lua, queue.lua and next_turns.lua do with other flows would do the same with plain ones, at twice the
+-- cost.
+--
+-- Plain flows stand in rows of what is known of them, which cost less than a table each: names; turns; keys (of their lists); ids and
+-- bodies (of the jobs); heads and in_flight (their states); more (whether another job waits); at (when the job departs, if it does). Those
+-- whose job turned out to be another one have no body, and are not plain. again is when the first of them has another turn: flows that
+-- go later do not go before it.
+
+--#include lib/flow.lua
+--#include lib/handout.lua
+
+local plain_turns = {}
+
+-- The plain flows of those of which the run was told (see drr.told), in that order. The others stay in told.numbers. of_all: what bounds
+-- all flows; windows: their quotas. nil if none can be plain.
+function plain_turns.open(reader, told, of_all, windows)
+  local count = #told.numbers
+  local common = flow.settings(false, of_all)
+  if common.rate or common.max_in_flight > 0 or windows[1] or count > reader.at_once then return nil end
+  local plain = { looked_at = 0, names = {}, turns = {}, keys = {}, ids = {}, heads = {}, in_flight = {}, more = {}, at = {} }
+  local numbers, others, n = {}, {}, 0
+  for i = 1, count do
+    local head, in_flight = string.match(not told.own_texts[i] and told.texts[i] or '', '^(0 0 %- 0 %d+ %d+ )(%d+) %.n$')
+    local key = head and KEYS[told.bases[i] + flow.PLACE_OF.n]
+    local ids = head and redis.call('LRANGE', key, '0', '1')
+    if head and ids[1] then
+      n = n + 1
+      numbers[n], plain.names[n], plain.turns[n], plain.keys[n], plain.ids[n] = i, told.names[i], told.turns[i], key, ids[1]
+      plain.heads[n], plain.in_flight[n], plain.more[n] = head, in_flight, ids[2] ~= nil
+    else
+      others[#others + 1] = i
+    end
+  end
+  if n == 0 then return nil end
+  local metas = redis.call('HMGET', reader.meta, unpack(plain.ids))
+  plain.bodies = redis.call('HMGET', reader.body, unpack(plain.ids))
+  for p = 1, n do
+    local job = plain.bodies[p]
+    if job then reader.bytes = reader.bytes + #job end
+    if metas[p] or not job then
+      plain.bodies[p], others[#others + 1] = false, numbers[p]
+    end
+  end
+  told.numbers = others
+  return plain
+end
+
+-- Which plain flow goes next, unless another flow has its turn before; nil if none does.
+function plain_turns.top(plain, turn)
+  local p = plain.looked_at + 1
+  while plain.bodies[p] == false do p = p + 1 end
+  plain.looked_at = p - 1
+  local own = plain.turns[p]
+  return own and not (turn and turn < own) and p or nil
+end
+
+-- Hands out the job of a flow, unless the answer is full. out: see handout.lua.
+function plain_turns.hand_out(plain, p, at, out, most_bytes)
+  local job = plain.bodies[p]
+  local bytes = out.bytes + #job
+  if out.count > 0 and bytes > most_bytes then return false end
+  out.bytes, plain.at[p], plain.looked_at = bytes, at, p
+  if plain.more[p] and not plain.again then plain.again = at end
+  handout.add(out, plain.ids[p], at, job, false, plain.names[p])
+  return true
+end
+
+-- The state of a flow whose job departs.
+function plain_turns.state(plain, p)
+  return plain.heads[p] .. flow.text_of(plain.in_flight[p] + 1) .. (plain.more[p] and ' .n' or ' .')
+end
+
+-- Takes the jobs that depart off their lists.
+function plain_turns.write(plain)
+  for p = 1, plain.looked_at do
+    if plain.at[p] then redis.call('LPOP', plain.keys[p]) end
+  end
+end
+
+return plain_turns
