@@ -224,7 +224,7 @@ if has_flows then
   local at_once_each, of_all = math.ceil(at_once / math.max(flow_count, 1)), { unpack(settings, 8, 12) }
   local upto, windows = string.format('%d', at_once_each), quota.windows(settings[13])
   local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
-  if at_once_each == 1 and is_simple and not (in_groups or settings[15]) then plain = plain_turns.open(reader, told, of_all, windows) end
+  plain = at_once_each == 1 and is_simple and not (in_groups or settings[15]) and plain_turns.open(reader, told, of_all, windows, earliest)
   named = drr.flows(clock, since, told, of_all, windows, lease)
   for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
@@ -300,8 +300,8 @@ end
 local function step()
   local f, turn = drr.top(row)
   local p = plain and plain_turns.top(plain, turn)
-  if p then turn = plain.turns[p] elseif not f then return false end
-  if plain and plain.again and turn > plain.again then return false end -- a plain flow comes first, in the next claim
+  if p then turn = plain.turns[p] end
+  if not turn or plain and plain.again and turn > plain.again then return false end -- a plain flow is first then, in the next claim
   own_next = own_ready > earliest and own_ready or earliest
   if turn > own_next then own_next = turn end
   if p then

@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drainUntil claims until nothing goes before the horizon, and returns what went.
-func (r *rig) drainUntil(want, horizon int64) (jobs []lease) {
+// drainUntil claims until nothing goes before the horizon, and returns what went, and in how many claims.
+func (r *rig) drainUntil(want, horizon int64) (jobs []lease, claims int) {
 	r.t.Helper()
-	for {
+	for ; ; claims++ {
 		c := r.drain(ask{want: want, horizon: horizon})
 		if len(c.jobs) == 0 {
-			return jobs
+			return jobs, claims
 		}
 		jobs = append(jobs, c.jobs...)
 	}
@@ -41,14 +41,17 @@ func TestPlainTurns(t *testing.T) {
 			"delayed":             {first: []entry{{flow: "b", due: "+35000"}}},
 			"with a rate":         {own: flowSettings{rateCount: 19}},
 			"with a weight":       {own: flowSettings{weight: 2}},
-			"without a body":      {gone: "j5"},
-			"returned":            {settle: returned},
-			"tried again":         {settle: retry},
-			"one with more jobs":  {first: []entry{{flow: "a"}, {flow: "a"}, {flow: "a"}}},
+			"one with nothing": {want: 3, alone: true, gone: "j1", own: flowSettings{weight: 1}, first: []entry{{flow: "a"}, {flow: "b"}, {flow: "d"}, {flow: "a"},
+				{flow: "a"}, {flow: "a"}, {flow: "d"}, {flow: "d"}, {flow: "d"}}},
+			"without a body":     {gone: "j5"},
+			"returned":           {settle: returned},
+			"tried again":        {settle: retry},
+			"one with more jobs": {first: []entry{{flow: "a"}, {flow: "a"}, {flow: "a"}}},
 			"one with a later turn": {want: 2, alone: true, first: []entry{{flow: "b", due: "+65000"}, {flow: "a"}, {flow: "a"}, {flow: "a"}, {flow: "a"}, {flow: "a"},
 				{flow: "a"}, {flow: "a"}, {flow: "a"}}},
 		} {
 			var went, left [2]string
+			var claims [2]int
 			for i := range 2 {
 				r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 				r.configureFlows(settings{rateCount: 100}, flowSettings{})
@@ -74,15 +77,16 @@ func TestPlainTurns(t *testing.T) {
 					}
 				}
 				r.ok(r.c.HDel(r.ctx, r.key("body"), c.gone).Err())
-				jobs := r.drainUntil(cmp.Or(c.want, 4), 35_000)
+				jobs, before := r.drainUntil(cmp.Or(c.want, 4), 35_000)
 				for _, job := range jobs[:3] {
 					if c.settle != 0 {
 						r.settle(outcome{lease: job, result: c.settle, delay: 20_000})
 						r.pass(1)
 					}
 				}
-				jobs = append(jobs, r.drainUntil(cmp.Or(c.want, 4), 100_000)...)
-				for _, job := range jobs {
+				more, after := r.drainUntil(cmp.Or(c.want, 4), 100_000)
+				claims[i] = before + after
+				for _, job := range append(jobs, more...) {
 					went[i] += fmt.Sprint(job.id, " of ", job.flow, " at ", job.slot-start, ", epoch ", job.epoch, ", number ", job.number, "; ")
 				}
 				for _, flow := range flows {
@@ -94,6 +98,9 @@ func TestPlainTurns(t *testing.T) {
 					}
 					left[i] += "; "
 				}
+			}
+			if claims[0] > claims[1]+1 {
+				t.Errorf("%s: plain in %d claims, other in %d", name, claims[0], claims[1])
 			}
 			if went[0] != went[1] || left[0] != left[1] {
 				t.Errorf("%s:\nplain %s\nother %s\nplain left %s\nother left %s", name, went[0], went[1], left[0], left[1])
@@ -124,7 +131,8 @@ func TestPlainTurnsLoseNoSlot(t *testing.T) {
 					total += n
 					had[flow] = n
 				}
-				leases, got := r.drainUntil(want, horizon), map[string]int{}
+				leases, _ := r.drainUntil(want, horizon)
+				got := map[string]int{}
 				for i, job := range leases {
 					if i > 0 && job.slot != leases[i-1].slot+10_000 {
 						rt.Fatalf("after %s at %d goes %s at %d", leases[i-1].id, leases[i-1].slot-r.now(), job.id, job.slot-r.now())

@@ -1,7 +1,7 @@
--- plain_turns.lua: flows of a claim of which one job is wanted, and of which nothing is to be decided but when that goes. These are most. A
--- flow is plain if flows have no bounds, it has no settings of its own, all that waits in it is of priority normal, and the job at its
--- head was never claimed. What drr.lua, queue.lua and next_turns.lua do with other flows would do the same with plain ones, at twice the
--- cost.
+-- plain_turns.lua: flows of a claim of which one job is wanted, and of which nothing is to be decided but when that goes. In a bucket with
+-- a backlog these are most. A flow is plain if flows have no bounds, it has no settings of its own, all that waits in it is of priority
+-- normal, and the job at its head was never claimed. What drr.lua, queue.lua and next_turns.lua do with other flows would do the same with
+-- plain ones, at twice the cost. Where the turn of a flow is still to come, there are none: others may have two turns before it.
 --
 -- Plain flows stand in rows of what is known of them, which cost less than a table each: names; turns; keys (of their lists); ids and
 -- bodies (of the jobs); heads and in_flight (their states); more (whether another job waits); at (when the job departs, if it does). Those
@@ -14,9 +14,10 @@
 local plain_turns = {}
 
 -- The plain flows of those of which the run was told (see drr.told), in that order. The others stay in told.numbers. of_all: what bounds
--- all flows; windows: their quotas. nil if none can be plain.
-function plain_turns.open(reader, told, of_all, windows)
+-- all flows; windows: their quotas; earliest: when a job can go. Turns come in order. nil if none can be plain.
+function plain_turns.open(reader, told, of_all, windows, earliest)
   local count = #told.numbers
+  if count == 0 or told.turns[count] > earliest then return nil end
   local common = flow.settings(false, of_all)
   if common.rate or common.max_in_flight > 0 or windows[1] or count > reader.at_once then return nil end
   local plain = { looked_at = 0, names = {}, turns = {}, keys = {}, ids = {}, heads = {}, in_flight = {}, more = {}, at = {} }
