@@ -1,7 +1,7 @@
 -- plain_turns.lua: the flows of a claim that need nothing but a turn. In a bucket with a backlog these are most.
 --
--- One job of each is wanted. A flow is plain if it has no bounds, all that waits in it is of priority normal, and the job at its head was
--- never claimed. What drr.lua, queue.lua and next_turns.lua do with other flows would do the same with plain ones, at twice the cost.
+-- One job of each is wanted. A flow is plain if it has no bounds and no settings of its own, all that waits in it is of priority normal,
+-- and the job at its head was never claimed. What drr.lua, queue.lua and next_turns.lua do would do the same with it, at twice the cost.
 -- While the turn of a flow is still to come there are none, because others may have two turns before it.
 --
 -- Plain flows stand in rows of what is known of them, which cost less than a table each: names; turns; keys (of their lists); ids and
