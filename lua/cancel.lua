@@ -28,6 +28,8 @@
 -- Stores   the id until its dedupe window ends, or a minute if our client made it
 -- Needs    Redis 7.0
 
+--#include lib/callers.lua
+--#include lib/codec.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
@@ -54,7 +56,7 @@ if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return 0 end
   local state, expires = string.match(settled, '^...........(%d)(%d+)$')
-  if tonumber(expires) <= now then return 0 end
+  if tonumber(expires) <= now or state == callers.NAMED then return 0 end
   return tonumber(state)
 end
 if levels ~= '0' and flow.of(job, in_groups) ~= name then return -2 end
@@ -83,7 +85,8 @@ end
 
 local code = '7'
 if state == '5' then code = '8' end
-local fingerprint, kind, letter = string.match(job, '^%-?%d+ %d+ (...........)(.)(.)')
+local mark = codec.mark(job)
+local kind, letter = string.match(mark or '', '^...........(.)(.)')
 local scheduled = kind and kind ~= string.lower(kind)
 dlq.remove(dead, body, meta, tried, count, id)
 redis.call('HDEL', body, id)
@@ -111,6 +114,6 @@ if state == '1' then
   end
 end
 local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
-if fingerprint then dedupe.add(memory, id, fingerprint .. kind, code) end
+if mark then dedupe.add(memory, id, mark, code) end
 dedupe.write(memory, count)
 return tonumber(code)

@@ -21,13 +21,15 @@
 --          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
 --          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
--- Stores   the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
+-- Stores   since when a bucket knows callers (see callers.lua), for as long as there is the bucket;
+--          the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
 --          or batches change, recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
 --#include lib/bits.lua
+--#include lib/callers.lua
 --#include lib/encoding.lua
 
 local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -67,6 +69,7 @@ end
 local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
 local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
+if before and stored[1] then callers.begin(conf, true) end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
 
 -- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
@@ -100,6 +103,7 @@ end
 local is_new = false
 for i = 1, #fields, 2 do is_new = is_new or redis.call('HGET', conf, fields[i]) ~= fields[i + 1] end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
+if before and not stored[1] then callers.begin(conf, false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end

@@ -22,14 +22,14 @@
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
 --          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
---          group.load wants; of a fire, last …:schedules, …:schedule_due
+--          group.load wants; of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
---          made for this batch, which was not sent before; else 0
+--          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max, life (see
@@ -37,10 +37,11 @@
 --          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
---          from 1; ~N after it: it expires N microseconds after its enqueue, ^: it has a callback); if they are alike and there is more
+--          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
+--          caller, ^: it has a callback; see codec.lua); if they are alike and there is more
 --          than one flow, the number of its flow; if they are not alike: priority, number of the flow, a key number for each limit, due
 --          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N microseconds, where the pool of the
---          bucket lets a job go each I at best)
+--          bucket lets a job go each I at best); with former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
 --          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
 --          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, now, 1, for each flow: position of
@@ -50,7 +51,8 @@
 --          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch code: 1
 --          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
 --          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
---          bytes of them, 16 flow disabled, 17 the wait is expected to be too long; position is that in the flow, behind all of its
+--          bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another
+--          caller's job; of 3 and 4 wait is 1 if the job has the former id; position is that in the flow, behind all of its
 --          priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15 position is how many there are, eta
 --          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
 --          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
@@ -59,6 +61,7 @@
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
+--#include lib/callers.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
 --#include lib/encoding.lua
@@ -76,9 +79,9 @@ local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], K
 local outbox_key, outbox_texts, callback_texts = KEYS[12], KEYS[13], KEYS[14]
 local FIRST_LIMIT_KEY = 14
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
-local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= '0'
-local levels, flow_count = ARGV[7], tonumber(ARGV[8])
-local FIRST_ARG, WAIT_TOO_LONG = 8, 17
+local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
+local levels, flow_count, has_former = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3'
+local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
@@ -97,7 +100,7 @@ for priority = 2, 4 do bounds[priority] = math.ceil(capacity * tonumber(settings
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local last_key, fire, over = #KEYS, nil, nil
+local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
@@ -110,7 +113,7 @@ local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_c
 local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
-local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
+local width = alike and (flow_count > 1 and 3 or 2) or (has_former and 8 or 7) + limit_count
 local args, ids = ARGV, {}
 for j = 1, job_count do ids[j] = args[first_job + (j - 1) * width + 1] end
 local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
@@ -151,7 +154,7 @@ if was_empty then largest = 0 end
 local byte = string.byte
 local function note_body(stored, sealed)
   if largest and #stored > largest then largest = #stored end
-  if byte(sealed, 17) == 126 and byte(sealed, 18) ~= 61 then expiring, bucket.hurries = '1', true end -- ~N
+  if byte(sealed, 17) == 126 and byte(sealed, 18) < 58 and byte(sealed, 18) > 47 then expiring, bucket.hurries = '1', true end -- ~N
 end
 -- Everything is decided when this is called; it only writes. Notes for each part how many jobs waited in the last list that it
 -- pushed to.
@@ -271,6 +274,29 @@ local function not_asked()
   end
 end
 
+-- Answers a job whose id is known, and returns whether it is: existing is the body of that job, ended what seen holds of it.
+local function there_already(part, id, sealed, fingerprint, existing, ended, by_former)
+  local print_of, state, expires
+  if existing then
+    print_of = string.match(existing, '^%-?%d+ %d+ (...........)')
+  else
+    print_of, state, expires = string.match(ended, '^(...........)(%d)(%d+)$')
+    if tonumber(expires) <= now or state == callers.NAMED then return false end
+  end
+  local is_same = existing and callers.is_same or callers.was_same
+  if not is_same(existing or ended, callers.of(sealed), conf, now) then
+    answer(ID_TAKEN, 0, 0, 0)
+  elseif print_of == fingerprint then
+    answer(3, tonumber(state) or fresh[id] and (fresh_state[id] or 1) or state_of(part, id), 0, by_former or 0)
+  else
+    answer(4, 0, 0, by_former or 0)
+  end
+  return true
+end
+
+-- Former ids of jobs that get in, and until when they count.
+local formers, names_till = {}, nil
+
 -- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
 local limited, admitted = {}, 0
 local box = (settings[15] or '') ~= '' and outbox.open(settings[15], outbox_key, outbox_texts, count, now)
@@ -335,21 +361,15 @@ for j = 1, job_count do
     if limit_count > 0 then cost = tonumber(args[rest + 2]) end
   end
 
-  local existing, was_there = known[j] or fresh[id], false
-  if existing or settled[j] then fingerprint = string.sub(args[at + 2], 1, 11) end
-  if existing then
-    was_there = true
-    if string.match(existing, '^%-?%d+ %d+ (...........)') == fingerprint then
-      answer(3, fresh[id] and (fresh_state[id] or 1) or state_of(part, id), 0, 0)
-    else
-      answer(4, 0, 0, 0)
-    end
-  elseif settled[j] then
-    local print_of, state, expires = string.match(settled[j], '^(...........)(%d)(%d+)$')
-    if tonumber(expires) > now then
-      was_there = true
-      if print_of == fingerprint then answer(3, tonumber(state), 0, 0) else answer(4, 0, 0, 0) end
-    end
+  local existing, ended = known[j] or fresh[id], settled[j]
+  local former = has_former and args[at + width] or ''
+  if former ~= '' and names_till == nil then names_till = select(2, callers.times(conf)) end
+  local named = former ~= '' and now < names_till
+  if existing or ended or named then fingerprint = string.sub(args[at + 2], 1, 11) end
+  local was_there = (existing or ended) and there_already(part, id, args[at + 2], fingerprint, existing, ended)
+  if named and not was_there then
+    existing, ended = callers.former(body, seen, former, now)
+    was_there = (existing or ended) and there_already(part, former, args[at + 2], fingerprint, existing, ended, 1)
   end
 
   if was_there then
@@ -386,6 +406,7 @@ for j = 1, job_count do
       answer(WAIT_TOO_LONG, ahead, late_at, excess)
     else
       admit(j, part, priority, due_at)
+      if named then formers[#formers + 1] = { former, fingerprint, callers.of(args[at + 2]) } end
     end
   end
   n = n + 4 + 4 * limit_count
@@ -402,6 +423,7 @@ end
 if box then outbox.write(box) end
 if #bodies > 0 then
   write()
+  for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one[1], one[2], one[3], now) end
 else
   questions.write(asked)
   places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further

@@ -23,21 +23,23 @@
 -- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  {} unknown; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
+-- Returns  {} unknown; {state's code, -1, 0, '', '', digits of its caller ("" none), 1 if it is everybody's (see callers.lua)} it is
+--          settled; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
---          known, as while the bucket is paused), meta ("" none), body ("" settled)}, and of a job that is not
---          settled: now, paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot of the
---          bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
+--          known, as while the bucket is paused), meta ("" none), body}, and then: now,
+--          paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot of the bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
 --          groups; and of the flow: paused since, the note of its pause, requests in flight, max_in_flight (0 none), when its rate
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: requests in flight,
 --          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
 --          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
 --          downstream.lua), and rate_count and rate_per without that; 1 if the timetable of the bucket has it closed now, and when it is
---          open, from now or from the time of the job on (0 nobody knows); instants in microseconds
+--          open, from now or from the time of the job on (0 nobody knows); 1 if the job is everybody's (see
+--          callers.lua); instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
+--#include lib/callers.lua
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -69,10 +71,11 @@ if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return {} end
   local state, expires = string.match(settled, '^...........(%d)(%d+)$')
-  if tonumber(expires) <= now then return {} end
-  return { tonumber(state), -1, 0, '', '' }
+  if tonumber(expires) <= now or state == callers.NAMED then return {} end
+  return { tonumber(state), -1, 0, '', '', callers.ended(settled), now < select(2, callers.times(conf)) and 1 or 0 }
 end
 
+local came_before = tonumber(string.match(job, '^%S+ (%d+)') or 0) < callers.times(conf)
 local stored = redis.call('HGET', meta, id)
 local due = redis.call('ZSCORE', later, id)
 local state = QUEUED
@@ -85,7 +88,9 @@ end
 if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
   local purge = redis.call('HMGET', count, 'purge_mark', 'purge_flow')
-  if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then return { CANCELLED, -1, 0, '', '' } end
+  if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then
+    return { CANCELLED, -1, 0, '', '', callers.digits_of(job), came_before and 1 or 0 }
+  end
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
@@ -223,4 +228,5 @@ for _, scope in ipairs({ bucket_scope, flow_scope, pool_scope }) do
 end
 reply[#reply + 1] = times and timetable.opens(times, now) ~= now and 1 or 0
 reply[#reply + 1] = times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now
+reply[#reply + 1] = came_before and 1 or 0
 return reply

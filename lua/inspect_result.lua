@@ -5,17 +5,19 @@
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[4]  …:results hash  id -> what was answered (see results.lua)
--- KEYS[5]  …:answer:<id>  list  the same, for who waits for it
+-- KEYS[5]  …:settings  hash  what the bucket obeys
+-- KEYS[6]  …:answer:<id>  list  the same, for who waits for it
 -- ARGV[1]  id
 -- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
 --          nothing is kept of its answer; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
---          between them}
+--          between them, since when jobs without a caller are nobody's, microseconds (0 never)}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/callers.lua
 --#include lib/codec.lua
 
-local body, meta, seen, results_key, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local body, meta, seen, results_key, conf, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local id = ARGV[1]
 local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 
@@ -27,12 +29,18 @@ else
   local settled = redis.call('HGET', seen, id)
   local time = redis.call('TIME')
   local ends = settled and tonumber(string.sub(settled, 13))
-  if ends and ends > tonumber(time[1]) * 1000000 + tonumber(time[2]) then state = string.sub(settled, 12, 12) end
+  if ends and ends > tonumber(time[1]) * 1000000 + tonumber(time[2]) and string.sub(settled, 12, 12) ~= callers.NAMED then
+    state = string.sub(settled, 12, 12)
+  end
 end
 state = tonumber(state)
+local function kept_as(text)
+  local from = callers.times(conf)
+  return { state, KEPT, text, from < math.huge and from or 0 }
+end
 local parts = redis.call('LRANGE', answer, 0, 1)
-if parts[2] then return { state, KEPT, parts[1] .. '\n' .. parts[2] } end
+if parts[2] then return kept_as(parts[1] .. '\n' .. parts[2]) end
 local kept = redis.call('HGET', results_key, id)
-if kept then return { state, KEPT, kept } end
+if kept then return kept_as(kept) end
 if state == 0 then return {} end
 return { state, NOT_KEPT }

@@ -35,6 +35,7 @@ const (
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfAnswers                       // of answers that somebody waits for: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
+	KeyOfNames                          // of jobs with former ids: seen_window; the caller adds it
 	KeysToMove                          // what relocate.lua writes or removes: the caller names them
 )
 
@@ -109,7 +110,7 @@ var layouts = map[string]layout{
 	},
 	"enqueue": {
 		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts"),
-		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire},
+		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire, KeyOfNames},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
 	},
@@ -142,7 +143,7 @@ var layouts = map[string]layout{
 		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets"),
 	},
 	"inspect_result": {
-		keys: names("body meta seen results answer:<id>"),
+		keys: names("body meta seen results settings answer:<id>"),
 		args: names("id"),
 	},
 	"instances": {

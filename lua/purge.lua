@@ -82,7 +82,7 @@ if #ids > 0 then
       gone[removed] = id
       if job.number then
         if job.delayed then unscheduled = unscheduled + 1 end
-        dedupe.add(memory, id, job.fingerprint .. job.kind, CANCELLED)
+        dedupe.add(memory, id, job.mark, CANCELLED)
       end
     end
   end

@@ -144,6 +144,9 @@ type job struct {
 	offset                            int64
 	bucketScope, flowScope, poolScope scopeSeen
 	closed, opens                     int64
+
+	caller  string // its digits, of a settled job
+	nobodys bool   // if it has no caller
 }
 
 // scopeSeen is what inspect_job.lua says of the downstream of a scope.
@@ -167,7 +170,9 @@ func (r *rig) job(id string) job {
 		return job{}
 	}
 	j := job{state: in.Int(), position: in.Int(), instant: in.Int(), meta: in.Text(), body: in.Text()}
-	if in.Left() > 0 {
+	if in.Left() == 2 { // it is settled
+		j.caller, j.nobodys = in.Text(), in.Int() == 0
+	} else {
 		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
 		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
 		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int(), in.Text()}
@@ -178,7 +183,7 @@ func (r *rig) job(id string) job {
 		for _, scope := range []*scopeSeen{&j.bucketScope, &j.flowScope, &j.poolScope} {
 			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
 		}
-		j.closed, j.opens = in.Int(), in.Int()
+		j.closed, j.opens, j.nobodys = in.Int(), in.Int(), in.Int() == 0
 	}
 	r.ok(in.Err())
 	return j

@@ -32,11 +32,12 @@ type tb interface {
 
 // rig is one bucket on one server, with a Go function a script.
 type rig struct {
-	t    tb
-	ctx  context.Context
-	c    redis.UniversalClient
-	mini *miniredis.Miniredis // nil on a real server
-	name string
+	before map[string]string // texts that stand for scripts: those of an older program
+	t      tb
+	ctx    context.Context
+	c      redis.UniversalClient
+	mini   *miniredis.Miniredis // nil on a real server
+	name   string
 
 	clock *realClock // of a real server
 
@@ -128,7 +129,13 @@ const (
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()
-	reply, err := script.Run(r.ctx, r.c, nil, keys, args...)
+	var reply any
+	var err error
+	if text := r.before[script.Name()]; text != "" {
+		reply, err = r.c.Eval(r.ctx, text, keys, args...).Result()
+	} else {
+		reply, err = script.Run(r.ctx, r.c, nil, keys, args...)
+	}
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
@@ -236,12 +243,17 @@ type entry struct {
 	expires  int64  // after so many microseconds; 0 never
 	callback bool   // it has one
 	agrees   string // with others in this
+	caller   string // its letters
+	former   string // its id in programs without callers
 }
 
 func (e entry) expiry() string {
 	text := ""
 	if e.expires != 0 {
 		text = fmt.Sprint("~", e.expires)
+	}
+	if e.caller != "" {
+		text = "~" + strings.TrimPrefix(text, "~") + e.caller
 	}
 	if e.agrees != "" {
 		text = "~" + strings.TrimPrefix(text, "~") + "=" + e.agrees
@@ -415,6 +427,10 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 			r.t.Fatalf("claim: the body of %s is %q", job.id, body)
 		}
 		job.mark = parts[2][:13]
+		if _, more, ok := strings.Cut(parts[2], "~"); ok {
+			more, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimLeft(more, "0123456789"), "^"), "=")
+			job.mark += more // its caller
+		}
 		c.jobs = append(c.jobs, job)
 	}
 	for in.Left() > 0 {

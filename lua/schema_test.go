@@ -34,6 +34,7 @@ func TestDataOfSchemaOne(t *testing.T) {
 		r.ok(r.c.Del(r.ctx, r.keys("body", "leases", "dead")...).Err())
 		for range 2 { // sent twice, too
 			r.is("empty", r.configureFrom(2), "[0 2 0]")
+			r.ok(r.c.HDel(r.ctx, r.key("settings"), "callers").Err())
 			r.is("settings", conf("settings"), "map[capacity:50 generation:0 own:rate_count:5 rate_count:9 revision:0 schema:2 set:rate_count:7 anna]")
 			r.is("what a program of then sees", conf("conf"), "map[schema:2]")
 		}

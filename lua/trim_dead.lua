@@ -53,7 +53,7 @@ while some[i] do
     break
   end
   read = read + length
-  local mark = string.match(redis.call('HGET', body, id) or '', '^%-?%d+ %d+ (............)')
+  local mark = codec.mark(redis.call('HGET', body, id) or '')
   dlq.remove(dead, body, meta, tried, count, id)
   redis.call('HDEL', body, id)
   redis.call('HDEL', meta, id)

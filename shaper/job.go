@@ -82,6 +82,14 @@ type Job struct {
 	CallbackURL string
 	FailureURL  string
 
+	// Caller is whose the job is: another caller of the bucket neither sees it nor may take its id. "" is no caller. Redis keeps a
+	// short form of it, see [CallerMark].
+	Caller string
+
+	// FormerID is the id that a program without callers would give the job, if that is another one. It counts as the job's id too for one
+	// DedupeWindow after the bucket has got to know callers. It is not stored.
+	FormerID string
+
 	// Identity is who enqueues, for the limits. It is not stored.
 	Identity admission.Identity
 }

@@ -50,6 +50,7 @@ type JobInfo struct {
 	Bucket   string
 	Flow     string
 	Group    string
+	Owner    Owner // whose the job is
 	State    State
 	Attempts int // deliveries that ended
 	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive

@@ -61,6 +61,7 @@ type JobResult struct {
 	Bucket string
 	Flow   string
 	Group  string
+	Owner  Owner // whose the job was
 	State  State // done, dead or dropped
 
 	// Answer is what the downstream answered; nil if it did not. To an API, 404 is an answer.

@@ -81,7 +81,7 @@ func ScheduleJobID(name string, fire time.Time) string {
 	if fire.Nanosecond() != 0 {
 		stamp = strings.Replace(fire.Format("20060102T150405.000000Z"), ".", "_", 1)
 	}
-	return "schedule-" + safe + "-" + stamp
+	return ScheduleID + safe + "-" + stamp
 }
 
 // Validate reports every fault of the schedule of a bucket, joined, or nil. Each begins with the key of the configuration.

@@ -47,6 +47,7 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
 	f.StringArrayVar(&key.Flows, "flow", nil, "`name` of a flow that the key may enqueue into, and into no other; may be repeated (default: all)")
 	f.StringArrayVar(&key.Groups, "group", nil, "`name` of a group that the key may enqueue into, and into no other; may be repeated (default: all)")
+	f.StringVar(&key.Caller, "caller", "", "whose jobs the key enqueues, a `name`; default: that of the key")
 	f.StringVar(&key.Tier, "tier", "", "which of the limits' tiers applies, a `name`")
 	return cmd
 }
@@ -54,6 +55,7 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 // keyView is a new key as --json shows it.
 type keyView struct {
 	Name    string         `json:"name"`
+	Caller  string         `json:"caller,omitempty"`
 	Secret  string         `json:"secret"`
 	SHA256  string         `json:"sha256"`
 	Roles   []httpapi.Role `json:"roles"`
@@ -76,7 +78,7 @@ func (a *app) newKey(cmd *cobra.Command, key httpapi.Key) error {
 	}
 	if a.json {
 		return writeJSON(a.out, keyView{
-			Name: key.Name, Secret: secret, SHA256: hex.EncodeToString(sum[:]), Roles: key.Roles,
+			Name: key.Name, Caller: key.Caller, Secret: secret, SHA256: hex.EncodeToString(sum[:]), Roles: key.Roles,
 			Buckets: append([]string{}, key.Buckets...), Flows: key.Flows, Groups: key.Groups, Tier: key.Tier, TOML: table.String(),
 		})
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (s keySettings) key() httpapi.Key {
-	key := httpapi.Key{Name: s.Name, Buckets: s.Buckets, Tier: s.Tier}
+	key := httpapi.Key{Name: s.Name, Caller: s.Caller, Buckets: s.Buckets, Tier: s.Tier}
 	key.Flows, key.Groups = append(key.Flows, s.Flows...), append(key.Groups, s.Groups...) // nil for []
 	for _, sum := range s.SHA256 {
 		key.SHA256 = append(key.SHA256, sum.sum())

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"io"
 	"reflect"
 	"slices"
@@ -15,6 +16,7 @@ import (
 // keys checks that each key is valid and that no name or secret is there twice.
 func (l *loader) keys(s *settings) {
 	names, sums := map[string]place{}, map[digest]place{}
+	l.callers(s)
 	var buckets []string
 	for _, b := range s.Buckets {
 		buckets = append(buckets, b.Name)
@@ -33,10 +35,26 @@ func (l *loader) keys(s *settings) {
 	}
 }
 
+// callers refuses two callers of whom Redis would keep the same mark: each would see the jobs of the other. It has room for 10^12.
+func (l *loader) callers(s *settings) {
+	marks := map[string]string{}
+	for i, key := range s.Keys {
+		caller := cmp.Or(key.Caller, key.Name)
+		mark := shaper.CallerMark(caller)
+		if other, taken := marks[mark]; taken && other != caller {
+			l.fail(at("keys").element(i, key.Name).key("caller"), literal(caller), "looks like %q in Redis: give one of the two another caller", other)
+		}
+		marks[mark] = caller
+	}
+}
+
 // key checks one key by itself.
 func (l *loader) key(p place, key keySettings) {
 	if !admission.ValidName(key.Name) {
 		l.fail(p.key("name"), literal(key.Name), "want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit")
+	}
+	if key.Caller != "" && !admission.ValidName(key.Caller) {
+		l.fail(p.key("caller"), literal(key.Caller), "want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit")
 	}
 	l.keyRoles(p.key("roles"), key.Roles)
 	l.keyBuckets(p.key("buckets"), key)
@@ -165,7 +183,7 @@ func WriteKey(w io.Writer, key httpapi.Key) error {
 }
 
 func settingsOf(key httpapi.Key) keySettings {
-	s := keySettings{Name: key.Name, Buckets: key.Buckets, Flows: key.Flows, Groups: key.Groups, Tier: key.Tier}
+	s := keySettings{Name: key.Name, Caller: key.Caller, Buckets: key.Buckets, Flows: key.Flows, Groups: key.Groups, Tier: key.Tier}
 	for _, sum := range key.SHA256 {
 		s.SHA256 = append(s.SHA256, digest(sum[:]))
 	}

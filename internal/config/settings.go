@@ -26,6 +26,7 @@ type settings struct {
 
 type keySettings struct {
 	Name    string   `mapstructure:"name"`
+	Caller  string   `mapstructure:"caller"`
 	SHA256  digests  `mapstructure:"sha256"`
 	Roles   []string `mapstructure:"roles"`
 	Buckets []string `mapstructure:"buckets"`

@@ -27,7 +27,7 @@ func newAccess(keys []Key, proxies httplimit.Proxies) *access {
 }
 
 func (a *access) setKeys(keys []Key) {
-	ring := keyring(slices.Clone(keys))
+	ring := newKeyring(keys)
 	a.keys.Store(&ring)
 }
 
@@ -163,7 +163,7 @@ func (a *access) identity(r *http.Request, names []string) admission.Identity {
 	id := admission.Identity{IP: a.proxies.Name(a.proxies.ClientAddr(r))}
 	id.Caller = admission.AddrCaller(id.IP)
 	if key := keyOf(r); key != nil {
-		id.Caller, id.Tier = admission.KeyCaller(key.Name), key.Tier
+		id.Caller, id.Tier = admission.KeyCaller(key.caller()), key.Tier
 	}
 	h := r.Header
 	if names != nil {

@@ -81,18 +81,20 @@ func TestBoundKeysAndJobsOfOthers(t *testing.T) {
 	}{
 		{"k", "acme", 200, 200}, {"k", "evil", 404, 404}, {"reads", "evil", 200, 404}, {"free", "evil", 200, 200},
 	} {
-		f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", Flow: test.flow, State: shaper.StateQueued, Enqueued: time.Unix(1, 0)}
+		f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", Flow: test.flow, Owner: ownedBy(test.key), State: shaper.StateQueued, Enqueued: time.Unix(1, 0)}
 		show := request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer "+test.key).Code
 		cancel := request(api, far, "DELETE", jobs+"/a", "", "Authorization", "Bearer "+test.key).Code
 		if show != test.show || cancel != test.cancel {
 			t.Errorf("key %s, a job of %s: shown %d, cancelled %d, want %d and %d", test.key, test.flow, show, cancel, test.show, test.cancel)
 		}
 	}
-	f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", State: shaper.StateDone} // settled: its flow is not known
+	f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", Owner: ownedBy("k"), State: shaper.StateDone} // settled: its flow is not known
 	if got := request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer k").Code; got != 200 {
 		t.Errorf("a settled job: %d", got)
 	}
 }
+
+func ownedBy(caller string) shaper.Owner { return shaper.Owner{Mark: shaper.CallerMark(caller)} }
 
 // While a key is given another secret, both open.
 func TestTwoSecretsOfAKey(t *testing.T) {

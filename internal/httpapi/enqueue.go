@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
@@ -71,18 +73,24 @@ func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, 
 
 // complete gives a decoded job its bucket, its sender and its id, and reports every fault of it. err is the
 // error of decoding it, key the Idempotency-Key, keyErr the fault of that header.
-func (p *producer) complete(job *shaper.Job, err error, sender admission.Identity, bucket *shaper.Bucket, key string, keyErr error) *fault {
+func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *shaper.Bucket, key string, keyErr error) *fault {
 	if faults := fieldErrors(err); len(faults) > 0 && faults[0].Field == bodyField {
 		return invalid(faults)
 	}
 	if key != "" && job.ID != "" && key != job.ID {
 		keyErr = errors.Join(keyErr, &shaper.FieldError{Field: "id", Reason: "differs from the header Idempotency-Key: give one of them"})
 	}
-	if job.ID == "" {
-		job.ID = key
+	for _, id := range []string{job.ID, key} {
+		keyErr = errors.Join(keyErr, unreserved(id))
 	}
-	job.Bucket = bucket.Name
-	job.Identity = sender
+	if job.ID == "" && key != "" {
+		job.ID = key
+		if sender.caller != "" {
+			job.ID, job.FormerID = shaper.KeyedID(bucket.Name, sender.caller, key), key
+		}
+	}
+	job.Bucket, job.Caller = bucket.Name, sender.caller
+	job.Identity = sender.Identity
 	if size := int64(len(job.Payload)); size > bucket.MaxPayload {
 		return newFault(codeTooLarge, "the payload has %d bytes: bucket %q takes at most %d", size, bucket.Name, bucket.MaxPayload)
 	}
@@ -121,12 +129,29 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 	return kept
 }
 
+// unreserved refuses an id that this program may give to a job of its own.
+func unreserved(id string) error {
+	for _, beginning := range shaper.ReservedIDs() {
+		if strings.HasPrefix(id, beginning) {
+			return &shaper.FieldError{Field: "id", Reason: fmt.Sprintf("%q begins with %q, as ids that Tundish makes do: use another id", id, beginning)}
+		}
+	}
+	return nil
+}
+
+// sender is who enqueues: for the limits, and as the caller whose job it is.
+type sender struct {
+	admission.Identity
+
+	caller string // "" without a key
+}
+
 // sender is the caller that enqueues into a bucket, with the headers that name its limits' keys, its
 // flow and its group. Its flow is that of the job: the client of package producer sets it.
-func (p *producer) sender(r *http.Request, bucket string) admission.Identity {
+func (p *producer) sender(r *http.Request, bucket string) sender {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {
 		names = []string{} // nil would mean all
 	}
-	return p.access.identity(r, names)
+	return sender{p.access.identity(r, names), keyOf(r).caller()}
 }

@@ -78,7 +78,7 @@ func (j oneJob) show(w http.ResponseWriter, r *http.Request) {
 			return err
 		case reads:
 			writeJSON(w, http.StatusOK, opsview.JobForOperators(&info))
-		case j.isOf(key, &info):
+		case j.isKnownOf(key, &info):
 			writeJSON(w, http.StatusOK, opsview.JobOf(&info))
 		default:
 			return shaper.ErrNotFound
@@ -101,14 +101,8 @@ func (j oneJob) attempts(w http.ResponseWriter, r *http.Request) {
 // drop cancels a job that waits: DELETE /v1/buckets/{bucket}/jobs/{id}.
 func (j oneJob) drop(w http.ResponseWriter, r *http.Request) {
 	j.with(w, r, func(bucket, id string) error {
-		if key := keyOf(r); key != nil && key.isBound() {
-			info, err := j.job(r.Context(), bucket, id)
-			if err != nil {
-				return err
-			}
-			if !j.isOf(key, &info) {
-				return shaper.ErrNotFound
-			}
+		if err := j.mayKnow(r, bucket, id); err != nil {
+			return err
 		}
 		state, err := j.cancel(r, bucket, id)
 		switch {
@@ -125,14 +119,38 @@ func (j oneJob) drop(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// isOf reports whether a job is in a flow and a group of the key. A settled job is: only its
-// state is known.
-func (j oneJob) isOf(key *Key, info *shaper.JobInfo) bool {
-	if !key.isBound() || info.Enqueued.IsZero() {
+// mayKnow returns [shaper.ErrNotFound] of a job that the key of a request may know nothing of.
+func (j oneJob) mayKnow(r *http.Request, bucket, id string) error {
+	key := keyOf(r)
+	if key == nil || key.has([]Role{RoleRead}) && !key.isBound() {
+		return nil
+	}
+	info, err := j.job(r.Context(), bucket, id)
+	if err == nil && !j.isKnownOf(key, &info) {
+		err = shaper.ErrNotFound
+	}
+	return err
+}
+
+// isKnownOf is isOf for a job by what is known of it. Of a job that has ended that is no flow. Then it is in one of the key's if
+// its caller has no key for others.
+func (j oneJob) isKnownOf(key *Key, info *shaper.JobInfo) bool {
+	if !info.Enqueued.IsZero() || !key.isBound() {
+		return j.isOf(key, info.Owner, info.Bucket, info.Group, info.Flow)
+	}
+	return key.has([]Role{RoleRead}) || key.sameBounds && info.Owner.Mark != "" && info.Owner.Is(key.caller())
+}
+
+// isOf reports whether a job is of the key's caller, or one that the key may read, and in a flow and a group of the key.
+func (j oneJob) isOf(key *Key, owner shaper.Owner, bucketName, group, flow string) bool {
+	if !key.has([]Role{RoleRead}) && !owner.Is(key.caller()) {
+		return false
+	}
+	if !key.isBound() {
 		return true
 	}
-	bucket, err := j.bucket(info.Bucket)
-	return err == nil && key.mayEnqueue(&bucket, info.Group, info.Flow)
+	bucket, err := j.bucket(bucketName)
+	return err == nil && key.mayEnqueue(&bucket, group, flow)
 }
 
 // with calls do with the bucket and the id of the path, and answers the
@@ -156,8 +174,13 @@ func (j oneJob) with(w http.ResponseWriter, r *http.Request, do func(bucket, id 
 func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
 	j.with(w, r, func(bucket, id string) error {
 		result, err := j.ended(r.Context(), bucket, id)
+		if errors.Is(err, shaper.ErrNotEnded) || errors.Is(err, shaper.ErrNoResult) {
+			if hidden := j.mayKnow(r, bucket, id); hidden != nil {
+				return hidden
+			}
+		}
 		switch key := keyOf(r); {
-		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.mayEnqueue(key, &result):
+		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.isOf(key, result.Owner, bucket, result.Group, result.Flow):
 			return shaper.ErrNotFound
 		case err == nil:
 			writeJSON(w, http.StatusOK, result.JSON())
@@ -175,10 +198,4 @@ func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
 		}
 		return err
 	})
-}
-
-// mayEnqueue reports whether a key is for the flow and the group of a result.
-func (j oneJob) mayEnqueue(key *Key, result *shaper.JobResult) bool {
-	bucket, err := j.bucket(result.Bucket)
-	return err == nil && key.mayEnqueue(&bucket, result.Group, result.Flow)
 }

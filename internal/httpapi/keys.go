@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -29,7 +30,11 @@ const AllBuckets = "*"
 
 // Key is an API key. The secret itself is not kept anywhere.
 type Key struct {
-	Name  string // the caller's name, for limits
+	Name string // names the key in logs and messages
+
+	// Caller is whose jobs the key enqueues, and by what limits count it; "" means its name. Several keys may be of one caller.
+	Caller string
+
 	Roles []Role // roles of the key; without one it may do only what is open to all
 
 	// SHA256 is the digest of the secret. While clients change to another secret there are two.
@@ -45,6 +50,8 @@ type Key struct {
 	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
 	Flows, Groups []string
 
+	sameBounds bool // all keys of its caller have these Flows and Groups: see oneJob.isOf
+
 	Tier string // which of the limits' tiers applies to the caller; "" none
 }
 
@@ -52,6 +59,14 @@ type Key struct {
 func (k *Key) mayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
 	among := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
+}
+
+// caller is whose jobs the key enqueues, "" without a key.
+func (k *Key) caller() string {
+	if k == nil {
+		return ""
+	}
+	return cmp.Or(k.Caller, k.Name)
 }
 
 // isBound reports whether the key is for some flows or groups only.
@@ -82,6 +97,22 @@ func NewSecret() (secret string, sum [32]byte) {
 
 // keyring is the keys that a server knows.
 type keyring []Key
+
+// newKeyring notes of each key whether others of its caller are for other flows.
+func newKeyring(keys []Key) keyring {
+	ring := keyring(slices.Clone(keys))
+	for i := range ring {
+		k := &ring[i]
+		k.sameBounds = !slices.ContainsFunc(keys, func(other Key) bool {
+			return other.caller() == k.caller() && !(sameNames(other.Flows, k.Flows) && sameNames(other.Groups, k.Groups))
+		})
+	}
+	return ring
+}
+
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
+}
 
 // find returns the key of a secret, or nil. It takes the same time whichever
 // key it is and whether it is one.

@@ -44,6 +44,7 @@ const (
 	codeMediaType        code = "unsupported-media-type"
 	codeURLNotAllowed    code = "url-not-allowed"
 	codeIDReused              = code(shaper.ReasonIDReused)
+	codeIDTaken               = code(shaper.ReasonIDTaken)
 	codeIDEnded               = code(shaper.ReasonIDEnded)
 	codeFlowDisabled          = code(shaper.ReasonFlowDisabled)
 	codeCostImpossible        = code(shaper.ReasonImpossible)
@@ -91,6 +92,7 @@ var kinds = map[code]struct {
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
 	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
+	codeIDTaken:          {http.StatusConflict, "The id is that of another caller's job"},
 	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
 	codeFlowDisabled:     {http.StatusConflict, "The flow is disabled"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},

@@ -134,11 +134,12 @@ func (p *producer) proxiedJob(r *http.Request, bucket *shaper.Bucket, settings P
 		Method: r.Method, URL: asked.address, Headers: forwarded(r.Header, settings.Credentials), Payload: body,
 		Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + expiryMargin,
 	}
-	if key != "" {
-		job.ID = proxiedID(bucket.Name, p.access.identity(r, []string{}).Caller, key)
-	}
-	if f := p.complete(&job, nil, p.sender(r, bucket.Name), bucket, "", keyErr); f != nil {
+	sender := p.sender(r, bucket.Name)
+	if f := p.complete(&job, nil, sender, bucket, "", keyErr); f != nil {
 		return job, f
+	}
+	if key != "" {
+		job.ID = proxiedID(bucket.Name, sender.Caller, key)
 	}
 	if f := bound(r, bucket, &job); f != nil {
 		return job, f
@@ -162,7 +163,7 @@ func idempotencyKeyOfClient(h http.Header) (string, error) {
 // proxiedID names the job of an Idempotency-Key: two callers may use the same key.
 func proxiedID(bucket, caller, key string) string {
 	sum := sha256.Sum256([]byte(bucket + "\n" + caller + "\n" + key))
-	return "proxy-" + hex.EncodeToString(sum[:16])
+	return shaper.ProxyID + hex.EncodeToString(sum[:16])
 }
 
 // awaitProxied enqueues a job and waits. The job of an Idempotency-Key may have been taken back unsent, because a client gave up: then the

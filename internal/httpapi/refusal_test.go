@@ -31,6 +31,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonShed:          {429, "2"},
 		shaper.ReasonIdentity:      {400, ""},
 		shaper.ReasonIDReused:      {422, ""},
+		shaper.ReasonIDTaken:       {409, ""},
 		shaper.ReasonIDEnded:       {409, ""},
 		shaper.ReasonFlowDisabled:  {409, ""},
 		shaper.ReasonWaitTooLong:   {429, "2"},

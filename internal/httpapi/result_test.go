@@ -158,7 +158,7 @@ func TestResultOverHTTP(t *testing.T) {
 	t.Parallel()
 	api, _ := answeringAPI(t, func() []httpapi.Key {
 		bound := keyOf("bound", []string{httpapi.AllBuckets}, httpapi.RoleEnqueue)
-		bound.Flows = []string{"a"}
+		bound.Flows, bound.Caller = []string{"a"}, "enqueue"
 		return []httpapi.Key{
 			bound, keyOf("enqueue", []string{httpapi.AllBuckets}, httpapi.RoleEnqueue),
 			keyOf("read", []string{httpapi.AllBuckets}, httpapi.RoleRead), keyOf("check", []string{httpapi.AllBuckets}, httpapi.RoleCheck),

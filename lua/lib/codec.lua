@@ -4,10 +4,12 @@
 --          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
 --          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
---          has a callback (see callbacks.lua). Between the two, "=M": jobs of the same M agree in all that a
---          batch needs (see batch.lua). A job with "=!" leaves alone. A ~ always stands before the =, for programs that know no batches.
+--          has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
+--          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. A ~ always stands before the
+--          letters and the =, for programs that know neither.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
---   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number
+--   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
+--          of a job with a caller the number begins with 0, and ends with six digits of the caller (see callers.lua)
 
 local codec = {
   QUEUED = '1', SCHEDULED = '2', IN_FLIGHT = '3', RETRYING = '4', DEAD = '5', DONE = '6', CANCELLED = '7', DROPPED = '8',
@@ -32,6 +34,12 @@ function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ '
 
 -- In what a job has to agree with others to leave with them, by its body; "" if it names nothing of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end
+
+-- The mark of a job, by its body, and behind it the letters of its caller; nil of a body that nobody can read.
+function codec.mark(body)
+  local mark, caller = string.match(body, '^%-?%d+ %d+ (.............)%d+~?%d*(%a*)')
+  return mark and mark .. caller
+end
 
 -- The bytes of a payload, by the body.
 function codec.payload_size(body) return #body - (string.find(body, '\n', 1, true) or 0) end

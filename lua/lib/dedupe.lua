@@ -6,6 +6,7 @@
 -- lists, seen_window and seen_minute, oldest first, name the ids to forget. After the window was shortened, older ids end
 -- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
 
+--#include lib/callers.lua
 --#include lib/codec.lua
 
 local dedupe = {
@@ -20,14 +21,16 @@ function dedupe.open(window, max, now, seen, seen_window, seen_minute)
   return d
 end
 
--- Notes the job of a mark (fingerprint, then c or g) and the code of the state that it ended in.
+-- Notes the job of a mark (see codec.mark) and the code of the state that it ended in.
 function dedupe.add(d, id, mark, code)
   if d.window <= 0 then return end
   local kind = string.byte(mark, 12)
   local n = (kind == 103 or kind == 71) and 2 or 1 -- g or G
   local fields, ids = d.fields, d.ids[n]
   local at = #fields
-  fields[at + 1], fields[at + 2] = id, string.sub(mark, 1, 11) .. code .. d.ends[n]
+  local ends = d.ends[n]
+  if #mark > callers.MARK then ends = callers.ends(ends, mark) end
+  fields[at + 1], fields[at + 2] = id, string.sub(mark, 1, 11) .. code .. ends
   ids[#ids + 1] = id
 end
 

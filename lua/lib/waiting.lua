@@ -27,16 +27,16 @@ function waiting.look(keys, before, at_most, body, most_bytes)
   return ids, from
 end
 
--- What a body says of a job that waits in that place: its number (nil if it cannot be read), its fingerprint, and its kind. nil
+-- What a body says of a job that waits in that place: its number (nil if it cannot be read) and its mark. nil
 -- if it does not wait there, or is of another flow.
 function waiting.job(body, stored, place, levels, name)
   if not body then return nil end
-  local base, fingerprint, kind, index = string.match(body, '^(%-?%d+) %d+ (...........)(.).(%d+)')
+  local base, kind, index = string.match(body, '^(%-?%d+) %d+ ...........(.).(%d+)')
   local plain = string.lower(kind or '')
   local in_list, state = place < flow.PLACES and codec.QUEUED or codec.RETRYING, stored and string.sub(stored, 1, 1)
   if not state then state = not base and in_list or kind == plain and codec.QUEUED or codec.RETRYING end
   if state ~= in_list or levels ~= '0' and flow.of(body, levels == '2') ~= name then return nil end
-  return { number = base and tonumber(base) + tonumber(index), fingerprint = fingerprint, kind = kind,
+  return { number = base and tonumber(base) + tonumber(index), mark = codec.mark(body),
     delayed = kind ~= nil and kind ~= plain }
 end
 

@@ -201,7 +201,7 @@ func (d *drain) fillCallback(w *waiting) error {
 	sum := sha256.Sum256([]byte(strings.Join([]string{d.Keys.Prefix, w.name, string(c.Result.State)}, "\n")))
 	w.at = c.At
 	w.job = shaper.Job{
-		Bucket: settings.Bucket, ID: codec.CallbackID + hex.EncodeToString(sum[:16]), URL: to,
+		Bucket: settings.Bucket, ID: shaper.CallbackID + hex.EncodeToString(sum[:16]), URL: to,
 		Flow: cmp.Or(c.Result.Flow, d.Name), Group: cmp.Or(c.Result.Group, d.Name), // where the job names them
 		Identity: admission.Identity{Caller: ourCaller},
 	}

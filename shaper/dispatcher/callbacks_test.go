@@ -176,12 +176,12 @@ func TestCallbacks(t *testing.T) {
 		if at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(body["timestamp"])); err != nil || time.Since(at).Abs() > time.Minute {
 			t.Errorf("%s: at %v", name, body["timestamp"])
 		}
-		if text("id") != name || text("bucket") != "b" || text("flow") != "a flow" || a.Bucket != "told" || !strings.HasPrefix(a.ID, codec.CallbackID) || a.Flow != "a flow" {
+		if text("id") != name || text("bucket") != "b" || text("flow") != "a flow" || a.Bucket != "told" || !strings.HasPrefix(a.ID, shaper.CallbackID) || a.Flow != "a flow" {
 			t.Errorf("%s: %v by job %s of flow %s", name, data, a.ID, a.Flow)
 		}
 	}
 	// Jobs of hooks and of callbacks, and those that are sent once, have none.
-	w.enqueue(shaper.Job{ID: codec.HookID + "1", Payload: []byte("hi")}, shaper.Job{ID: codec.CallbackID + "1", Payload: []byte("hi")}, shaper.Job{ID: "once", Once: true, Payload: []byte("hi")},
+	w.enqueue(shaper.Job{ID: shaper.HookID + "1", Payload: []byte("hi")}, shaper.Job{ID: shaper.CallbackID + "1", Payload: []byte("hi")}, shaper.Job{ID: "once", Once: true, Payload: []byte("hi")},
 		shaper.Job{ID: "last", Payload: []byte("hi")})
 	if _, body := w.next(); !strings.Contains(fmt.Sprint(body), "id:last") {
 		t.Errorf("heard %v", body)

@@ -142,7 +142,7 @@ func (d *drain) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper
 	payload, _ := json.Marshal(body) // texts, numbers and times always marshal
 	sum := sha256.Sum256([]byte(strings.Join([]string{hook.Bucket, hook.URL, d.Keys.Prefix, e.name, strconv.FormatInt(e.since, 10)}, "\n")))
 	return shaper.Job{
-		Bucket: hook.Bucket, ID: codec.HookID + hex.EncodeToString(sum[:16]), Flow: hook.Flow, Group: hook.Group, URL: hook.URL, Payload: payload,
+		Bucket: hook.Bucket, ID: shaper.HookID + hex.EncodeToString(sum[:16]), Flow: hook.Flow, Group: hook.Group, URL: hook.URL, Payload: payload,
 		Identity: admission.Identity{Caller: ourCaller},
 	}
 }

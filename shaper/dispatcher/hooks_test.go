@@ -12,7 +12,6 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
@@ -82,7 +81,7 @@ func TestAHookIsToldOnce(t *testing.T) {
 	}
 	for id, one := range first {
 		data := one.Data
-		if !strings.HasPrefix(id, codec.HookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
+		if !strings.HasPrefix(id, shaper.HookID) || one.Type != "job.dead" || !one.Timestamp.Equal(time.UnixMicro(1783228800000001)) ||
 			data.Bucket != "b" || data.Count != 2 || data.Job != "j1" || data.Reason != "permanent" || data.Flow != nil {
 			t.Errorf("%s: %+v", id, one)
 		}

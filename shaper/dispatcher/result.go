@@ -60,7 +60,7 @@ func (d *drain) resultOf(s *settlement, cause string) result {
 		return result{}
 	}
 	r := shaper.JobResult{
-		Flow: s.job.Flow, Group: s.job.Group, State: state, Answer: s.outcome.Answer, Cause: cause, Reason: s.outcome.Reason, Detail: s.outcome.Detail, Attempts: s.job.attempts + 1,
+		Flow: s.job.Flow, Group: s.job.Group, Owner: codec.OwnerOf(s.job.mark), State: state, Answer: s.outcome.Answer, Cause: cause, Reason: s.outcome.Reason, Detail: s.outcome.Detail, Attempts: s.job.attempts + 1,
 		Enqueued: s.job.Enqueued, Took: s.took,
 	}
 	if !s.job.departed.IsZero() {

@@ -92,6 +92,12 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	}
 }
 
+// follow waits for the job of another id instead: the same job, as a program without callers has let it in.
+func (a *Awaited) follow(id string) {
+	a.answers.forget(a)
+	a.answers.await(a, a.bucket, id)
+}
+
 func (l *answers) forget(a *Awaited) {
 	name := a.bucket + " " + a.id
 	l.mu.Lock()

@@ -50,6 +50,9 @@ func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Aw
 		return receipt, nil, err
 	}
 	awaited.mayBeThere = receipt.Duplicate
+	if receipt.ID != awaited.id {
+		awaited.follow(receipt.ID)
+	}
 	return receipt, awaited, nil
 }
 

@@ -165,7 +165,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	if len(q.tickets) == 0 {
 		return q
 	}
-	alike := likeness(q.tickets, q.traits)
+	alike := likeness(q.tickets, q.traits, set.named(q.start))
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
@@ -175,20 +175,27 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		q.args = append(q.args, flow)
 	}
 	q.keys = b.Keys.More(q.keys, lua.Enqueue, flows.names, nil)
+	if alike == unlikeNamed {
+		q.keys = append(q.keys, b.Keys.SeenWindow())
+	}
 	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
 		q.args = append(q.args, store.BoolArg(set.limits[i].Mode == admission.Shadow))
 	}
-	if alike != unlike {
+	isAlike := alike == alikeOnly || alike == alikeAndNew
+	if isAlike {
 		q.args = q.traits[0].appendKeys(append(q.args, q.traits[0].priority))
 	}
 	for i, t := range q.tickets {
 		codec.SetIndex(t.sealed, i+1)
 		q.args = append(q.args, &t.job.ID, &t.sealed) // pointers: they need no objects of their own
 		switch {
-		case alike == unlike:
+		case !isAlike:
 			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
 			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(b, &t.job))
+			if alike == unlikeNamed {
+				q.args = append(q.args, t.job.FormerID)
+			}
 		case q.flows > 1:
 			q.args = append(q.args, q.traits[i].flow)
 		}
@@ -299,12 +306,16 @@ const (
 	unlike      = 0
 	alikeOnly   = 1
 	alikeAndNew = 2 // and their ids were made here
+	unlikeNamed = 3 // unlike, and some have a former id
 )
 
 // likeness tells whether no job of the batch needs a decision of its own:
 // none is delayed or costs more than 1, all have the same priority and keys,
-// and no id stands twice.
-func likeness(batch []*ticket, all []traits) int {
+// and no id stands twice. named says that former ids count.
+func likeness(batch []*ticket, all []traits, named bool) int {
+	if named && slices.ContainsFunc(batch, func(t *ticket) bool { return t.job.FormerID != "" }) {
+		return unlikeNamed
+	}
 	alike := alikeAndNew
 	var ids map[string]bool
 	for i, t := range batch {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
@@ -16,6 +19,25 @@ import (
 type limitSet struct {
 	rev    string
 	limits []limitArgs
+
+	// namedUntil is when former ids count no more, by the clock of Redis.
+	namedUntil time.Time
+}
+
+// clockMargin is how far the clock of this process may be from that of Redis, for which it asks with former ids longer.
+const clockMargin = time.Hour
+
+// named reports whether former ids count now, or may do so.
+func (s *limitSet) named(now time.Time) bool { return now.Before(s.namedUntil.Add(clockMargin)) }
+
+// namedUntil reads when former ids count no more: see lua/lib/callers.lua. Where nothing is said, they count.
+func namedUntil(text string) time.Time {
+	_, till, _ := strings.Cut(text, " ")
+	micros, err := strconv.ParseInt(till, 10, 64)
+	if err != nil {
+		return time.Now().Add(shaper.MaxNotBefore)
+	}
+	return time.UnixMicro(micros)
 }
 
 // limitArgs is a limit and what the enqueue script wants to know of it.
@@ -92,7 +114,7 @@ func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
 	for _, name := range ignored {
 		c.store.Log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "bucket", b.Name, "limit", name)
 	}
-	set := &limitSet{rev: conf[admission.FieldLimitsRev]}
+	set := &limitSet{rev: conf[admission.FieldLimitsRev], namedUntil: namedUntil(conf["callers"])}
 	for _, limit := range limits {
 		set.limits = append(set.limits, newLimitArgs(limit))
 	}

@@ -33,6 +33,7 @@ const (
 	codeDeadTooLarge
 	codeFlowDisabled
 	codeWaitTooLong
+	codeIDTaken
 )
 
 // fullUntilDeparture are those of refusals that end when enough jobs have left.
@@ -133,6 +134,9 @@ func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now 
 	case codeScheduled:
 		receipt.State = shaper.StateScheduled
 	case codeDuplicate:
+		if wait != 0 {
+			receipt.ID = t.job.FormerID
+		}
 		// The id that this very call made can only be there because its reply
 		// was lost and it was sent again.
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
@@ -218,6 +222,9 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 	case codeIDReused:
 		refusal.Reason = shaper.ReasonIDReused
 		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
+	case codeIDTaken:
+		refusal.Reason = shaper.ReasonIDTaken
+		refusal.Detail = fmt.Sprintf("id %q of bucket %q is that of another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
 	case codeImpossible:
 		refusal.Reason = shaper.ReasonImpossible
 		refusal.Detail = admission.ImpossibleText(max(t.job.Cost, 1), by...)

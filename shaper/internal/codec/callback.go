@@ -9,15 +9,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The ids of jobs that this program makes begin so. Such a job has no callback, and that of a hook raises no event: see lua/lib/outbox.lua.
-const (
-	HookID     = "tundish-hook-"
-	CallbackID = "tundish-callback-"
-)
-
-// IsMade reports whether this program made the job of an id.
+// IsMade reports whether this program made the job of an id for a hook or a callback. Such a job has no callback, and that of a hook raises
+// no event: see lua/lib/outbox.lua.
 func IsMade(id string) bool {
-	return strings.HasPrefix(id, HookID) || strings.HasPrefix(id, CallbackID)
+	return strings.HasPrefix(id, shaper.HookID) || strings.HasPrefix(id, shaper.CallbackID)
 }
 
 // Callback is the outcome of a job that is to be told.
@@ -60,7 +55,7 @@ func diedWaiting(bucket, id string, job *Stored, metaText string) (shaper.JobRes
 		return shaper.JobResult{}, err
 	}
 	r := shaper.JobResult{
-		ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, State: shaper.StateDead, Cause: m.last.Cause, Reason: m.last.Reason, Detail: m.last.Detail,
+		ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, Owner: job.Owner(), State: shaper.StateDead, Cause: m.last.Cause, Reason: m.last.Reason, Detail: m.last.Detail,
 		Attempts: int(m.attempts), Enqueued: InstantOf(job.Enqueued),
 	}
 	if m.last.Status != 0 {

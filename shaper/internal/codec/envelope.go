@@ -24,7 +24,7 @@ import (
 // Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
-// microseconds after its enqueue, "=M" which jobs it can be in a batch with (see lua/lib/codec.lua), and "^" that it has a callback. The header is JSON, empty if the job has none of its fields. The scripts
+// microseconds after its enqueue, letters behind that whose the job is (see shaper.CallerMark), "=M" which jobs it can be in a batch with (see lua/lib/codec.lua), and "^" that it has a callback. A ~ always stands before the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The scripts
 // read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -76,7 +76,7 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // Seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
-// is found out. Neither Trace Context nor the waiter is content: a job that is sent again comes from
+// is found out. Neither the caller nor Trace Context nor the waiter is content: a job that is sent again comes from
 // another request, and so with another trace, and another may wait for it. waiter is the channel of the process that
 // waits for the result, "" if none does. callback says that the end of the job is told somewhere: whether that is by its bucket is no
 // content. batches says that the bucket has batches: the job then tells which jobs it agrees with. It takes the room of the one before, if
@@ -108,7 +108,10 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	if callback {
 		size++
 	}
-	agrees := ""
+	caller, agrees := shaper.CallerMark(job.Caller), ""
+	if caller != "" {
+		size += len(caller) + 1
+	}
 	if batches {
 		agrees = agreement(job)
 		size += len(agrees) + 1
@@ -117,9 +120,10 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	if header.ExpiresIn > 0 {
 		packed = append(packed, '~')
 		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
-	} else if agrees != "" {
-		packed = append(packed, '~') // programs that know no batches read no further
+	} else if caller != "" || agrees != "" {
+		packed = append(packed, '~') // programs that know no callers and no batches read no further
 	}
+	packed = append(packed, caller...)
 	packed = append(packed, agrees...)
 	if callback {
 		packed = append(packed, '^')
@@ -202,7 +206,7 @@ func (e *envelope) empty() bool {
 
 // Stored is a job as Redis keeps it.
 type Stored struct {
-	Mark     string
+	Mark     string // as scripts want it: with that of the caller behind it
 	sequence int64
 	Enqueued int64 // Unix microseconds
 	envelope
@@ -229,7 +233,8 @@ func Open(body string) (Stored, error) {
 	if hasCallback {
 		s.Callback = body[:len(body)-len(payload)-1]
 	}
-	number, _, _ = strings.Cut(number, "~")
+	number, more, _ := strings.Cut(number, "~")
+	s.Mark += callerIn(more)
 	index, err2 := strconv.ParseInt(number, 10, 64)
 	s.sequence = first + index
 	var err3, err4 error
@@ -243,6 +248,18 @@ func Open(body string) (Stored, error) {
 	}
 	return s, nil
 }
+
+// callerIn returns the letters of a caller, of what stands behind the ~ of a job.
+func callerIn(more string) string {
+	more, _, _ = strings.Cut(strings.TrimLeft(more, "0123456789"), "=")
+	return more
+}
+
+// Owner is whose the job is.
+func (s *Stored) Owner() shaper.Owner { return OwnerOf(s.Mark) }
+
+// OwnerOf is whose a job is, by its mark.
+func OwnerOf(mark string) shaper.Owner { return shaper.Owner{Mark: mark[min(MarkLength, len(mark)):]} }
 
 func openEnvelope(text string) (e envelope, err error) {
 	err = json.Unmarshal([]byte(text), &e)
@@ -283,6 +300,7 @@ func FillJob(j *shaper.JobInfo, body, metaText string) error {
 	if err != nil {
 		return err
 	}
+	j.Owner = job.Owner()
 	j.Flow, j.Group, j.URL, j.Method, j.Headers, j.Payload = job.Flow, job.Group, job.URL, job.Method, job.Headers, job.Payload
 	j.Enqueued = time.UnixMicro(job.Enqueued)
 	if metaText == "" {

@@ -14,6 +14,7 @@ type resultHead struct {
 	State    shaper.State        `json:"state"`
 	Flow     string              `json:"flow,omitempty"`
 	Group    string              `json:"group,omitempty"`
+	Caller   string              `json:"caller,omitempty"` // its mark
 	Status   int                 `json:"status,omitempty"` // of the answer; 0: there was none
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Cut      bool                `json:"cut,omitempty"`
@@ -29,7 +30,7 @@ type resultHead struct {
 // SealResult makes the two texts of a result that settle.lua wants.
 func SealResult(r *shaper.JobResult) (head string, body []byte) {
 	h := resultHead{
-		State: r.State, Flow: r.Flow, Group: r.Group, Cause: r.Cause, Reason: cut(r.Reason, maxReason), Detail: cut(r.Detail, maxDetail), Attempts: r.Attempts,
+		State: r.State, Flow: r.Flow, Group: r.Group, Caller: r.Owner.Mark, Cause: r.Cause, Reason: cut(r.Reason, maxReason), Detail: cut(r.Detail, maxDetail), Attempts: r.Attempts,
 		Enqueued: microsOf(r.Enqueued), Departed: microsOf(r.Departed), Took: r.Took.Microseconds(),
 	}
 	if a := r.Answer; a != nil {
@@ -50,7 +51,7 @@ func OpenResult(bucket, id, text string) (shaper.JobResult, error) {
 		return shaper.JobResult{}, fmt.Errorf("bucket %q: the result of job %q in Redis is not one of ours", bucket, id)
 	}
 	r := shaper.JobResult{
-		ID: id, Bucket: bucket, Flow: h.Flow, Group: h.Group, State: h.State, Cause: h.Cause, Reason: h.Reason, Detail: h.Detail, Attempts: h.Attempts,
+		ID: id, Bucket: bucket, Flow: h.Flow, Group: h.Group, Owner: shaper.Owner{Mark: h.Caller}, State: h.State, Cause: h.Cause, Reason: h.Reason, Detail: h.Detail, Attempts: h.Attempts,
 		Enqueued: InstantOf(h.Enqueued), Departed: InstantOf(h.Departed), Took: time.Duration(h.Took) * time.Microsecond,
 	}
 	if h.Status != 0 {

@@ -47,6 +47,10 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	}
 	info := shaper.JobInfo{ID: id, Bucket: bucket, State: codec.StateOf(code), Position: position}
 	if body == "" {
+		info.Owner = shaper.Owner{Mark: r.Text(), Before: r.Int() == 1}
+		if r.Err() != nil {
+			return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
+		}
 		return info, nil
 	}
 	if err := codec.FillJob(&info, body, metaText); err != nil {
@@ -62,6 +66,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	offset := r.Int()
 	info.Downstream, ofFlow.Downstream, ofPool.Downstream = readDownstream(r, offset), readDownstream(r, offset), readDownstream(r, 0)
 	info.Closed, info.Opens = r.Int() == 1, codec.InstantOf(r.Int())
+	info.Owner.Before = r.Int() == 1
 	if p := b.Settings.Load().Pool; p != nil {
 		ofPool.Name, info.OfPool = p.Name, ofPool
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -44,9 +45,11 @@ func (s *Store) Result(ctx context.Context, bucket, id string) (shaper.JobResult
 	case kept == resultNotKept:
 		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNoResult, id, bucket, none.State)
 	}
-	text := r.Text()
+	text, from := r.Text(), r.Int()
 	if r.Err() != nil {
 		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
 	}
-	return codec.OpenResult(bucket, id, text)
+	result, err := codec.OpenResult(bucket, id, text)
+	result.Owner.Before = from == 0 || !result.Enqueued.IsZero() && result.Enqueued.Before(time.UnixMicro(from))
+	return result, err
 }
