@@ -29,7 +29,6 @@
 -- Needs    Redis 7.0
 
 --#include lib/bits.lua
---#include lib/callers.lua
 --#include lib/encoding.lua
 
 local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -39,6 +38,15 @@ local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = tr
   group_rate_per = true, group_burst = true, group_quotas = true, batch = true } -- what says when flows and groups may go next
 
 bits.check()
+
+-- Has a bucket know callers (see callers.lua): from now on, or in one dedupe window where it was there before. What is known stays.
+local function know_callers(was_there)
+  local known = redis.call('HMGET', conf, 'callers', 'dedupe_window')
+  if known[1] then return end
+  local time, window = redis.call('TIME'), tonumber(known[2] or 0)
+  local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and now + window or now, now + window))
+end
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -69,7 +77,7 @@ end
 local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
 local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
-if before and stored[1] then callers.begin(conf, true) end
+if before and stored[1] then know_callers(true) end
 if stored_revision > revision then return { 1, stored_schema, stored_revision } end
 
 -- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
@@ -103,7 +111,7 @@ end
 local is_new = false
 for i = 1, #fields, 2 do is_new = is_new or redis.call('HGET', conf, fields[i]) ~= fields[i + 1] end
 redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
-if before and not stored[1] then callers.begin(conf, false) end
+if before and not stored[1] then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end

@@ -27,7 +27,8 @@
 --          settled; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
 --          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
 --          known, as while the bucket is paused), meta ("" none), body}, and then: now,
---          paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot of the bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
+--          paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot
+--          of the bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
 --          groups; and of the flow: paused since, the note of its pause, requests in flight, max_in_flight (0 none), when its rate
 --          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: requests in flight,
 --          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
@@ -89,7 +90,8 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
   local purge = redis.call('HMGET', count, 'purge_mark', 'purge_flow')
   if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then
-    return { CANCELLED, -1, 0, '', '', callers.digits_of(job), came_before and 1 or 0 }
+    local letters = callers.of(string.match(job, '^%S+ %S+ (.*)') or '')
+    return { CANCELLED, -1, 0, '', '', letters == '' and '' or callers.digits(letters), came_before and 1 or 0 }
   end
 end
 

@@ -34,15 +34,6 @@ function callers.times(conf)
   return tonumber(from or math.huge), tonumber(till or math.huge)
 end
 
--- Has a bucket know callers from now on, or for one dedupe window where it was there before. What is known stays.
-function callers.begin(conf, was_there)
-  local known = redis.call('HMGET', conf, 'callers', 'dedupe_window')
-  if known[1] then return end
-  local time = redis.call('TIME')
-  local now, window = tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumber(known[2] or 0)
-  redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and now + window or now, now + window))
-end
-
 -- Whether a job that is there may be that of a caller (its letters), by the body.
 function callers.is_same(body, letters, conf, now)
   if letters == '' then return true end
@@ -58,12 +49,6 @@ function callers.was_same(settled, letters, conf, now)
   local owner = callers.ended(settled)
   if owner ~= '' then return owner == callers.digits(letters) end
   return now < select(2, callers.times(conf))
-end
-
--- The digits of the caller of a job, by its body, '' none.
-function callers.digits_of(body)
-  local letters = string.match(body, '^%S+ %S+ .............%d+~?%d*(%a*)') or ''
-  return letters == '' and '' or callers.digits(letters)
 end
 
 -- The digits of the caller of a job that has ended, '' none.
