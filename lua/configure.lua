@@ -39,17 +39,19 @@ local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = tr
 
 bits.check()
 
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', conf, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
 -- Has a bucket know callers (see callers.lua): from now on, or in one dedupe window where it was there before. What is known stays.
 local function know_callers(was_there)
   local known = redis.call('HMGET', conf, 'callers', 'dedupe_window')
   if known[1] then return end
-  local time, window = redis.call('TIME'), tonumber(known[2] or 0)
-  local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and now + window or now, now + window))
+  local till = now + tonumber(known[2] or 0)
+  redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and till or now, till))
 end
-
--- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('HDEL', conf, '')
 
 -- A bucket with data of schema 1 is taken over while it is empty, with what operators have set.
 if before then
@@ -99,8 +101,7 @@ end
 for i = FIRST_FIELD, #ARGV, 2 do
   if ARGV[i] == 'limits' and redis.call('HGET', conf, 'limits') ~= ARGV[i + 1] then
     -- A time, so that the number is a new one also when the conf was lost.
-    local time = redis.call('TIME')
-    local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, time[1] * 1000000 + time[2])
+    local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, now)
     redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
   end
 end

@@ -18,10 +18,18 @@ type Callbacks struct {
 	URL        string
 	FailureURL string
 
+	// Origins are where the URLs of jobs may point, such as "https://acme.example"; AnyOrigin stands for all. The origins of URL and
+	// FailureURL are always allowed. Without any, a job may name no other: a callback is signed with the secrets of the bucket that
+	// delivers it, and the caller of the job may not be for that bucket.
+	Origins []string
+
 	// MaxPayload is how many bytes a callback may have. The body of an answer is cut to that, and the callback says so. 0 means
 	// MaxPayload of [DefaultBucket]; more than the other bucket takes would never get in.
 	MaxPayload int64
 }
+
+// AnyOrigin in [Callbacks.Origins] lets jobs name any URL.
+const AnyOrigin = "*"
 
 // Bounds of callbacks.
 const (
@@ -57,13 +65,50 @@ func (c Callbacks) Check(bucket string, job *Job) error {
 		case job.Once:
 			reason = "a job that is sent once has no callback: wait for its result"
 		default:
-			reason = callbackURLFault(given.url)
+			reason = c.fault(bucket, given.url)
 		}
 		if reason != "" {
 			errs = append(errs, &FieldError{Field: given.field, Reason: reason})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// fault is why a job may not name a URL, "" if it may.
+func (c Callbacks) fault(bucket, text string) string {
+	if reason := callbackURLFault(text); reason != "" {
+		return reason
+	}
+	origin, _ := originOfText(text)
+	for _, allowed := range append([]string{c.URL, c.FailureURL}, c.Origins...) {
+		if known, err := originOfText(allowed); allowed == AnyOrigin || err == nil && known == origin {
+			return ""
+		}
+	}
+	return fmt.Sprintf("the callbacks of bucket %q do not go to %s: its configuration allows them in callbacks.origins", bucket, origin)
+}
+
+func originOfText(text string) (Origin, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return Origin{}, err
+	}
+	return OriginOf(u)
+}
+
+// OriginFault is why a text can be none of [Callbacks.Origins], "" if it can.
+func OriginFault(text string) string {
+	if text == AnyOrigin {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return "want an origin, such as https://acme.example, or \"*\" for any"
+	}
+	if _, err := OriginOf(u); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // callbackURLFault does not repeat the URL, which may hold a secret.
@@ -86,7 +131,7 @@ func (c Callbacks) validate(bucket string) (errs []error) {
 	fail := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("callbacks.%s: %s", key, fmt.Sprintf(format, args...)))
 	}
-	if c.Bucket == "" && c != (Callbacks{}) {
+	if c.Bucket == "" && (c.URL != "" || c.FailureURL != "" || c.MaxPayload != 0 || len(c.Origins) > 0) {
 		fail("bucket", "is missing: want the name of the bucket that delivers")
 	}
 	if c.Bucket != "" && c.Bucket == bucket {
@@ -95,6 +140,11 @@ func (c Callbacks) validate(bucket string) (errs []error) {
 	for _, given := range []struct{ key, url string }{{"url", c.URL}, {"failure_url", c.FailureURL}} {
 		if reason := callbackURLFault(given.url); given.url != "" && reason != "" {
 			fail(given.key, "%s", reason)
+		}
+	}
+	for _, origin := range c.Origins {
+		if reason := OriginFault(origin); reason != "" {
+			fail("origins", "%q: %s", origin, reason)
 		}
 	}
 	if c.MaxPayload != 0 && c.MaxPayload < MinCallbackPayload {

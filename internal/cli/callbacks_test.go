@@ -11,7 +11,7 @@ import (
 func TestCallbacksOfAnImport(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, "embedded", "rate = \"200/s\"\n[buckets.webhook]\nallow_networks = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n"+
-		"[buckets.callbacks]\nbucket = \"told\"\n[[buckets]]\nname = \"told\"\nrate = \"200/s\"")
+		"[buckets.callbacks]\nbucket = \"told\"\norigins = [\"*\"]\n[[buckets]]\nname = \"told\"\nrate = \"200/s\"")
 	receives, hears := receive(t), receive(t)
 	daemon := start(t, p.env, "dispatcher run")
 	daemon.ready(t, p.ops)

@@ -11,9 +11,10 @@ import (
 
 // callbackSettings say where the outcomes of a bucket's jobs are told.
 type callbackSettings struct {
-	Bucket     string `mapstructure:"bucket"`
-	URL        Secret `mapstructure:"url"`
-	FailureURL Secret `mapstructure:"failure_url"`
+	Bucket     string   `mapstructure:"bucket"`
+	URL        Secret   `mapstructure:"url"`
+	FailureURL Secret   `mapstructure:"failure_url"`
+	Origins    []string `mapstructure:"origins"`
 }
 
 // minCallbackDedupe is how long the bucket of callbacks has to remember ids at least: a dispatcher that does not know whether a callback
@@ -26,7 +27,7 @@ func (s *bucketSettings) callbacks() shaper.Callbacks {
 	if c == nil {
 		return shaper.Callbacks{}
 	}
-	return shaper.Callbacks{Bucket: c.Bucket, URL: c.URL.Reveal(), FailureURL: c.FailureURL.Reveal()}
+	return shaper.Callbacks{Bucket: c.Bucket, URL: c.URL.Reveal(), FailureURL: c.FailureURL.Reveal(), Origins: c.Origins}
 }
 
 // callbacks checks the bucket at p that has callbacks, and the bucket that delivers them.
@@ -41,6 +42,11 @@ func (l *loader) callbacks(s *settings, p place, b bucketSettings) {
 		}
 		if _, err := outgoing.ParseURL(given.url); err != nil { // it shows nothing of the URL, whose path may be a secret
 			l.fail(p.key(given.key), "", "%v", err)
+		}
+	}
+	for i, origin := range b.Callbacks.Origins {
+		if reason := shaper.OriginFault(origin); reason != "" {
+			l.fail(p.key("origins").element(i, ""), literal(origin), "%s", reason)
 		}
 	}
 	var names []string

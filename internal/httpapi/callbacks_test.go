@@ -21,7 +21,7 @@ func TestCallbackFields(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
 	two := buckets(t)[:2]
-	two[0].Name, two[0].Callbacks = "calls", shaper.Callbacks{Bucket: "told"}
+	two[0].Name, two[0].Callbacks = "calls", shaper.Callbacks{Bucket: "told", FailureURL: "https://b.example/hook", Origins: []string{"https://A.example:443"}}
 	two[1].Name, two[1].Limits = "told", nil
 	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: two})
 	if err != nil {
@@ -39,6 +39,8 @@ func TestCallbackFields(t *testing.T) {
 		"callback_url is a number":  `"callback_url":7`,
 		"callback_url is relative":  `"callback_url":"/x"`,
 		"callback_url is too long":  `"callback_url":"https://a.example/` + strings.Repeat("x", 2100) + `"`,
+		"callback_url is elsewhere": `"callback_url":"https://evil.example/x"`,
+		"failure_url is elsewhere":  `"failure_url":"http://a.example/"`,
 		"failure_url has no host":   `"failure_url":"https:///x"`,
 		"failure_url is given once": `"failure_url":"https://a.example/","failure_url":"https://b.example/"`,
 	} {

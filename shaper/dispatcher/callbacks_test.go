@@ -34,7 +34,7 @@ func newTelling(t *testing.T, change func(b, told *shaper.Bucket)) *telling {
 	t.Helper()
 	b, told := rig.Bucket("b", 1000), rig.Bucket("told", 2000)
 	b.Retry.MaxAttempts, b.Retry.MinBackoff, b.Retry.MaxBackoff = 2, time.Millisecond, time.Millisecond
-	b.Callbacks, told.Shed = shaper.Callbacks{Bucket: "told"}, shaper.NoShedding
+	b.Callbacks, told.Shed = shaper.Callbacks{Bucket: "told", Origins: []string{shaper.AnyOrigin}}, shaper.NoShedding
 	if change != nil {
 		change(&b, &told)
 	}
