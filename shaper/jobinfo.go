@@ -92,6 +92,18 @@ type JobInfo struct {
 	LastAttempts []JobAttempt
 }
 
+// Result is how a dead letter ended, as far as Redis keeps that without a result: the last response, with the beginning of its body.
+func (j *JobInfo) Result() JobResult {
+	r := JobResult{
+		ID: j.ID, Bucket: j.Bucket, Flow: j.Flow, Group: j.Group, Owner: j.Owner, State: StateDead, Cause: j.Last.Cause, Reason: j.Last.Reason, Detail: j.Last.Detail,
+		Attempts: j.Attempts, Enqueued: j.Enqueued,
+	}
+	if j.Last.Status != 0 {
+		r.Answer = &Answer{Status: j.Last.Status, Body: []byte(j.Last.Body), Cut: true}
+	}
+	return r
+}
+
 // JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
 	Pause                 *Pause    // nil if it is not paused

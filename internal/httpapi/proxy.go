@@ -101,29 +101,56 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	receipt, awaited, err := p.awaitProxied(r, job)
-	if err != nil {
-		p.unknownOutcome(r, []shaper.Receipt{receipt}, err).write(w)
-		return
+	p.serveProxied(w, r, job, began, settings.Timeout)
+}
+
+// serveProxied has the job of a request done, and answers what the API answers. The job of an Idempotency-Key may be taken back, or expire,
+// because of another client under that key: then it is enqueued once more, for as long as this client waits.
+func (p *producer) serveProxied(w http.ResponseWriter, r *http.Request, job shaper.Job, began time.Time, timeout time.Duration) {
+	left := func() time.Duration { return timeout - time.Since(began) }
+	for n := 1; ; n++ {
+		receipt, awaited, err := p.awaitProxied(r, job)
+		if err != nil {
+			p.unknownOutcome(r, []shaper.Receipt{receipt}, err).write(w)
+			return
+		}
+		w.Header().Set("Tundish-Job", receipt.ID)
+		if receipt.Refusal != nil {
+			awaited.Stop()
+			p.refuseProxied(w, r, &receipt, timeout)
+			return
+		}
+		result, err := p.waitFor(w, r, awaited, left())
+		if err == nil {
+			awaited.Stop()
+			p.answerProxied(w, r, &result)
+			return
+		}
+		if errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDone {
+			awaited.Stop()
+			newFault(codeAnswerNotKept, "a request with this Idempotency-Key was made before as job %q, and its answer is not kept any more: "+
+				"use another key, or raise result_retention", receipt.ID).write(w, r)
+			return
+		}
+		if job.ID == "" || n == proxyTries || left() < time.Millisecond || p.draining.begun() || !p.unsent(r, &receipt, err, result.State) {
+			p.giveUpProxied(w, r, &receipt, awaited, left())
+			return
+		}
+		awaited.Stop()
+		job.MaxWait = left().Truncate(time.Microsecond)
 	}
-	defer awaited.Stop()
-	w.Header().Set("Tundish-Job", receipt.ID)
-	if refusal := receipt.Refusal; refusal != nil {
-		p.refuseProxied(w, r, &receipt, settings.Timeout)
-		return
+}
+
+// unsent reports whether the job of a request ended without being sent: it was taken back, or it expired.
+func (p *producer) unsent(r *http.Request, receipt *shaper.Receipt, err error, state shaper.State) bool {
+	if !errors.Is(err, shaper.ErrNoResult) || r.Context().Err() != nil {
+		return false
 	}
-	left := settings.Timeout - time.Since(began)
-	result, err := p.waitFor(w, r, awaited, left)
-	if err == nil {
-		p.answerProxied(w, r, &result)
-		return
+	if state != shaper.StateDead {
+		return state == shaper.StateCancelled
 	}
-	if errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDone {
-		newFault(codeAnswerNotKept, "a request with this Idempotency-Key was made before as job %q, and its answer is not kept any more: "+
-			"use another key, or raise result_retention", receipt.ID).write(w, r)
-		return
-	}
-	p.giveUpProxied(w, r, &receipt, awaited, settings.Timeout-time.Since(began))
+	info, err := p.jobs.Job(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
+	return err == nil && info.Last.Cause == shaper.CauseExpired && info.Attempts == 0
 }
 
 // proxiedJob makes the job of a request. What the client sent as credentials, and what is of its connection only, stays here.
@@ -221,14 +248,26 @@ func (p *producer) answerProxied(w http.ResponseWriter, r *http.Request, result 
 	_, _ = w.Write(a.Body) // fails only when the client is gone
 }
 
-// giveUpProxied takes back the job of a client that waits no longer. One that was sent is not taken back: if only the server stops, the
-// client gets the answer that is on its way.
+// giveUpProxied takes back the job of a client that waits no longer, unless another client waits for it here. One that was sent is not
+// taken back: if only the server stops, the client gets the answer that is on its way.
 func (p *producer) giveUpProxied(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt, awaited *client.Awaited, left time.Duration) {
-	state, err := p.jobs.Cancel(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
 	stops := p.draining.begun() && left > 0
+	var state shaper.State
+	var err error
+	shared := !awaited.Stop()
+	if !shared {
+		state, err = p.jobs.Cancel(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
+	}
 	switch {
 	case r.Context().Err() != nil:
 		return // nobody reads an answer
+	case shared && stops:
+		f := newFault(codeOverloaded, "this server stops: send the request again, under the same Idempotency-Key")
+		f.RetryAfter = retryStore
+		f.write(w, r)
+	case shared:
+		newFault(codeNotInTime, "the request waits as job %q of bucket %q for another client under its Idempotency-Key: send it again under that key",
+			receipt.ID, receipt.Bucket).write(w, r)
 	case err == nil && state == shaper.StateCancelled && stops:
 		f := newFault(codeOverloaded, "this server stops: the request was not sent to the API, send it again")
 		f.RetryAfter = retryStore

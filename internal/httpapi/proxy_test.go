@@ -22,6 +22,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -32,6 +33,9 @@ type proxyRig struct {
 	*server
 	redis   *redis.Client
 	handler *httpapi.Handler
+	client  *producer.Client
+	op      *operator.Operator
+	other   *proxyRig // the same of another process
 
 	mu    sync.Mutex
 	calls []*http.Request // as the API got them
@@ -42,7 +46,7 @@ const vendorKey = "vendor-secret"
 
 func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 	t.Helper()
-	p := &proxyRig{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }}
+	p := &proxyRig{server: &server{t: t}, serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.mu.Lock()
@@ -84,11 +88,22 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 		}
 		buckets = append(buckets, b)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets})
+	dispatch(t, store, buckets, workers)
+	p.op = newOperator(t, connect(t, store.URL()), nil, buckets)
+	p.serveProxy(connect(t, store.URL()), buckets, keys)
+	p.other = &proxyRig{server: &server{t: t}, redis: p.redis}
+	p.other.serveProxy(connect(t, store.URL()), buckets, keys)
+	return p
+}
+
+// serveProxy starts the API of one process.
+func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, keys []httpapi.Key) {
+	t := p.t
+	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dispatch(t, store, buckets, workers)
+	p.client = client
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Logger: logTo(t.Output()), Keys: keys,
 		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
@@ -102,7 +117,6 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 	})
 	p.server = serve(t, p.handler)
 	t.Cleanup(client.Close)
-	return p
 }
 
 func (p *proxyRig) answerWith(serve http.HandlerFunc) {

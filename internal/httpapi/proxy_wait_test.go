@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func TestProxyWaits(t *testing.T) {
@@ -117,5 +121,73 @@ func TestProxyIdempotencyKeys(t *testing.T) {
 		leave()
 		<-left
 		p.untilJobs("slow", 0)
+	}
+}
+
+// The last client that waits under an Idempotency-Key takes its request back. One that waits at another process has it made again.
+func TestProxyWaitsForEachClientOfAKey(t *testing.T) {
+	t.Parallel()
+	for name, far := range map[string]bool{"one process": false, "two processes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxyRig(t, keyOf("a", []string{"*"}, httpapi.RoleEnqueue))
+			headers := []string{"Api-Key", "a", "Idempotency-Key", "shared"}
+			at := p
+			if far {
+				at = p.other
+			}
+			start := func(at *proxyRig) (leave context.CancelFunc, status <-chan int) {
+				ctx, leave := context.WithCancel(t.Context())
+				t.Cleanup(leave)
+				waits := len(at.client.Waiting())
+				status = at.start(ctx, "slow", headers...)
+				until(t, func() bool { return len(at.client.Waiting()) > waits })
+				p.untilJobs("slow", 1)
+				return leave, status
+			}
+			leave, left := start(p)
+			leaveToo, second := start(at)
+			until(t, func() bool { return len(p.client.Waiting())+len(p.other.client.Waiting()) == 2 })
+			leave()
+			<-left
+			if far { // the job of another id takes its place
+				until(t, func() bool { return strings.HasSuffix(strings.Join(p.jobIDs("slow"), " "), "-1") })
+			} else {
+				until(t, func() bool { return len(p.client.Waiting()) == 1 })
+				p.untilJobs("slow", 1)
+			}
+			third, answered := start(at)
+			defer third()
+			leaveToo()
+			<-second
+			until(t, func() bool { return len(at.client.Waiting()) == 1 })
+			var patch operator.BucketPatch
+			if err := patch.Put(shaper.SettingRate, "1000/s"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.op.As("test").Bucket("slow").Set(t.Context(), patch); err != nil {
+				t.Fatal(err)
+			}
+			if status := <-answered; status != http.StatusOK {
+				t.Errorf("the last one is answered with %d", status)
+			}
+			if calls := p.called(); len(calls) != 1 {
+				t.Errorf("%d calls", len(calls))
+			}
+		})
+	}
+}
+
+func (p *proxyRig) jobIDs(bucket string) []string {
+	return p.redis.HKeys(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":body").Val()
+}
+
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for !is() {
+		if t.Context().Err() != nil {
+			t.Fatal("the test is over")
+		}
+		runtime.Gosched()
 	}
 }

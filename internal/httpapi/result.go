@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func preferredWait(h http.Header) (time.Duration, *fault) {
 	return 0, nil
 }
 
-// enqueueAndWait lets one job in and answers its result, if that is there in time; else what it is without a wait.
+// enqueueAndWait lets one job in and answers how it ended, if that is there in time; else the state in which it is then.
 func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job shaper.Job, wait time.Duration) {
 	receipt, awaited, err := p.jobs.Await(context.WithoutCancel(r.Context()), job)
 	if err != nil {
@@ -46,12 +47,43 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	}
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	result, err := p.waitFor(w, r, awaited, wait)
+	if err != nil {
+		result, err = p.asItIs(r, &receipt)
+	}
 	if err == nil {
 		writeJSON(w, http.StatusOK, result.JSON())
 		return
 	}
+	if result.State != "" && result.State != receipt.State {
+		receipt.State, receipt.Position, receipt.ETA = result.State, 0, time.Time{}
+	}
 	answer := admitted(&receipt)
 	writeJSON(w, http.StatusAccepted, &answer)
+}
+
+// asItIs returns how a job ended for which there was no result in time: also without an answer, as of a job that was cancelled or whose
+// answer is not kept. A dead letter has the last response. Of a job that goes on it returns an error, and the state in the result.
+func (p *producer) asItIs(r *http.Request, receipt *shaper.Receipt) (shaper.JobResult, error) {
+	ctx := context.WithoutCancel(r.Context())
+	result, err := p.jobs.Result(ctx, receipt.Bucket, receipt.ID)
+	ended := errors.Is(err, shaper.ErrNoResult)
+	if !ended && !errors.Is(err, shaper.ErrNotEnded) {
+		return result, err
+	}
+	result.Flow, result.Group = receipt.Flow, receipt.Group
+	if ended && result.State != shaper.StateDead {
+		return result, nil
+	}
+	info, err := p.jobs.Job(ctx, receipt.Bucket, receipt.ID)
+	switch {
+	case err == nil && info.State == shaper.StateDead:
+		return info.Result(), nil
+	case err == nil:
+		return shaper.JobResult{State: info.State}, shaper.ErrNotEnded
+	case errors.Is(err, shaper.ErrNotFound): // it was dropped, and its id is forgotten
+		return result, nil
+	}
+	return result, err
 }
 
 // waitFor waits for a result, for a time, as long as the client is there and the server does not stop.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,33 @@ func TestPreferWait(t *testing.T) {
 	go func() { answered <- api.do("POST", slowJobs, `{"id":"stopped","payload":{}}`, "Prefer", "wait=300") }()
 	handler.Drain()
 	(<-answered).want(202, "")
+}
+
+// A wait that ends without an answer tells the state as it is: of a job that was enqueued without a wait, that expires, or that is cancelled.
+func TestPreferWaitTellsTheStateAsItIs(t *testing.T) {
+	t.Parallel()
+	api, _ := answeringAPI(t)
+	// In flight while the second request waits for it; its answer is not kept, as nobody waited when it came.
+	const job = `{"id":"before","payload":{"Status":204}}`
+	api.do("POST", plainJobs, job).want(202, "")
+	a := api.do("POST", plainJobs, job, "Prefer", "wait=30").want(200, "")
+	a.has("state", "done")
+	a.has("id", "before")
+
+	// The first slot is in an hour; a claim gives up what has expired by then.
+	expired := api.do("POST", plainJobs, `{"id":"never","delay":"1s","expires_in":"10ms","payload":{"Status":200}}`, "Prefer", "wait=30").want(200, "")
+	expired.has("state", "dead")
+	expired.has("cause", "expired")
+
+	answered := make(chan *answer)
+	go func() { answered <- api.do("POST", slowJobs, `{"id":"gone","payload":{}}`, "Prefer", "wait=300") }()
+	for api.do("DELETE", slowJobs+"/gone", "").status != 200 {
+		runtime.Gosched()
+	}
+	(<-answered).want(200, "").has("state", "cancelled")
+
+	// One that waits on: the state at the end of the time, not that of the enqueue.
+	api.do("POST", plainJobs, `{"id":"later","delay":"1h","payload":{}}`, "Prefer", "wait=1").want(202, "").has("state", "scheduled")
 }
 
 func TestResultOverHTTP(t *testing.T) {

@@ -56,8 +56,8 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	}
 }
 
-// Stop ends the wait. The job goes on.
-func (a *Awaited) Stop() { a.answers.forget(a) }
+// Stop ends the wait. The job goes on. It reports whether nobody else in this process waits for the job; only the first call does.
+func (a *Awaited) Stop() (last bool) { return a.answers.forget(a) }
 
 // answers hears of results for all that wait in this process: a script that ends a job that they wait for sends a message to the channel
 // of the process.
@@ -98,10 +98,11 @@ func (a *Awaited) follow(id string) {
 	a.answers.await(a, a.bucket, id)
 }
 
-func (l *answers) forget(a *Awaited) {
+func (l *answers) forget(a *Awaited) (last bool) {
 	name := a.bucket + " " + a.id
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := len(l.waiting[name])
 	others := l.waiting[name][:0]
 	for _, one := range l.waiting[name] {
 		if one != a {
@@ -113,6 +114,7 @@ func (l *answers) forget(a *Awaited) {
 	} else {
 		l.waiting[name] = others
 	}
+	return before > 0 && len(others) == 0
 }
 
 // listen wakes those that wait. What it misses while the connection is down, they find.

@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -63,9 +62,13 @@ func (c *Client) Result(ctx context.Context, bucket, id string) (Result, error) 
 	return c.store.Result(ctx, bucket, id)
 }
 
-// Waiting lists what is waited for now, as "bucket id", in no order.
+// Waiting lists what is waited for now, as "bucket id", once for each that waits, in no order.
 func (c *Client) Waiting() []string {
 	c.answers.mu.Lock()
 	defer c.answers.mu.Unlock()
-	return slices.Collect(maps.Keys(c.answers.waiting))
+	var names []string
+	for name, some := range c.answers.waiting {
+		names = append(names, slices.Repeat([]string{name}, len(some))...)
+	}
+	return names
 }

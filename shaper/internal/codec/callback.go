@@ -54,12 +54,8 @@ func diedWaiting(bucket, id string, job *Stored, metaText string) (shaper.JobRes
 	if err != nil {
 		return shaper.JobResult{}, err
 	}
-	r := shaper.JobResult{
-		ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, Owner: job.Owner(), State: shaper.StateDead, Cause: m.last.Cause, Reason: m.last.Reason, Detail: m.last.Detail,
-		Attempts: int(m.attempts), Enqueued: InstantOf(job.Enqueued),
+	died := shaper.JobInfo{
+		ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, Owner: job.Owner(), Last: m.last, Attempts: int(m.attempts), Enqueued: InstantOf(job.Enqueued),
 	}
-	if m.last.Status != 0 {
-		r.Answer = &shaper.Answer{Status: m.last.Status, Body: []byte(m.last.Body), Cut: true}
-	}
-	return r, nil
+	return died.Result(), nil
 }
