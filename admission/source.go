@@ -1,10 +1,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,7 @@ type source struct {
 	own      Limit
 	text     string // of own, as conf has it
 	revision int64
+	started  int64 // of the first write, see lua/configure.lua; of the caller that holds turn
 
 	turn   chan struct{} // held by the caller that reads or writes the conf
 	fresh  atomic.Bool   // the conf in Redis was written, and read since its last change that is known of
@@ -143,7 +146,7 @@ func (g *gate) write(ctx context.Context, s *source) error {
 	if s.wrote.Load() {
 		return nil
 	}
-	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, "", "", FieldLimits, s.text)
+	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, "", "", 1, redisconn.ProcessName(), s.started, FieldLimits, s.text)
 	if err != nil {
 		return err
 	}
@@ -156,6 +159,11 @@ func (g *gate) write(ctx context.Context, s *source) error {
 	case 1:
 		g.limiter.log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
 			"limit", s.own.Name, "own_revision", s.revision, "revision", revision)
+	case 0:
+		s.started = r.Int()
+		if changed := r.Int(); changed > 0 {
+			g.limiter.log.WarnContext(ctx, "this process changed the limit in force", "limit", s.own.Name, "after", s.text)
+		}
 	case 2:
 		return fmt.Errorf("its data has schema %d, this program knows %d: use a newer program", schema, schemaVersion)
 	}
@@ -181,6 +189,11 @@ func (g *gate) read(ctx context.Context, s *source) error {
 		state, err := g.decode(ctx, s, conf)
 		if err != nil {
 			return err
+		}
+		before := s.latest.Load()
+		if by := conf["by"]; before.rev != "" && !reflect.DeepEqual(before.configured, state.configured) && by != redisconn.ProcessName() {
+			g.limiter.log.WarnContext(ctx, "another process changed the limit in force", "limit", s.own.Name,
+				"before", before.configured.Limit, "after", state.configured.Limit, "by", cmp.Or(by, "a program of an older version"))
 		}
 		s.latest.Store(state)
 	}

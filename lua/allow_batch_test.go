@@ -114,7 +114,7 @@ func TestAllowKnowsTheConf(t *testing.T) {
 		if got := ask("1"); got[0] != 2 || got[1] != 1 {
 			t.Errorf("without a conf: %v", got)
 		}
-		r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", "limits", "[]")
+		r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", 1, "test", 0, "limits", "[]")
 		rev, err := r.c.HGet(r.ctx, r.key("conf"), "limits_rev").Result()
 		r.ok(err)
 		for range 3 {

@@ -1,6 +1,8 @@
--- configure.lua: writes the settings that the scripts obey. A configuration with a lower
--- revision than the stored one changes nothing, and the reply says so. A setting with an override
--- does not change either: its configured value is kept aside until control.lua removes the override.
+-- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; of a limit on its own, a limiter)
+-- replaces what is there. Any other caller makes what is missing, and changes nothing that exists. The higher revision wins. At equal
+-- revisions the owner that started last wins: each start and each reload gets a number from this script, and a later write of
+-- the same process carries that number. What a caller without ownership has made is marked: an owner replaces it, whatever its
+-- revision. A setting with an override does not change: its configured value is kept aside until control.lua removes the override.
 -- May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of a bucket; of a pool, and of a limit that is asked on its own, …:conf
@@ -14,30 +16,42 @@
 -- ARGV[2]  revision: of the configuration
 -- ARGV[3]  channel: to wake dispatchers on; "" for none, as of a limit
 -- ARGV[4]  bucket: the message to publish
--- ARGV[5...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
--- Returns  {0 written or equal, 1 a higher revision is in force, 2 a newer schema is in force, 3 the bucket
+-- ARGV[5]  owns: 1 the caller owns the settings; 0 it makes only what is missing
+-- ARGV[6]  by: names the process
+-- ARGV[7]  started: the number that the first write since its start or reload got; 0 this is the first
+-- ARGV[8...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
+-- Returns  {0 written or equal, 1 a higher revision or an owner that started later is in force, 2 a newer schema is in force, 3 the bucket
 --          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
---          "flows": 0 none, 1 flows, 2 flows in groups); the stored schema; the stored revision; with 3 how many
+--          "flows": 0 none, 1 flows, 2 flows in groups), 6 they exist, and the caller does not own them; the stored schema; the
+--          stored revision; with 0 the number for `started`, and how many fields changed (0 also where they are new); with 3 how many
 --          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
 --          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
 -- Stores   since when a bucket knows callers (see callers.lua), for as long as there is the bucket;
---          the fields, those that are overridden as "own:" and their name; where rate, burst or quotas of flows or groups change,
+--          the fields, those that are overridden as "own:" and their name; owned, by, started: who wrote them; changes: the last
+--          20 changes, newest first, 16 KB beside the newest; where rate, burst or quotas of flows or groups change,
 --          or batches change, recheck: those that wait for a turn are looked at again (see
---          reserve.lua); where the field "limits" changes, a higher "limits_rev" (see admission/stored.go);
+--          reserve.lua); where the field "limits" changes, or what producers go by, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
 --#include lib/bits.lua
 --#include lib/encoding.lua
 
-local conf, body, dead, aside, before, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local conf, body, dead, aside, of_then, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local FIRST_FIELD = 5
+local owns, by, started = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7])
+local schema_text, revision_text = ARGV[1], ARGV[2]
+local FIRST_FIELD = 8
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
   group_rate_per = true, group_burst = true, group_quotas = true, batch = true } -- what says when flows and groups may go next
 
 bits.check()
+
+local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'callback_bucket', 'callback_url',
+  'callback_failure_url', 'callback_origins' }
+local NO_CHANGE = { generation = true, timetable = true } -- they follow from others
+local CHANGES, CHANGES_BYTES, VALUE_BYTES = 20, 16384, 200
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -54,15 +68,15 @@ local function know_callers(was_there)
 end
 
 -- A bucket with data of schema 1 is taken over while it is empty, with what operators have set.
-if before then
-  local old = redis.call('HMGET', before, 'schema', 'rate_count')
+if of_then then
+  local old = redis.call('HMGET', of_then, 'schema', 'rate_count')
   if old[2] then
     local jobs, leased, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
     if jobs + leased > 0 then return { 5, tonumber(old[1] or 0), 0, math.max(jobs - leased - died, 0), died, leased, 0, 0, 0 } end
-    if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', before, conf) else redis.call('DEL', before) end
+    if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', of_then, conf) else redis.call('DEL', of_then) end
   end
   if tonumber(old[1] or 0) > schema then return { 2, tonumber(old[1]), 0 } end
-  if old[2] or not old[1] then redis.call('HSET', before, 'schema', string.format('%d', schema)) end
+  if old[2] or not old[1] then redis.call('HSET', of_then, 'schema', string.format('%d', schema)) end
 end
 
 if ARGV[FIRST_FIELD] == 'generation' then
@@ -76,11 +90,17 @@ if ARGV[FIRST_FIELD] == 'generation' then
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 end
-local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows')
-local stored_schema, stored_revision = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows', 'owned', 'started', 'changes')
+local stored_schema, stored_revision, stored_start = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[5] or 0)
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
-if before and stored[1] then know_callers(true) end
-if stored_revision > revision then return { 1, stored_schema, stored_revision } end
+if of_then and stored[1] then know_callers(true) end
+if not owns and stored[1] and stored_schema == schema then return { 6, stored_schema, stored_revision } end
+-- Where no owner has written, no revision counts. A program from before owners were marked left no mark.
+if stored[4] ~= '0' then
+  local is_later = stored_revision == revision and started > 0 and stored_start > started
+  if stored_revision > revision or is_later then return { 1, stored_schema, stored_revision } end
+end
+if started == 0 then started = math.max(now, stored_start + 1) end
 
 -- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
 for i = FIRST_FIELD, #ARGV, 2 do
@@ -90,30 +110,52 @@ for i = FIRST_FIELD, #ARGV, 2 do
   end
 end
 
-local own = {}
-for i = FIRST_FIELD, #ARGV, 2 do own[#own + 1] = 'own:' .. ARGV[i] end
-local overridden, fields = redis.call('HMGET', conf, unpack(own)), {}
-for n, name in ipairs(own) do
-  local i = FIRST_FIELD + 2 * (n - 1)
-  fields[2 * n - 1], fields[2 * n] = overridden[n] and name or ARGV[i], ARGV[i + 1]
+-- What the configuration before said of each field: beside an override, where there is one.
+local names, own = {}, {}
+for i = FIRST_FIELD, #ARGV, 2 do names[#names + 1], own[#own + 1] = ARGV[i], 'own:' .. ARGV[i] end
+local before, overridden = redis.call('HMGET', conf, unpack(names)), redis.call('HMGET', conf, unpack(own))
+local fields, values, differs, is_new = {}, {}, {}, false
+for n, name in ipairs(names) do
+  local value, was = ARGV[FIRST_FIELD + 2 * n - 1], overridden[n] or before[n]
+  fields[2 * n - 1], fields[2 * n] = overridden[n] and own[n] or name, value
+  values[name] = { was or '', value }
+  differs[name] = was ~= value
+  is_new = is_new or was ~= value
 end
 
-for i = FIRST_FIELD, #ARGV, 2 do
-  if ARGV[i] == 'limits' and redis.call('HGET', conf, 'limits') ~= ARGV[i + 1] then
-    -- A time, so that the number is a new one also when the conf was lost.
-    local rev = math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, now)
-    redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
-  end
+local is_told = differs.limits -- producers read limits and these again when the number is another one
+for _, name in ipairs(OF_PRODUCERS) do is_told = is_told or differs[name] end
+if is_told then
+  -- A time, so that the number is a new one also when the conf was lost.
+  redis.call('HSET', conf, 'limits_rev', string.format('%d', math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, now)))
 end
 -- Those that wait for a turn by the settings of before are looked at again.
-for i = FIRST_FIELD, stored[2] and #ARGV or 0, 2 do
-  if OF_TURNS[ARGV[i]] and (redis.call('HGET', conf, ARGV[i]) or '') ~= ARGV[i + 1] then redis.call('HSET', conf, 'recheck', '0') end
+for name in pairs(OF_TURNS) do
+  if stored[2] and values[name] and values[name][1] ~= values[name][2] then redis.call('HSET', conf, 'recheck', '0') end
 end
-local is_new = false
-for i = 1, #fields, 2 do is_new = is_new or redis.call('HGET', conf, fields[i]) ~= fields[i + 1] end
-redis.call('HSET', conf, 'schema', ARGV[1], 'revision', ARGV[2], unpack(fields))
-if before and not stored[1] then know_callers(false) end
+
+-- The record of changes, for people. Of a rate both fields are noted, as one alone says little.
+local noted = {}
+for _, name in ipairs(stored[1] and names or {}) do
+  local other = string.match(name, '^(.*rate_)count$')
+  other = other and other .. 'per' or string.match(name, '^(.*rate_)per$') and string.gsub(name, 'per$', 'count')
+  if (differs[name] or other and differs[other]) and not NO_CHANGE[name] then
+    noted[#noted + 1] = { name, string.sub(values[name][1], 1, VALUE_BYTES), string.sub(values[name][2], 1, VALUE_BYTES) }
+  end
+end
+if #noted > 0 then
+  local changed = cjson.encode({ at = string.format('%d', now), by = by, changes = noted })
+  local record, count = changed, 1
+  for entry in string.gmatch(stored[6] or '', '[^\n]+') do
+    if count == CHANGES or #record + #entry >= CHANGES_BYTES then break end
+    record, count = record .. '\n' .. entry, count + 1
+  end
+  redis.call('HSET', conf, 'changes', record)
+end
+redis.call('HSET', conf, 'schema', schema_text, 'revision', revision_text, 'owned', owns and '1' or '0', 'by', by,
+  'started', string.format('%d', started), unpack(fields))
+if of_then and not stored[1] then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
-return { 0, schema, revision }
+return { 0, schema, revision, started, #noted }

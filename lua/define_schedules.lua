@@ -1,17 +1,19 @@
 -- define_schedules.lua: writes which schedules a bucket has, as its configuration says. A configuration with a lower revision than the
--- stored one of the bucket changes nothing, nor does one that knows an older place of the bucket. A schedule that was made through the
+-- stored one of the bucket changes nothing, nor does one that an owner of the settings has replaced since (see configure.lua), nor one
+-- that knows an older place of the bucket. A schedule that was made through the
 -- API stays: one of the same name in the configuration waits until that is removed. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  the revision in force, and the lowest generation that is obeyed here (see relocate.lua)
+-- KEYS[1]  …:settings  hash  the revision in force, its owner's start, and the lowest generation that is obeyed here (see relocate.lua)
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  revision: of the configuration
 -- ARGV[2]  generation: with what the index says (see assign.lua)
 -- ARGV[3]  channel: to wake dispatchers on
 -- ARGV[4]  message: what to publish there
--- ARGV[5]  keep: how many names follow, which are all of the configuration: other schedules of it are removed; "" all stay
--- ARGV[6...]  the names, if keep says so; then name, definition, ... of at most 100; in a definition the line of the time comes first
--- Returns  {3 there is more to do: call again, 2 the bucket has left this place, 1 a higher revision is in force, else 0; how many
+-- ARGV[5]  started: of the write of the settings, see configure.lua
+-- ARGV[6]  keep: how many names follow, which are all of the configuration: other schedules of it are removed; "" all stay
+-- ARGV[7...]  the names, if keep says so; then name, definition, ... of at most 100; in a definition the line of the time comes first
+-- Returns  {3 there is more to do: call again, 2 the bucket has left this place, 1 other settings are in force, else 0; how many
 --          schedules came, changed or went; the names of those that wait for one of the API to be removed}
 -- Stores   schedules, until the configuration names them no more; at most 1000 a bucket, as Go sees to
 -- Needs    Redis 7.0
@@ -19,15 +21,16 @@
 --#include lib/schedule.lua
 
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
-local revision, generation, channel, message, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local FIRST, AT_ONCE = 6, 100
+local revision, generation, channel, message = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local started, keep = tonumber(ARGV[5]), ARGV[6]
+local FIRST, AT_ONCE = 7, 100
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local place = redis.call('HMGET', settings, 'schema', 'generation', 'revision')
+local place = redis.call('HMGET', settings, 'schema', 'generation', 'revision', 'started')
 if not place[1] or tonumber(place[2] or 0) > generation then return { 2, 0 } end
 
 local names, made, waits, changed = {}, {}, {}, 0
@@ -48,7 +51,8 @@ for _, name in ipairs(lacking > 0 and names or {}) do
   end
 end
 
-local stale = tonumber(place[3] or 0) > revision
+local stored_revision = tonumber(place[3] or 0)
+local stale = stored_revision > revision or stored_revision == revision and tonumber(place[4] or 0) > started
 local reply, first = { stale and 1 or 0, 0 }, FIRST
 if keep ~= '' and not stale then
   first = FIRST + tonumber(keep)

@@ -294,7 +294,7 @@ func TestWakeUps(t *testing.T) {
 		wakes("other settings again", 1, func() { r.configure(settings{rateCount: 10_000, inFlight: 2}) })
 		wakes("the same settings, as of another process", 0, func() { r.configure(settings{rateCount: 10_000, inFlight: 2}) })
 		wakes("an older configuration", 0, func() { r.configure(settings{revision: -1}) })
-		wakes("a limit on its own", 0, func() { r.run(lua.Configure, r.keys("other"), 1, 0, "", "", "limits", "[]") })
+		wakes("a limit on its own", 0, func() { r.run(lua.Configure, r.keys("other"), 1, 0, "", "", 1, "test", 0, "limits", "[]") })
 		wakes("into an empty list", 1, func() { r.put("a", "b") })
 		wakes("into a list", 0, func() { r.put("c") })
 		wakes("first for later", 1, func() { r.putAt("+9000000", "l1") })

@@ -162,7 +162,7 @@ func TestTimesOfGroups(t *testing.T) {
 // partedAs configures whether there are flows (1), and groups (2).
 func partedAs(r *rig, parted int) []int64 {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, 0, "", r.name, "flows", parted))
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, 0, "", r.name, 1, "test", 0, "flows", parted))
 	r.ok(err)
 	return reply
 }

@@ -77,7 +77,7 @@ var layouts = map[string]layout{
 	},
 	"configure": {
 		keys: names("settings body dead conf_aside conf leases"),
-		args: names("schema revision channel bucket"),
+		args: names("schema revision channel bucket owns by started"),
 		more: true,
 	},
 	"control": {
@@ -101,7 +101,7 @@ var layouts = map[string]layout{
 	},
 	"define_schedules": {
 		keys: names("settings schedules schedule_due"),
-		args: names("revision generation channel message keep"),
+		args: names("revision generation channel message started keep"),
 		more: true,
 	},
 	"due_schedules": {
@@ -159,6 +159,10 @@ var layouts = map[string]layout{
 		keys: names("callbacks callback_texts"),
 		args: names("at_most most_bytes"),
 		more: true,
+	},
+	"note_differences": {
+		keys: names("differing"),
+		args: names("process differences"),
 	},
 	"off_calendar": {
 		then: []Keys{CalendarsOfFlows},

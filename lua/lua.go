@@ -50,13 +50,15 @@ var (
 
 	RenewTimetable = newScript("renew_timetable")
 	ControlDrain   = newScript("control_drain")
+
+	NoteDifferences = newScript("note_differences")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

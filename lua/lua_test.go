@@ -48,7 +48,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 		keys := r.keys("conf")
 		for range 2 {
 			r.ok(r.c.ScriptFlush(r.ctx).Err())
-			if _, err := lua.Configure.Run(r.ctx, r.c, observe, keys, 1, 0, "", "", "capacity", 5); err != nil {
+			if _, err := lua.Configure.Run(r.ctx, r.c, observe, keys, 1, 0, "", "", 1, "test", 0, "capacity", 5); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,12 +80,12 @@ func TestRunReportsFaults(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.ok(r.c.Set(r.ctx, r.key("conf"), "not a hash", 0).Err())
 		failed := false
-		_, err := lua.Configure.Run(r.ctx, r.c, func(_ string, _ durationType, err error) { failed = err != nil }, r.keys("conf"), 1, 0, "", "", "a", 1)
+		_, err := lua.Configure.Run(r.ctx, r.c, func(_ string, _ durationType, err error) { failed = err != nil }, r.keys("conf"), 1, 0, "", "", 1, "test", 0, "a", 1)
 		if err == nil || !failed {
 			t.Errorf("Run = %v, observed as a failure: %t", err, failed)
 		}
 		calls := []lua.Call{
-			{Script: lua.Configure, Keys: r.keys("conf"), Args: []any{1, 0, "", "", "a", 1}},
+			{Script: lua.Configure, Keys: r.keys("conf"), Args: []any{1, 0, "", "", 1, "test", 0, "a", 1}},
 			{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}},
 		}
 		if results := lua.RunAll(r.ctx, r.c, calls); results[0].Err == nil || results[1].Err != nil {

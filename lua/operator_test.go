@@ -91,7 +91,7 @@ func TestConfigure(t *testing.T) {
 			{1, 7, 999, "[2 2 6]", 300}, // the program is older than the data
 		} {
 			got := configured(r, c.schema, c.revision, "capacity", c.capacity)
-			if fmt.Sprint(got) != c.want {
+			if fmt.Sprint(got[:3]) != c.want {
 				t.Errorf("%d: %v, want %s", i, got, c.want)
 			}
 			if capacity, err := r.c.HGet(r.ctx, r.key("conf"), "capacity").Int64(); err != nil || capacity != c.inForce {

@@ -26,7 +26,7 @@ func TestLimitsRev(t *testing.T) {
 			}
 		}
 		configure := func(limits string) {
-			r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", "capacity", 5, "limits", limits)
+			r.run(lua.Configure, r.keys("conf"), 1, 0, "", "", 1, "test", 0, "capacity", 5, "limits", limits)
 		}
 		override := func(text string) { r.run(lua.Override, r.keys("conf"), "l", text, "") }
 		for range 2 {

@@ -80,9 +80,9 @@ if comes then
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
   -- A bucket that came here and that no process has used yet has its conf still aside.
-  local own = redis.call('HMGET', lives and conf or aside, 'schema', 'revision')
+  local own = redis.call('HMGET', lives and conf or aside, 'schema', 'revision', 'owned')
   if tonumber(own[1] or 0) > schema then return { 4, tonumber(own[1]) } end
-  if tonumber(own[2] or 0) > revision then return { 3, tonumber(own[2]) } end
+  if own[3] ~= '0' and tonumber(own[2] or 0) > revision then return { 3, tonumber(own[2]) } end -- see configure.lua
   local held, any = holdings()
   if any then return held end
   if lives then redis.call('RENAME', conf, aside) end

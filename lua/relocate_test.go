@@ -23,9 +23,12 @@ func (r *rig) configureAt(place string, generation int) string {
 	name := r.name
 	r.name = place
 	defer func() { r.name = name }()
-	reply, ok := r.run(lua.Configure, r.keys("conf", "body", "dead", "conf_aside"), 1, 0, "", place, "generation", generation, "rate_count", 1, "capacity", 5).([]any)
+	reply, ok := r.run(lua.Configure, r.keys("conf", "body", "dead", "conf_aside"), 1, 0, "", place, 1, "test", 0, "generation", generation, "rate_count", 1, "capacity", 5).([]any)
 	if !ok {
 		r.t.Fatalf("%v", reply)
+	}
+	if reply[0] == int64(0) {
+		return "[0]"
 	}
 	return fmt.Sprint(append(reply[:1:1], reply[3:]...))
 }

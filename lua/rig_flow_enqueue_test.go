@@ -21,7 +21,7 @@ type flowSettings struct {
 func (r *rig) configureFlows(s settings, f flowSettings) {
 	r.t.Helper()
 	r.configure(s)
-	r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "", r.name, "flows", 1,
+	r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "", r.name, 1, "test", 0, "flows", 1,
 		"flow_rate_count", f.rateCount, "flow_rate_per", cmp.Or(f.ratePer, second), "flow_burst", cmp.Or(f.burst, 1),
 		"flow_capacity", f.capacity, "flow_max_in_flight", f.inFlight, "flow_quotas", f.quotas, "max_flows", cmp.Or(f.maxFlows, 1000))
 	r.hasFlows = true

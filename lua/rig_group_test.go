@@ -19,7 +19,7 @@ type jobNames struct {
 func (r *rig) configureGroups(s settings, f, g flowSettings) {
 	r.t.Helper()
 	r.configureFlows(s, f)
-	r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "", r.name, "flows", 2,
+	r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "", r.name, 1, "test", 0, "flows", 2,
 		"group_rate_count", g.rateCount, "group_rate_per", cmp.Or(g.ratePer, second), "group_burst", cmp.Or(g.burst, 1),
 		"group_capacity", g.capacity, "group_max_in_flight", g.inFlight, "group_quotas", g.quotas)
 	r.hasGroups = true

@@ -246,7 +246,7 @@ func luaReader(r *rig, claim string) *lua.Reader {
 // configured runs configure.lua with these fields.
 func configured(r *rig, schema, revision int64, fields ...any) []int64 {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), append([]any{schema, revision, "tundish:wake", r.name}, fields...)...))
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf"), append([]any{schema, revision, "tundish:wake", r.name, 1, "test", 0}, fields...)...))
 	r.ok(err)
 	return reply
 }

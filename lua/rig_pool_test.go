@@ -35,7 +35,7 @@ type poolSettings struct {
 // configurePool writes the settings of the bucket's pool.
 func (r *rig) configurePool(s poolSettings) {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, []string{r.poolKey("conf")}, 1, s.revision, "tundish:wake", "pool:"+r.pool,
+	reply, err := lua.Integers(r.run(lua.Configure, []string{r.poolKey("conf")}, 1, s.revision, "tundish:wake", "pool:"+r.pool, 1, "test", 0,
 		"rate_count", max(s.rateCount, 1), "rate_per", max(s.ratePer, second), "burst", max(s.burst, 1),
 		"max_in_flight", s.inFlight, "quotas", s.quotas))
 	r.ok(err)

@@ -200,7 +200,7 @@ func (r *rig) configure(s settings) []int64 {
 		}
 		return value
 	}
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "tundish:wake", r.name,
+	reply, err := lua.Integers(r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "tundish:wake", r.name, 1, "test", 0,
 		"rate_count", or(s.rateCount, 1000), "rate_per", or(s.ratePer, second), "burst", or(s.burst, 1),
 		"capacity", or(s.capacity, 1000), "scheduled_capacity", or(s.scheduled, 1000), "max_in_flight", or(s.inFlight, 1000),
 		"shed_high", or(s.shed[0], 100), "shed_normal", or(s.shed[1], 100), "shed_low", or(s.shed[2], 100),

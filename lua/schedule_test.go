@@ -43,7 +43,7 @@ func (r *rig) define(revision int, pairs ...string) (changed int64) {
 // defineAnd is define; it returns the names of those that wait for one of the API, too.
 func (r *rig) defineAnd(revision int, pairs ...string) (changed int64, waiting []string) {
 	r.t.Helper()
-	args := []any{revision, 0, "tundish:wake", "schedules:b", len(pairs) / 2}
+	args := []any{revision, 0, "tundish:wake", "schedules:b", 1 << 53, len(pairs) / 2}
 	for i := 0; i < len(pairs); i += 2 {
 		args = append(args, pairs[i])
 	}
@@ -340,7 +340,7 @@ func TestDueIsMadeAnew(t *testing.T) {
 		r.ok(r.c.Del(r.ctx, r.key("schedule_due")).Err())
 		var answers []string
 		for range 3 {
-			answers = append(answers, fmt.Sprint(r.run(lua.DefineSchedules, r.fixed(lua.DefineSchedules), 1, 0, "tundish:wake", "schedules:b", 0)))
+			answers = append(answers, fmt.Sprint(r.run(lua.DefineSchedules, r.fixed(lua.DefineSchedules), 1, 0, "tundish:wake", "schedules:b", 1<<53, 0)))
 		}
 		r.wants("answers", fmt.Sprint(answers), "[[3 100] [3 100] [1 50]]")
 		r.wants("what is due", fmt.Sprint(r.c.ZRangeWithScores(r.ctx, r.key("schedule_due"), 0, -1).Val()), fmt.Sprint(before))

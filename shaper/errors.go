@@ -9,7 +9,7 @@ var ErrClosed = errors.New("shaper: the client is closed")
 var ErrNotFound = errors.New("shaper: no such job")
 
 // ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
-// A bucket changes its pool only while it is empty: see producer.Client.JoinPools.
+// A bucket changes its pool only while it is empty: see dispatcher.Dispatcher.JoinPools.
 var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
 
 // ErrUnknownBucket says that no bucket of this name is configured.

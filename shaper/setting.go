@@ -1,6 +1,9 @@
 package shaper
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // GroupSettingNames lists the settings that one group may have of its own: those of
 // flows that are not for deliveries.
@@ -66,6 +69,31 @@ type Change struct {
 	Setting Setting `json:"setting"`
 	Before  string  `json:"before"`
 	After   string  `json:"after"`
+}
+
+// Difference is a setting of a process whose value is not the one in force.
+type Difference struct {
+	Setting Setting `json:"setting"`
+	Here    string  `json:"here"` // in the configuration of that process
+	InForce string  `json:"in_force"`
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s %s here, %s in force", d.Setting, d.Here, d.InForce)
+}
+
+// Dissent is a process whose configuration differs from what is in force.
+type Dissent struct {
+	Process     string       `json:"process"` // its program, its number and its host
+	At          time.Time    `json:"at"`      // when it last said so
+	Differences []Difference `json:"differences"`
+}
+
+// SettingsChange is what an owner of settings changed when it started or reloaded its configuration.
+type SettingsChange struct {
+	At      time.Time `json:"at"`
+	By      string    `json:"by"` // the process and its host
+	Changes []Change  `json:"changes"`
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Setting, c.Before, c.After) }

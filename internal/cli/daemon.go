@@ -35,12 +35,18 @@ type daemon struct {
 
 	source  *source
 	targets []target // what follows a changed configuration
+
+	// places brings buckets into their pools: the dispatcher, and where there is none the client, which finds out where they are.
+	places interface {
+		JoinPools(ctx context.Context) error
+	}
 }
 
 // newDaemon wires a daemon on the Redis at url. It does not dial.
 // Requests that come while the daemon stops are answered too, so only the values of ctx are
-// used. A daemon that takes jobs in has a limiter, and short timeouts for its callers.
-func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn bool) (*daemon, error) {
+// used. A daemon that takes jobs in has a limiter, and short timeouts for its callers. Where a dispatcher is beside the client, that
+// one writes the settings of buckets.
+func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn, dispatches bool) (*daemon, error) {
 	conn, err := connect(cfg, url)
 	if err != nil {
 		return nil, err
@@ -48,7 +54,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
 	d.inForce.Store(cfg)
 	client := producer.Config{
-		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry,
+		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
 	}
 	var metrics *admission.Metrics
 	if takesIn {
@@ -67,6 +73,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	d.places = d.client
 	d.operator, err = operator.New(operator.Config{
 		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
 		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return checkFlow(d.inForce.Load())(bucket, own) },
@@ -123,6 +130,12 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 // reloadStage follows the configuration as long as the daemon runs.
 func (d *daemon) reloadStage() stage {
 	return newReloader(d.config, d.source, d.log, d.registry, d.targets...).run
+}
+
+// watchStage logs what changes of the settings in force.
+func (d *daemon) watchStage(ctx context.Context) error {
+	d.client.WatchSettings(ctx)
+	return nil
 }
 
 func (d *daemon) close() error {

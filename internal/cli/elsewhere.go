@@ -18,10 +18,11 @@ func configuredPool(cfg *config.Config, bucket string) string {
 	return ""
 }
 
-// joinPools brings the buckets into the pools that the configuration says. The error is of a bucket that is not
-// empty: the daemon does not start then. A Redis that does not answer is no error: the first use joins.
+// joinPools has a dispatcher write the settings of all buckets and bring them into the pools that the configuration says; a producer finds
+// out where they are. The error is of a bucket that is not empty: the daemon does not start then. A Redis that does not answer is no
+// error: the first use joins.
 func (d *daemon) joinPools(ctx context.Context) error {
-	err := d.client.JoinPools(ctx)
+	err := d.places.JoinPools(ctx)
 	if errors.Is(err, shaper.ErrTagChanged) {
 		return fail(exitUsage, "%w", err)
 	}

@@ -57,9 +57,19 @@ func (d *daemon) fleet() (*fleet, error) {
 		return nil, err
 	}
 	f.open, f.next = f.next, nil
-	// Workers are made first, as nothing else depends on files and addresses; they deliver when the buckets are there.
-	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.hire(cfg) }})
-	d.targets = append(d.targets, target{bucketPaths, func(_ context.Context, cfg *config.Config) error { return f.follow(cfg) }})
+	// Workers are made first, as nothing else depends on files and addresses; they deliver when the buckets are there. The dispatcher
+	// writes the settings before the client goes by them.
+	d.places = f.Dispatcher
+	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.hire(cfg) }},
+		target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
+			if err := d.checkPools(ctx, f.Dispatcher, cfg); err != nil {
+				return err
+			}
+			if err := f.follow(cfg); err != nil {
+				return err
+			}
+			return d.writeBuckets(ctx, f.Dispatcher)
+		}})
 	return f, nil
 }
 

@@ -131,17 +131,15 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s.enqueue(t, "webhooks", "a")
 	const note = `it is in no pool, and the configuration here has it in pool "vendor": once it is empty`
 	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, note)
-	s.run(t, "dispatcher job cancel webhooks a").want(t, 2, `bucket "webhooks" is in no pool, but this configuration has it in pool "vendor"`)
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "queued", "paused")
-	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
-		t.Fatal(err)
-	}
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 0)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "remembered  1 settled id", note)
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
 }
 
-// Daemons do not start with such a configuration, and say why. They bring an empty bucket into its pool.
+// A dispatcher does not start with such a configuration, and says why. It brings an empty bucket into its pool. A producer takes jobs in
+// where the bucket is, and brings it nowhere.
 func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -154,18 +152,29 @@ func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	s.enqueue(t, "webhooks", "a")
 	p := newPlan(t, server.URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
 	p.rewrite(t, func(text string) string { return text + poolTable })
-	for _, words := range []string{"dispatcher run", "producer serve"} {
-		command(t.Context(), p.env, "", words).want(t, 2, `bucket "webhooks" cannot join pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in the pool`)
+	command(t.Context(), p.env, "", "dispatcher run").want(t, 2, `bucket "webhooks" cannot join pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in the pool`)
+	producer := start(t, p.env, "producer serve")
+	producer.ready(t, p.api)
+	eventually(t, "the producer warns", func() bool {
+		return producer.said("the settings of this process are not those in force") && producer.said(`pool pool \"vendor\" here, no pool in force`)
+	})
+	command(t.Context(), p.env, "1\n", "producer send webhooks --url http://127.0.0.1:1").want(t, 0, "1 job")
+	ids := s.redis.HKeys(t.Context(), "tundish:{webhooks}:b:webhooks:body").Val()
+	if len(ids) != 2 {
+		t.Errorf("in the bucket are %q", ids)
 	}
-	if _, err := s.client.Cancel(t.Context(), "webhooks", "a"); err != nil {
-		t.Fatal(err)
-	}
-	for _, words := range []string{"dispatcher run", "producer serve"} {
-		daemon := start(t, p.env, words)
-		eventually(t, words+" brings the bucket there", func() bool { return s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val() == "vendor" })
-		if code := daemon.end(); code != 0 {
-			t.Errorf("%s: the exit code is %d", words, code)
+	for _, id := range ids {
+		if _, err := s.client.Cancel(t.Context(), "webhooks", id); err != nil {
+			t.Error(err)
 		}
+	}
+	if code := producer.end(); code != 0 {
+		t.Errorf("the producer: the exit code is %d", code)
+	}
+	daemon := start(t, p.env, "dispatcher run")
+	eventually(t, "the dispatcher brings the bucket there", func() bool { return s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val() == "vendor" })
+	if code := daemon.end(); code != 0 {
+		t.Errorf("the dispatcher: the exit code is %d", code)
 	}
 }
 
@@ -181,22 +190,18 @@ func TestDaemonsFollowThePool(t *testing.T) {
 	command(t.Context(), p.env, "1\n2\n3\n4\n", "producer send webhooks --url "+to.URL).want(t, 0, "4 jobs in")
 
 	p.rewrite(t, func(text string) string { return strings.Replace(text, `pool = "vendor"`, "", 1) })
-	for _, daemon := range []*running{producer, dispatcher} {
-		eventually(t, "refused", func() bool {
-			return daemon.said("the old one stays in force") && daemon.said(`cannot leave pool \"vendor\": it holds 4 jobs: let it drain`)
-		})
-	}
+	eventually(t, "refused", func() bool {
+		return dispatcher.said("the old one stays in force") && dispatcher.said(`cannot leave pool \"vendor\": it holds 4 jobs: let it drain`)
+	})
+	eventually(t, "applied by the producer, which moves nothing", func() bool { return producer.said("configuration reloaded") })
 	if n := to.count(); n != 0 {
 		t.Errorf("%d jobs left at 1/h", n)
 	}
 	p.rewrite(t, func(text string) string {
 		return strings.NewReplacer(`"1/h"`, `"100/s"`, "rate = \"100/s\"\n", "rate = \"100/s\"\npool = \"vendor\"\nweight = 9\n").Replace(text)
 	})
-	for _, daemon := range []*running{producer, dispatcher} {
-		eventually(t, "applied", func() bool {
-			return daemon.said(`buckets \"webhooks\".weight, pools \"vendor\".rate`)
-		})
-	}
+	eventually(t, "applied", func() bool { return dispatcher.said(`buckets \"webhooks\".weight, pools \"vendor\".rate`) })
+	eventually(t, "applied by the producer", func() bool { return producer.said(`pools \"vendor\".rate`) })
 	eventually(t, "the new rate holds", func() bool { return to.count() == 4 })
 	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
 		t.Errorf("the exit codes are %v", codes)

@@ -61,7 +61,7 @@ func (a *app) dispatch(ctx context.Context) (err error) {
 		url = store.URL()
 		a.warnOfMemory(ctx, log, store.Addr())
 	}
-	d, err := newDaemon(ctx, cfg, src, log, url, cfg.Redis.URL.Embedded())
+	d, err := newDaemon(ctx, cfg, src, log, url, cfg.Redis.URL.Embedded(), true)
 	if err != nil {
 		return err
 	}
@@ -88,10 +88,12 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	defer dispatcher.close()
-	if !d.config.Redis.URL.Embedded() {
-		if err := d.greet(ctx); err != nil {
-			return err
-		}
+	begin := d.greet
+	if d.config.Redis.URL.Embedded() {
+		begin = d.joinPools
+	}
+	if err := begin(ctx); err != nil {
+		return err
 	}
 
 	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen", httpapi.DefaultMaxConnections)

@@ -40,7 +40,7 @@ func (a *app) serve(ctx context.Context) (err error) {
 			"start that, or set redis.url (TUNDISH_REDIS_URL) to a real Redis", cfg.Producer.Listen)
 	}
 	log := a.logger(cfg)
-	d, err := newDaemon(ctx, cfg, src, log, cfg.Redis.URL.Reveal(), true)
+	d, err := newDaemon(ctx, cfg, src, log, cfg.Redis.URL.Reveal(), true, false)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (a *app) serve(ctx context.Context) (err error) {
 		return err
 	}
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", version())
-	err = runStages(ctx, d.reloadStage(), api)
+	err = runStages(ctx, d.reloadStage(), d.watchStage, api)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

@@ -324,7 +324,7 @@ func TestCallbacksAfterAReload(t *testing.T) {
 	w.enqueue(shaper.Job{ID: "before", Payload: []byte("hi")})
 	changed := slices.Clone(w.buckets)
 	changed[0].Callbacks = shaper.Callbacks{Bucket: "told", URL: "https://default.example/"}
-	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.cfg.Workers, nil)); err != nil {
+	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.cfg.Workers, nil), w.d.JoinPools(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	w.enqueue(shaper.Job{ID: "after", Payload: []byte("hi")})

@@ -52,7 +52,7 @@ var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is
 
 // NewLeases makes a client for leases. It does not talk to Redis yet.
 func NewLeases(cfg LeasesConfig) (*Leases, error) {
-	s, err := store.New(cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.Guest, cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

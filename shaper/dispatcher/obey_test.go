@@ -141,7 +141,7 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}); err != nil {
+		if err := client.JoinPools(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 {

@@ -30,8 +30,6 @@ const (
 // and runs the sweeper. Every 2 s it sends three commands for an idle bucket and one for a busy bucket. One more command every
 // 10 s finds changed settings, and the sweeper runs every 30 s.
 func (d *Dispatcher) patrol(ctx context.Context) {
-	var inForce []*settingsWatch
-	var known *[]*drain
 	more := false                                                                               // leases to take back: their buckets take turns of one chunk each, without a pause
 	for round := 0; more || sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		if ctx.Err() != nil {
@@ -39,9 +37,6 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 		}
 		d.forgetGone()
 		drains := d.drains.Load()
-		if drains != known {
-			known, inForce = drains, watchesOf(d.store.Log, *drains, inForce...)
-		}
 		more = false
 		began := time.Now()
 		sights := d.look(ctx, *drains)
@@ -67,7 +62,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 			}
 		}
 		if round%watchEvery == 0 {
-			d.watch(ctx, inForce)
+			d.watch(ctx, *drains)
 			d.renewTimetables(ctx, *drains)
 		}
 	}

@@ -66,7 +66,7 @@ func (b Bucket) Settings() (shaper.Bucket, error) {
 	if err != nil {
 		return shaper.Bucket{}, err
 	}
-	return *found.Settings.Load(), nil
+	return *found.Own(), nil
 }
 
 // Info returns the numbers of the bucket, in two round trips. Configured is false until a program has used the bucket.

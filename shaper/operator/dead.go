@@ -218,7 +218,7 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 
 // redriveSome redrives maxRedrive letters at most and returns the code of each. Of spare places of a bound, one is left free.
 func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string, spare int) ([]int64, error) {
-	b, err := o.store.Bucket(bucket)
+	b, err := o.store.Use(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ type BucketInfo struct {
 	Pool *PoolInfo // nil if it is in none
 
 	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
-	// numbers, and Pool, are those there. See JoinPools of producer.Client.
+	// numbers, and Pool, are those there. See JoinPools of dispatcher.Dispatcher.
 	Elsewhere bool
 
 	// Downstream is what the answers to the bucket have changed; nil: nothing. Where each flow, or the pool, is a scope of its own,

@@ -110,7 +110,7 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 		}
 		for _, b := range o.store.All() {
 			if b.Keys.Pool == p.Name {
-				p.add(b.Name, max(b.Settings.Load().Weight, 1))
+				p.add(b.Name, max(b.Own().Weight, 1))
 			}
 		}
 		slices.SortFunc(p.Buckets, func(a, b PoolBucket) int { return cmp.Compare(a.Name, b.Name) })

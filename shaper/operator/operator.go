@@ -47,10 +47,11 @@ type Operator struct {
 
 // New checks the buckets and returns an operator. It does not talk to Redis yet.
 func New(cfg Config) (*Operator, error) {
-	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}
+	s.Quiet = true
 	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
 

@@ -140,7 +140,7 @@ func (c control) findPool(ctx context.Context, pool string) error {
 		if b.Keys.Pool == pool {
 			err := c.store.Configure(ctx, b)
 			if errors.Is(err, shaper.ErrTagChanged) { // the bucket has not joined yet
-				err = c.store.ConfigurePool(ctx, b.Settings.Load())
+				err = c.store.ConfigurePool(ctx, b.Own())
 			}
 			return err
 		}

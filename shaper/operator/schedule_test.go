@@ -26,7 +26,7 @@ type scheduled struct {
 func (s scheduled) configured(log *slog.Logger, buckets ...shaper.Bucket) *operator.Operator {
 	s.t.Helper()
 	cfg := producer.Config{Redis: s.server.Client(), Buckets: buckets, Logger: log}
-	client, err := producer.New(cfg)
+	client, err := rig.NewActors(cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestSchedulesOfTwoConfigurations(t *testing.T) {
 		done := make(chan error)
 		for _, names := range [][]string{{"a1", "a2"}, {"b1"}} {
 			go func() {
-				client, err := producer.New(producer.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{with(rig.Bucket("b", 10), 0, names...)}})
+				client, err := rig.NewActors(producer.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{with(rig.Bucket("b", 10), 0, names...)}})
 				if err == nil {
 					err = client.JoinPools(context.WithoutCancel(t.Context()))
 				}

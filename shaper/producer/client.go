@@ -40,10 +40,17 @@ const (
 
 // Config is what a [Client] needs.
 type Config struct {
-	Redis   redis.UniversalClient // made by redisconn.Connect
+	Redis redis.UniversalClient // made by redisconn.Connect
+
+	// Buckets are those that jobs go to. Dispatchers own their settings. The client makes what Redis does not have, which the next
+	// dispatcher replaces, and changes nothing that is there: it goes by what is in force, and logs once where these settings differ. Of
+	// a bucket whose settings a dispatcher has written, the name is enough: shaper.Bucket{Name: "webhooks"}.
 	Buckets []shaper.Bucket
 	Timeout time.Duration // of one call; 0 means DefaultTimeout
 	Logger  *slog.Logger  // nil logs nothing
+
+	// DispatcherHere says that a dispatcher of this process has the same buckets, and logs where its settings are not those in force. So the client does not.
+	DispatcherHere bool
 
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
@@ -69,6 +76,7 @@ type Client struct {
 	queued  sync.WaitGroup // calls with jobs in a queue, also those whose callers gave up
 	answers *answers
 	shadows shadowLog
+	looked  atomic.Int64        // when the client last looked at what is in force, in nanoseconds; 0 never
 	fullLog sometimes.Sometimes // of limits with as many keys as they may have
 }
 
@@ -86,10 +94,11 @@ func (c *Client) Close() {
 // New checks the buckets and returns a client. It does not talk to Redis
 // yet: the first call of a bucket writes what its scripts obey.
 func New(cfg Config) (*Client, error) {
-	s, err := store.New(cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}
+	s.Quiet = cfg.DispatcherHere
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	c := &Client{
 		store: s, breaker: cfg.Breaker, apart: isCluster, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
@@ -108,6 +117,49 @@ func (c *Client) setDoors() {
 		}
 	}
 	c.doors.Store(&after)
+}
+
+// use has the client go by what is in force of a bucket, and returns the door of where the bucket lives.
+func (c *Client) use(ctx context.Context, b *door) (*door, error) {
+	const tries = 8 // of a bucket that changes its place meanwhile
+	err := c.store.Configure(ctx, b.Bucket)
+	for i := 0; i < tries && errors.Is(err, store.ErrAdopted); i++ {
+		c.changing.Lock()
+		c.setDoors()
+		c.changing.Unlock()
+		if b, err = c.door(b.Name); err == nil {
+			err = c.store.Configure(ctx, b.Bucket)
+		}
+	}
+	return b, err
+}
+
+// meet finds out what is in force of a bucket before its first job is named: what names flows, and how large a payload may be. A bucket
+// whose settings this client has is let in by these while Redis does not answer: the call fails then as any other.
+func (c *Client) meet(ctx context.Context, bucket string) error {
+	b, err := c.door(bucket)
+	if err != nil || b.Configured.Load() {
+		return nil //nolint:nilerr // prepare reports it, of the job
+	}
+	// A caller that gives up says nothing of Redis.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
+	met := make(chan error, 1)
+	c.queued.Go(func() {
+		defer cancel()
+		met <- b.breaker.Run(func() error {
+			_, err := c.use(whole, b)
+			return err
+		})
+	})
+	select {
+	case err = <-met:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue into bucket %q: %w", bucket, err)
+	}
+	return nil
 }
 
 // door returns that of a bucket, or an error that says why there is none.
@@ -151,10 +203,9 @@ func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 }
 
 // Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown
-// from then on; its jobs stay in Redis. Settings that have changed are written at the next use of a bucket, for all
-// processes, unless a higher revision is in force there. What the buckets point to is not to be changed afterwards. A bucket that is in another pool than before joins it as
-// [Client.JoinPools] says. It changes nothing and returns an error if a bucket is not valid, or if one that stays gets or
-// loses flows or groups. It makes no round trip, and may be called beside all other methods.
+// from then on; its jobs stay in Redis. Settings that dispatchers have written stay as they are: see [Config]. What the buckets point
+// to is not to be changed afterwards. It changes nothing and returns an error if a bucket is not valid. It makes no round trip, and may
+// be called beside all other methods.
 func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -230,15 +281,27 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	defer c.open.Leave()
 	shared := c.newCall(ctx, len(jobs))
 	tickets, queued := shared.tickets, shared.queued
+	var away error
 	for i := range jobs {
 		t := &tickets[i]
+		if away == nil {
+			away = c.meet(ctx, jobs[i].Bucket)
+		}
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
 		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
 		if err := c.prepare(t, awaited); err != nil {
 			c.release(shared)
+			if away != nil { // perhaps the fault is none by what is in force
+				return nil, away
+			}
 			return nil, &JobError{Index: i, Err: err}
 		}
 		queued[i] = t
+	}
+	if away != nil {
+		receipts := onlyIDs(tickets)
+		c.release(shared)
+		return receipts, away
 	}
 	c.queued.Add(1)
 	for i := 0; i < len(queued); {
@@ -339,17 +402,18 @@ func (c *Client) Cancel(ctx context.Context, bucket, id string) (shaper.State, e
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
 func (c *Client) Ping(ctx context.Context) error { return c.store.Ping(ctx) }
 
-// JoinPools brings every bucket into the pool that the configuration of the client says, or out of one. That is
-// possible while the bucket is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
-// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
-// have counted begins anew.
+// JoinPools has the client find out what is in force of every bucket, and where it lives. It makes buckets that Redis does not know, and
+// changes nothing of others: a bucket is brought into another pool by a dispatcher, see the method JoinPools of [dispatcher.Dispatcher]. The first use
+// of a bucket does the same. Each of its round trips takes at most Config.Timeout; a bucket that is there needs two.
 //
-// A bucket that is not empty stays where it is. The error, an [shaper.ErrTagChanged], says of each what it holds and how
-// to go on; the other buckets have joined. Call JoinPools when a program starts: the first use of a bucket joins too,
-// but then that call has the error. Where two configurations disagree, the higher revision wins, and of equal ones the
-// process that started last. JoinPools may be interrupted and repeated. Each of its round trips takes at most
-// Config.Timeout; a bucket that stays where it is needs two, and is configured then.
-func (c *Client) JoinPools(ctx context.Context) error { return c.store.JoinPools(ctx) }
+// [dispatcher.Dispatcher]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/dispatcher#Dispatcher
+func (c *Client) JoinPools(ctx context.Context) error {
+	err := c.store.JoinPools(ctx)
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	c.setDoors()
+	return err
+}
 
 // CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
 // an [shaper.ErrTagChanged] that says what they hold. It changes nothing.

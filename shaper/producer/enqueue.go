@@ -21,6 +21,7 @@ import (
 func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tickets[0].call.ctx), c.store.Timeout)
 	defer cancel()
+	c.lookSometimes(ctx, time.Now())
 	var q *question
 	var r *lua.Reader
 	var err error
@@ -61,12 +62,17 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 // enqueue runs the script for a batch, which may be there already if it is sent again: once more
 // where the bucket turns out not to be configured, or its limits to be others than this process knew.
 func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
-	const tries = 4 // configure, and limits that change meanwhile
+	const tries = 6 // configure, a bucket that changes its place, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
-		if err := c.store.Join(ctx, b.Bucket); err != nil {
+		used, err := c.use(ctx, b)
+		if err != nil {
 			return nil, nil, err
 		}
+		if used.Levels() != b.Levels() { // the jobs are named and packed for those of before
+			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrAdopted)
+		}
+		b = used
 		set, err := c.inForce(ctx, b)
 		if err != nil {
 			return nil, nil, err
@@ -87,9 +93,10 @@ func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again 
 			b.Configured.Store(false)
 			b.force.Store(nil)
 		case status == enqueueStaleLimits:
+			b.Configured.Store(false) // what names flows, or callbacks, may have changed with them
 			b.force.CompareAndSwap(set, nil)
 		case status == enqueueOtherFlows:
-			// A reload, or a configuration with a higher revision.
+			// A dispatcher has parted the bucket in another way.
 			b.Configured.Store(false)
 			otherFlows = true
 		default:

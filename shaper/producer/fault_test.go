@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestDeadFull(t *testing.T) {
 	rig.SettleHead(t, s.Redis, "b", "3")
 	refusal := func(b shaper.Bucket) *shaper.Refusal {
 		t.Helper()
-		if err := s.Client.Reconfigure([]shaper.Bucket{b}); err != nil {
+		if err := errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		receipts, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("{}")})
@@ -109,7 +110,7 @@ func TestDeadFull(t *testing.T) {
 	if redriven, err := s.Client.Op.As("anna").Bucket("b").Dead().Redrive(t.Context(), "a", "b"); err != nil || redriven.Moved != 2 {
 		t.Errorf("%+v, %v", redriven, err)
 	}
-	if err := s.Client.Reconfigure([]shaper.Bucket{b}); err != nil {
+	if err := errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if receipts, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("{}")}); err != nil || receipts[0].Refusal != nil {

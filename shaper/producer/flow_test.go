@@ -125,33 +125,6 @@ func TestHeadersOfFlows(t *testing.T) {
 	}
 }
 
-// Who was told nothing of a bucket's flows enqueues nothing, and says why.
-func TestFlowsMustBeTheSameForAll(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	newer, older := rig.Flowing("b", shaper.FlowKeyJob), rig.Bucket("b", 1)
-	newer.Revision = 2
-	var both []*rig.Actors
-	for _, b := range []shaper.Bucket{newer, older} {
-		c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, server.Addr()), Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		both = append(both, c)
-	}
-	job := shaper.Job{Bucket: "b", Flow: "x", Payload: []byte("x")}
-	if r, err := both[0].Enqueue(t.Context(), job); err != nil || r[0].Refusal != nil {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if _, err := both[1].Enqueue(t.Context(), job); err == nil || !strings.Contains(err.Error(), "[buckets.flow]") {
-		t.Errorf("with another configuration: %v", err)
-	}
-	older.Revision = 3
-	if err := both[0].Reconfigure([]shaper.Bucket{older}); err == nil || !strings.Contains(err.Error(), "flow") {
-		t.Errorf("a reload that takes the flows away: %v", err)
-	}
-}
-
 // The group is in the receipt and with the job, it has a bound of its own, and flows of two groups are apart.
 func TestEnqueueIntoGroups(t *testing.T) {
 	t.Parallel()
@@ -200,7 +173,7 @@ func TestEnqueueIntoGroups(t *testing.T) {
 	}
 }
 
-// Processes have to agree whether there are groups, and a bucket that holds jobs keeps to it.
+// A bucket that holds jobs keeps its groups, whatever a process has configured.
 func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	t.Parallel()
 	s := rig.NewGrouped(t)
@@ -212,11 +185,16 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "x", Payload: []byte("x")})
-	if err == nil || !strings.Contains(err.Error(), "holds 1 jobs that were queued with flows in groups, and is configured with flows: drain or purge it first") {
-		t.Errorf("enqueued: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "group: is missing: the bucket has groups, and the job has to name its own") {
+		t.Errorf("enqueued without a group: %v", err)
 	}
-	if err := s.Client.Reconfigure([]shaper.Bucket{other}); err == nil || !strings.Contains(err.Error(), "groups") {
-		t.Errorf("a reload that takes the groups away: %v", err)
+	r, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Group: "a", Flow: "x", Payload: []byte("x")})
+	if err != nil || r[0].Refusal != nil || r[0].Group != "a" {
+		t.Errorf("enqueued with a group: %+v, %v", r, err)
+	}
+	err = c.JoinPools(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "holds 2 jobs that were queued with flows in groups, and is configured with flows: drain or purge it first") {
+		t.Errorf("a dispatcher: %v", err)
 	}
 	if err := c.Op.As("anna").Bucket("b").Flow("x").Pause(t.Context(), ""); err == nil {
 		t.Error("a flow was paused as one of no group")
@@ -226,7 +204,7 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := empty.Op.As("anna").Bucket("b").Group("a").Info(t.Context()); err != nil || info.Waiting != 1 {
+	if info, err := empty.Op.As("anna").Bucket("b").Group("a").Info(t.Context()); err != nil || info.Waiting != 2 {
 		t.Errorf("group %+v, %v", info, err)
 	}
 	if err := empty.Op.As("anna").Bucket("b").Group("a").Flow("x").Pause(t.Context(), ""); err != nil {

@@ -97,11 +97,11 @@ func TestOverrideLimit(t *testing.T) {
 	}
 }
 
-// A reload holds for all processes, those too that have not reloaded yet.
+// What a dispatcher writes holds for all processes, those too that have not reloaded yet. A reload of a producer alone changes nothing.
 func TestReconfigure(t *testing.T) {
 	t.Parallel()
 	b := rig.Bucket("reloaded", 1000)
-	b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("5/744h")}}
+	b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("6/744h")}}
 	both := rig.Clients(t, 2, b)
 	for _, c := range both {
 		rig.Admitted(t, c, 1, rig.Caller("ada"))
@@ -109,6 +109,12 @@ func TestReconfigure(t *testing.T) {
 	b.Revision++
 	b.Limits = append(slices.Clone(b.Limits), admission.Limit{Name: "tenant", Per: []string{"header:x-tenant"}, Limit: rig.Rate("2/744h")})
 	if err := both[0].Reconfigure([]shaper.Bucket{b}); err != nil {
+		t.Fatal(err)
+	}
+	if in, last := rig.Admitted(t, both[0], 1, rig.Caller("ada")); in != 1 || len(last.Decisions) != 1 {
+		t.Errorf("a producer has changed the limits: %d in: %+v", in, last)
+	}
+	if err := both[0].JoinPools(t.Context()); err != nil { // as a dispatcher
 		t.Fatal(err)
 	}
 	of := func(tenant string) shaper.Job {

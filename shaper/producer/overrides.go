@@ -32,7 +32,12 @@ func (c *Client) ResetLimit(ctx context.Context, name string) error {
 func (c *Client) overrideLimit(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
 	// All have to fit before one is written.
 	doors := slices.SortedFunc(maps.Values(*c.doors.Load()), func(a, b *door) int { return strings.Compare(a.Name, b.Name) })
-	for _, b := range doors {
+	for i, b := range doors {
+		b, err := c.use(ctx, b)
+		if err != nil {
+			return err
+		}
+		doors[i] = b
 		if _, _, _, err := c.overrideText(ctx, b, name, change); err != nil {
 			return err
 		}

@@ -4,8 +4,10 @@ package rig
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -275,6 +277,33 @@ type Actors struct {
 	*producer.Client
 	Op   *operator.Operator
 	Conn redis.UniversalClient
+
+	mu      sync.Mutex
+	buckets []shaper.Bucket
+	log     *slog.Logger
+}
+
+// JoinPools does what a dispatcher does that starts with the buckets of the client: it writes their settings and brings them into
+// their pools.
+func (a *Actors) JoinPools(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	owner, err := store.New(store.Owner, a.Conn, a.buckets, 0, a.log, nil)
+	if err != nil {
+		return err
+	}
+	return owner.JoinPools(ctx)
+}
+
+// Reconfigure is that of the client.
+func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.Client.Reconfigure(buckets)
+	if err == nil {
+		a.buckets = buckets
+	}
+	return err
 }
 
 func NewActors(cfg producer.Config) (*Actors, error) {
@@ -285,7 +314,7 @@ func NewActors(cfg producer.Config) (*Actors, error) {
 	op, err := operator.New(operator.Config{
 		Redis: cfg.Redis, Buckets: cfg.Buckets, Timeout: cfg.Timeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
-	return &Actors{client, op, cfg.Redis}, err
+	return &Actors{Client: client, Op: op, Conn: cfg.Redis, buckets: cfg.Buckets, log: cfg.Logger}, err
 }
 
 // BubbleClient is a connection to a store within a bubble of testing/synctest.

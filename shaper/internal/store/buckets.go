@@ -12,11 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-func New(client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+// New returns a store of these buckets. The role says once and for all whether it writes their settings.
+func New(role Role, client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("shaper: no Redis client is given")
 	}
@@ -30,14 +32,17 @@ func New(client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Dur
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m}
+	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m, Role: role, By: redisconn.ProcessName()}
 	s.set.Store(&bucketSet{})
 	return s, s.Reconfigure(buckets)
 }
 
 // completed returns the bucket with the defaults of its limits, or what is
 // wrong with it.
-func completed(b shaper.Bucket) (*shaper.Bucket, error) {
+func (s *Store) completed(b shaper.Bucket) (*shaper.Bucket, error) {
+	if s.Role == Guest && isNamed(&b) {
+		return &b, nil
+	}
 	b.Limits = slices.Clone(b.Limits)
 	for i := range b.Limits {
 		b.Limits[i] = b.Limits[i].WithDefaults()
@@ -46,6 +51,13 @@ func completed(b shaper.Bucket) (*shaper.Bucket, error) {
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
 	return &b, nil
+}
+
+func newBucket(own *shaper.Bucket, k Keys) *Bucket {
+	b := &Bucket{Name: own.Name, Keys: k, turn: make(chan struct{}, 1)}
+	b.own.Store(own)
+	b.Settings.Store(own)
+	return b
 }
 
 // Reconfigure replaces the buckets, and has settings that have changed written at the next use. A bucket that stays, at its place, is
@@ -63,7 +75,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	after := &bucketSet{byName: make(map[string]*Bucket, len(buckets))}
 	settings := make([]*shaper.Bucket, len(buckets))
 	for i := range buckets {
-		b, err := completed(buckets[i])
+		b, err := s.completed(buckets[i])
 		if err != nil {
 			return err
 		}
@@ -72,31 +84,32 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		}
 		state := before.byName[b.Name]
 		// Outcomes of jobs that are in flight would look for their places where there are none.
-		if state != nil && state.Levels() != levelsOf(b) {
+		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Owner {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
-		if state == nil || tagOf(state.Settings.Load()) != tagOf(b) {
-			state = &Bucket{Name: b.Name, Keys: TaggedKeys(tagOf(b), b.Name).As(levelsOf(b)), turn: make(chan struct{}, 1)}
-			state.Settings.Store(b)
+		if state == nil || tagOf(state.own.Load()) != tagOf(b) || levelsOf(state.own.Load()) != levelsOf(b) {
+			state = newBucket(b, TaggedKeys(tagOf(b), b.Name).As(levelsOf(b)))
 		}
 		settings[i], after.byName[b.Name], after.order = b, state, append(after.order, state)
 	}
 	for i, state := range after.order {
-		if settings[i].Revision > state.Settings.Load().Revision {
+		if settings[i].Revision > state.own.Load().Revision {
 			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
 		}
 		s.Metrics.AddBucket(state.Name)
 		for _, limit := range settings[i].Limits {
 			s.Metrics.AddLimit(state.Name, limit.Name)
 		}
-		for _, limit := range state.Settings.Load().Limits {
+		for _, limit := range state.own.Load().Limits {
 			if !slices.ContainsFunc(settings[i].Limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
 				s.Metrics.RemoveLimit(state.Name, limit.Name)
 			}
 		}
 		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
-		if before.byName[state.Name] != state || !reflect.DeepEqual(state.Settings.Load(), settings[i]) {
+		if before.byName[state.Name] != state || !reflect.DeepEqual(state.own.Load(), settings[i]) {
+			state.own.Store(settings[i])
 			state.Settings.Store(settings[i])
+			state.started.Store(0)
 			state.Configured.Store(false)
 		}
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
 // RunConfigured runs a script that answers {1} where the bucket's conf is
@@ -34,8 +32,9 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 	return nil, fmt.Errorf("bucket %q: %w", b.Name, ErrNotConfigured)
 }
 
-// Configure writes what the scripts obey, once. Concurrent callers wait for
-// the first, no longer than their own ctx and the store's timeout.
+// Configure writes what the scripts obey, once. Of a guest it writes what is missing, and finds out what is in force: the error is
+// [ErrAdopted] where that is at another place, or parted into other levels, than this Bucket; then [Store.Known] is another one.
+// Concurrent callers wait for the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	if b.lent || b.Configured.Load() {
 		return nil
@@ -56,7 +55,10 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	if b.Configured.Load() {
 		return nil
 	}
-	own := b.Settings.Load()
+	if s.Role == Guest {
+		return s.meet(ctx, b)
+	}
+	own := b.own.Load()
 	for range poolChangeTries {
 		p, err := s.located(ctx, own)
 		written := false
@@ -67,7 +69,7 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 			err = s.removeLeft(ctx, own, p)
 		case p.tag == tagOf(own):
 			written, err = s.writeConf(ctx, b, own, p)
-		case join:
+		case join || s.ofGuest(ctx, TaggedKeys(p.tag, b.Name)):
 			err = s.changePool(ctx, own, p)
 		default:
 			return livesElsewhere(own, p.tag)
@@ -77,7 +79,7 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 		}
 		if written {
 			b.joined.Store(true)
-			b.Configured.Store(b.Settings.Load() == own) // else a reload came between: once more
+			b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
 			return nil
 		}
 	}
@@ -85,33 +87,24 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 }
 
 // writeConf writes what the scripts obey to the place where a bucket lives. It returns false if the bucket does not
-// live there any more: then the caller has to look again.
+// live there any more, or if another process was first and this one is a guest: then the caller has to look again.
 func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) (written bool, err error) {
-	if err := s.ConfigurePool(ctx, own); err != nil {
-		return false, err
+	k := TaggedKeys(p.tag, b.Name)
+	if k.Pool == tagOf(own) {
+		if err := s.ConfigurePool(ctx, own); err != nil {
+			return false, err
+		}
 	}
-	limits, err := admission.EncodeLimits(own.Limits)
+	settings, err := settingsOf(own)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, "generation", p.number(),
-		"rate_count", own.Rate.Count, "rate_per", own.Rate.Per.Microseconds(), "burst", own.Burst,
-		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
-		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
-		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
-		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
-		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
-		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(), "downstream", codec.DownstreamRules(own),
-		"max_age", own.Retry.MaxAge.Microseconds(), "keep_attempts", own.Retry.KeepAttempts, "events", eventsText(own.Events), "batch", codec.BatchText(own.Batch),
-		"result_retention", own.Results.Retention.Microseconds(), "results_max", own.Results.Max, "results_bytes", own.Results.Bytes,
-		admission.FieldLimits, limits}
-	args = append(args, partFields(own)...)
-	plan, err := s.planFields(ctx, own)
+	stretches, err := s.timetableField(ctx, own)
 	if err != nil {
 		return false, err
 	}
-	args = append(args, plan...)
-	reply, err := s.Run(ctx, lua.Configure, b.Keys.Of(lua.Configure), args...)
+	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches}
+	reply, err := s.Run(ctx, lua.Configure, k.Of(lua.Configure), append(args, settings...)...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
@@ -122,11 +115,12 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		return false, fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
 	case code == configureLeft:
 		return false, s.catchUp(ctx, own, p, r.Int(), r.Text())
+	case code == configureExists:
+		return false, nil
 	case code == 3:
 		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(levelsOf(own), r.Int(), r.Int()))
 	case code == 1:
-		s.Log.WarnContext(ctx, "a newer configuration is in force and is obeyed",
-			"bucket", b.Name, "own_revision", own.Revision, "revision", revision)
+		s.obey(ctx, "bucket", b.Name, own.Revision, revision)
 		return true, nil
 	case code == 2:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
@@ -134,8 +128,24 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
 			b.Name, schema, readHoldings(r), schemaVersion)
 	}
-	err = s.defineSchedules(ctx, b, own, p)
+	started, changed := r.Int(), r.Int()
+	if s.Role == Owner {
+		b.started.Store(started)
+	}
+	if changed > 0 {
+		s.logOwnChange(ctx, "bucket", b.Name, k.Conf())
+	}
+	err = s.defineSchedules(ctx, b, own, p, started)
 	return err == nil, err
+}
+
+// obey logs that another configuration is in force.
+func (s *Store) obey(ctx context.Context, kind, name string, own, revision int64) {
+	text := "a newer configuration is in force and is obeyed"
+	if own == revision {
+		text = "the configuration of a dispatcher that started later is in force and is obeyed"
+	}
+	s.Log.WarnContext(ctx, text, kind, name, "own_revision", own, "revision", revision)
 }
 
 // ConfigurePool writes what scripts obey of a bucket's pool. Each of its buckets does.
@@ -144,9 +154,8 @@ func (s *Store) ConfigurePool(ctx context.Context, b *shaper.Bucket) error {
 	if p == nil {
 		return nil
 	}
-	reply, err := s.Run(ctx, lua.Configure, []string{PoolConf(p.Name)}, schemaVersion, p.Revision, WakeChannel, WakePool+p.Name,
-		FieldRateCount, p.Rate.Count, FieldRatePer, p.Rate.Per.Microseconds(), "burst", poolBurst(p), "quotas", codec.QuotasText(p.Quotas),
-		"max_in_flight", p.MaxInFlight)
+	args := []any{schemaVersion, p.Revision, WakeChannel, WakePool + p.Name, BoolArg(s.Role == Owner), s.By, s.starts.get(p)}
+	reply, err := s.Run(ctx, lua.Configure, []string{PoolConf(p.Name)}, append(args, poolSettingsOf(p)...)...)
 	if err != nil {
 		return fmt.Errorf("pool %q: %w", p.Name, err)
 	}
@@ -156,17 +165,21 @@ func (s *Store) ConfigurePool(ctx context.Context, b *shaper.Bucket) error {
 	case r.Err() != nil:
 		return fmt.Errorf("pool %q: script configure: %w", p.Name, r.Err())
 	case code == 1:
-		s.Log.WarnContext(ctx, "a newer configuration of a pool is in force and is obeyed",
-			"pool", p.Name, "own_revision", p.Revision, "revision", revision)
+		s.obey(ctx, "pool", p.Name, p.Revision, revision)
 	case code == 2:
 		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
+	case code == 0 && s.Role == Owner:
+		s.starts.set(p, r.Int())
+		if r.Int() > 0 {
+			s.logOwnChange(ctx, "pool", p.Name, PoolConf(p.Name))
+		}
 	}
-	return nil
+	return r.Err()
 }
 
-// Join configures a bucket, and brings it into the pool that the configuration of this process says first, until
-// it has been there once. Afterwards, where another process has it elsewhere, that process started later or has
-// a higher revision: it wins.
+// Join configures a bucket. An owner brings it into the pool that its configuration says first, until
+// it has been there once. Afterwards, where another owner has it elsewhere, that process started later or has
+// a higher revision: it wins. A guest goes to where the bucket lives.
 func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	if b.joined.Load() {
 		return s.Configure(ctx, b)
@@ -174,11 +187,11 @@ func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	return s.configureOnce(ctx, b, true)
 }
 
-// JoinPools brings every bucket into the pool that the configuration says, or out of one.
+// JoinPools brings every bucket into the pool that the configuration of an owner says, or out of one. A guest finds out where it lives.
 func (s *Store) JoinPools(ctx context.Context) error {
 	var errs []error
 	for _, b := range s.All() {
-		if err := s.Join(ctx, b); err != nil {
+		if err := s.Join(ctx, b); err != nil && !errors.Is(err, ErrAdopted) {
 			errs = append(errs, err)
 		}
 	}

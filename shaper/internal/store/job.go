@@ -98,7 +98,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 // Cancel runs cancel.lua: it cancels a job that waits or, where wanted is [shaper.StateDead], drops a dead letter. It
 // returns the state in which the job is then.
 func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.State) (shaper.State, error) {
-	b, err := s.Bucket(bucket)
+	b, err := s.Use(ctx, bucket)
 	if err != nil {
 		return "", err
 	}
@@ -109,9 +109,9 @@ func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.Sta
 		if code == notConfigured {
 			tries++
 			b.Configured.Store(false)
-		}
-		if err := s.Configure(ctx, b); err != nil {
-			return "", err
+			if b, err = s.Use(ctx, bucket); err != nil {
+				return "", err
+			}
 		}
 		flows, err := s.FlowsOf(ctx, b, id)
 		if err != nil {
@@ -198,7 +198,7 @@ const (
 
 // WithTimeout returns the store with another timeout, for calls that touch this key.
 func (s *Store) WithTimeout(ctx context.Context, key string, timeout time.Duration) *Store {
-	other := &Store{Redis: s.Redis, Timeout: s.Timeout, Log: s.Log, Metrics: s.Metrics}
+	other := &Store{Redis: s.Redis, Timeout: s.Timeout, Log: s.Log, Metrics: s.Metrics, Role: s.Role, By: s.By}
 	other.set.Store(s.set.Load())
 	switch client := s.Redis.(type) {
 	case *redis.Client:

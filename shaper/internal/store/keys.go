@@ -91,6 +91,9 @@ func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
 // ConfAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
 
+// Differing are the processes whose configuration differs from the settings in force: see lua/note_differences.lua.
+func (k Keys) Differing() string { return k.Prefix + "differing" }
+
 func (k Keys) Pace() string  { return k.Prefix + "pace" }
 func (k Keys) Count() string { return k.Prefix + "count" }
 func (k Keys) Body() string  { return k.Prefix + "body" }

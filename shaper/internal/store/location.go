@@ -179,9 +179,7 @@ func (s *Store) unconfigured(ctx context.Context, name string, k Keys) (*Bucket,
 	if k.Pool != "" {
 		settings.Pool = &shaper.Pool{Name: k.Pool}
 	}
-	found := &Bucket{Name: name, Keys: k.As(levels)}
-	found.Settings.Store(settings)
-	return found, nil
+	return newBucket(settings, k.As(levels)), nil
 }
 
 // Strayed reports whether a bucket lives elsewhere since this process last looked. The next use of the bucket looks

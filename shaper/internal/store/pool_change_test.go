@@ -139,8 +139,7 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 		} {
 			hold(held[0], held[1], held[2], held[3])
 			client := clientWith(t, conn, joins)
-			_, enqueued := client.Enqueue(t.Context(), jobOf("x"))
-			for what, err := range map[string]error{"start": client.JoinPools(t.Context()), "enqueue": enqueued, "check": used.CheckPools(t.Context(), []shaper.Bucket{joins})} {
+			for what, err := range map[string]error{"start": client.JoinPools(t.Context()), "check": used.CheckPools(t.Context(), []shaper.Bucket{joins})} {
 				if !errors.Is(err, shaper.ErrTagChanged) || !strings.HasSuffix(err.Error(), `bucket "b" cannot join pool "acme": `+text) {
 					t.Errorf("%s: %v, want %s", what, err, text)
 				}
@@ -175,51 +174,67 @@ func TestBucketThatIsNotEmptyKeepsItsPool(t *testing.T) {
 	})
 }
 
-// Of configurations with the same revision, the process that started last wins an empty bucket, and the others
-// are told. A higher revision wins, and a lower one is refused.
+// Of configurations with the same revision, the dispatcher that started last wins an empty bucket. A higher revision wins, and a lower
+// one is refused. Producers and operators go to where the bucket is.
 func TestConfigurationsThatDisagree(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		b := changeable()["plain"]
 		is := rig.In(rig.PoolNamed("vendor"), b)
-		refused := func(what string, client *rig.Actors, text string) {
+		owner := func(own shaper.Bucket) *store.Store {
 			t.Helper()
-			if _, err := client.Enqueue(t.Context(), jobOf("x")); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: %v, want %s", what, err, text)
+			s, err := store.New(store.Owner, conn, []shaper.Bucket{own}, 0, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
 			}
 		}
-		first := mustJoin(t, conn, b)
-		mustEnqueue(t, first, "j")
-		mustCancel(t, first, "j")
-		second := clientWith(t, conn, is)
-		mustEnqueue(t, second, "j") // its first use joins
-		mustCancel(t, second, "j")
+		alone, pooled := clientWith(t, conn, b), clientWith(t, conn, is)
+		lives := func(what, tag string) {
+			t.Helper()
+			for _, client := range []*rig.Actors{alone, pooled, clientWith(t, conn, b), clientWith(t, conn, is)} {
+				mustEnqueue(t, client, "j")
+				if n := conn.HLen(t.Context(), store.TaggedKeys(tag, "b").Body()).Val(); n != 1 {
+					t.Errorf("%s: the job is not in %s", what, store.PoolText(tag, "b"))
+				}
+				mustCancel(t, client, "j")
+			}
+		}
+		first, second := owner(b), owner(is)
+		must(first.JoinPools(t.Context()))
+		lives("the first dispatcher", "b")
+		must(second.JoinPools(t.Context()))
+		lives("the second one, started later", "vendor")
 		for range 2 { // it does not take the bucket back
-			refused("the process with the configuration of before", first,
-				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`)
+			first.Known("b").Configured.Store(false)
+			if err := first.Join(t.Context(), first.Known("b")); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(),
+				`bucket "b" is in pool "vendor", but this configuration has it in no pool: use the current configuration, or let the bucket drain and restart`) {
+				t.Errorf("the first dispatcher, which runs: %v", err)
+			}
 		}
-		// An operator with that configuration does not bring the bucket back either, and is obeyed where it lives.
-		if err := clientWith(t, conn, b).Op.As("bert").Bucket("b").Pause(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
-		if infos, err := second.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
+		// An operator with another configuration is obeyed where the bucket lives.
+		must(clientWith(t, conn, b).Op.As("bert").Bucket("b").Pause(t.Context(), ""))
+		if infos, err := pooled.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
 			t.Errorf("%+v, %v", infos, err)
 		}
-		mustEnqueue(t, second, "j")
-		mustCancel(t, second, "j")
-		third := mustJoin(t, conn, b)
-		mustEnqueue(t, third, "j")
-		mustCancel(t, third, "j")
-		refused("the second", second, "is in no pool")
+		must(owner(b).JoinPools(t.Context()))
+		lives("the first dispatcher, restarted", "b")
 		newer := is
 		newer.Revision = 1
-		if err := second.Reconfigure([]shaper.Bucket{newer}); err != nil {
-			t.Fatal(err)
+		must(second.Reconfigure([]shaper.Bucket{newer}))
+		must(second.JoinPools(t.Context()))
+		lives("a higher revision", "vendor")
+		if err := owner(b).JoinPools(t.Context()); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(),
+			`cannot leave pool "vendor": a configuration of revision 1 is in force, and this process has revision 0`) {
+			t.Errorf("a lower revision: %v", err)
 		}
-		mustEnqueue(t, second, "j")
-		mustCancel(t, second, "j")
-		refused("an older revision", clientWith(t, conn, b), `cannot leave pool "vendor": a configuration of revision 1 is in force, and this process has revision 0`)
-		mustEnqueue(t, second, "j")
+		lives("a lower revision", "vendor")
 	})
 }
 
@@ -241,13 +256,11 @@ func TestPoolChangeIsInterruptedAnywhere(t *testing.T) {
 						"a third configuration":  func(*rig.Actors) shaper.Bucket { mustJoin(t, conn, other); return other },
 						"the old configuration":  func(*rig.Actors) shaper.Bucket { mustJoin(t, conn, b); return b },
 						"a process that runs": func(running *rig.Actors) shaper.Bucket {
-							receipts, err := running.Enqueue(t.Context(), jobOf("x"))
-							if errors.Is(err, shaper.ErrTagChanged) {
+							mustEnqueue(t, running, "x") // wherever the bucket is
+							if conn.HGet(t.Context(), store.TagsKey, "b").Val() == "vendor" {
+								mustCancel(t, running, "x")
 								mustJoin(t, conn, is) // removes what is left
 								return is
-							}
-							if err != nil || receipts[0].Refusal != nil {
-								t.Fatalf("%+v, %v", receipts, err)
 							}
 							if err := clientWith(t, conn, is).JoinPools(t.Context()); !errors.Is(err, shaper.ErrTagChanged) {
 								t.Errorf("with a job: %v", err)
@@ -409,7 +422,7 @@ func TestLostWriteOfTheIndex(t *testing.T) {
 		for what, find := range map[string]func() error{
 			"the configuration of now":    func() error { return clientWith(t, conn, is).JoinPools(t.Context()) },
 			"the configuration of before": func() error { return clientWith(t, conn, b).JoinPools(t.Context()) },
-			"a use":                       func() error { _, err := clientWith(t, conn, b).Cancel(t.Context(), "b", "j"); return err },
+			"a use":                       func() error { _, err := clientWith(t, conn, b).Cancel(t.Context(), "b", "unknown"); return err },
 		} {
 			conn.FlushAll(t.Context())
 			commanded(t, conn, b)
@@ -421,7 +434,7 @@ func TestLostWriteOfTheIndex(t *testing.T) {
 				if lost == "as before" {
 					conn.HSet(t.Context(), store.TagsKey, "b", "b")
 				}
-				if err := find(); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
+				if err := find(); err != nil && !errors.Is(err, shaper.ErrTagChanged) && !errors.Is(err, shaper.ErrNotFound) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if info, err := mustJoin(t, conn, is).Job(t.Context(), "b", "j"); err != nil || info.State != shaper.StateQueued {

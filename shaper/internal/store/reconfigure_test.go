@@ -20,7 +20,7 @@ func TestReconfigure(t *testing.T) {
 		return b
 	}
 	a, b := bucket("a"), bucket("b")
-	s, err := New(redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil)
+	s, err := New(Owner, redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,16 @@ type Store struct {
 	Timeout time.Duration
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
+	Role    Role
+	By      string      // names this process where settings are written
+	Quiet   bool        // another store of this process logs and notes where settings differ
 	closed  atomic.Bool // of a client: no call goes to Redis any more
 
 	changing sync.Mutex                // of a change of the set
 	set      atomic.Pointer[bucketSet] // replaced by a reload
+
+	starts  poolStarts
+	watches watches
 }
 
 // bucketSet is the buckets of a configuration. It does not change.
@@ -50,7 +56,12 @@ type Bucket struct {
 	Name string
 	Keys Keys
 
-	Settings   atomic.Pointer[shaper.Bucket] // of the configuration, replaced by a reload
+	own        atomic.Pointer[shaper.Bucket] // of the configuration, replaced by a reload
+	Settings   atomic.Pointer[shaper.Bucket] // by which this process goes: of a guest those in force, as far as it knows
+	started    atomic.Int64                  // of the last write since a start or a reload, see lua/configure.lua; 0 none
+	warned     atomic.Pointer[string]        // differences that were logged
+	dissent    atomic.Pointer[string]        // the same, as operators are told
+	noted      atomic.Bool                   // they were told
 	lent       bool                          // this process has no configuration of it, and writes none
 	turn       chan struct{}                 // held by whoever writes the conf
 	Configured atomic.Bool
@@ -60,9 +71,13 @@ type Bucket struct {
 // Lent is a bucket as a process sees it that has no configuration. Settings are those that outcomes are settled by.
 func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
 	b := &Bucket{Name: settings.Name, Keys: keys, lent: true}
+	b.own.Store(settings)
 	b.Settings.Store(settings)
 	return b
 }
+
+// Own are the settings of the configuration.
+func (b *Bucket) Own() *shaper.Bucket { return b.own.Load() }
 
 // IsLent reports whether this process has no configuration of the bucket.
 func (b *Bucket) IsLent() bool { return b.lent }
@@ -124,6 +139,9 @@ const configureOld = 5
 
 // configureLeft is the answer of configure.lua where a bucket does not live any more, or the index is behind.
 const configureLeft = 4
+
+// configureExists is the answer of configure.lua to a guest: there are settings, and they stay.
+const configureExists = 6
 
 // ErrOtherFlows says that the configuration in force parts the bucket into flows or groups,
 // and that of this process does not, or the other way round.

@@ -22,25 +22,17 @@ const (
 // renewAt is how much of a timetable has to be left: it is reckoned anew before.
 const renewAt = 2 * 24 * time.Hour
 
-// planFields are the fields that say when a bucket leaks. Of a bucket without a plan they are empty, and cost no round trip.
-func (s *Store) planFields(ctx context.Context, b *shaper.Bucket) ([]any, error) {
+// timetableField is the timetable of a bucket now. Of a bucket without a plan it is empty, and costs no round trip.
+func (s *Store) timetableField(ctx context.Context, b *shaper.Bucket) (string, error) {
 	plan := b.Plan()
 	if plan.IsZero() {
-		return []any{FieldPlan, "", FieldTimetable, ""}, nil
-	}
-	text, err := json.Marshal(plan)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+		return "", nil
 	}
 	now, err := s.Redis.Time(ctx).Result()
 	if err != nil {
-		return nil, fmt.Errorf("bucket %q: ask the time for its windows: %w", b.Name, err)
+		return "", fmt.Errorf("bucket %q: ask the time for its windows: %w", b.Name, err)
 	}
-	stretches, err := timetableOf(b.Name, plan, now)
-	if err != nil {
-		return nil, err
-	}
-	return []any{FieldPlan, string(text), FieldTimetable, stretches}, nil
+	return timetableOf(b.Name, plan, now)
 }
 
 // timetableOf is the text of the stretches from a time on.

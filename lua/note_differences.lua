@@ -1,0 +1,29 @@
+-- note_differences.lua: notes where the configuration of a process differs from the settings in force, so that operators see it. The
+-- process notes it again every few seconds, as long as that is so. May be sent twice.
+--
+-- KEYS[1]  …:differing  hash  process -> "time differences"
+-- ARGV[1]  process: names it
+-- ARGV[2]  differences: as text; '' there are none any more
+-- Returns  1 noted; 0 not, as 50 others are
+-- Stores   a field for each such process, 50 at most; one that was not noted again within 45 seconds is removed by the next call.
+--          The key expires after a minute
+-- Needs    Redis 7.0
+
+local differing = KEYS[1]
+local process, differences = ARGV[1], ARGV[2]
+local KEPT, MOST = 45000000, 50
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', differing, process)
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local noted, count = redis.call('HGETALL', differing), 0
+for i = 1, #noted, 2 do
+  local at = tonumber(string.match(noted[i + 1], '^%d+') or 0)
+  if math.abs(now - at) > KEPT then redis.call('HDEL', differing, noted[i]) else count = count + 1 end
+end
+if differences == '' or count >= MOST then return 0 end
+redis.call('HSET', differing, process, string.format('%d', now) .. ' ' .. differences)
+redis.call('PEXPIRE', differing, 60000)
+return 1

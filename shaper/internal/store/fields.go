@@ -1,0 +1,276 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// Fields of a bucket's settings that no script reads: a client that knows only the name of a bucket needs them.
+const (
+	fieldFlowKey         = "flow_key"
+	fieldGroupKey        = "group_key"
+	fieldDefaultURL      = "default_url"
+	fieldMaxPayload      = "max_payload"
+	fieldCallbackBucket  = "callback_bucket"
+	fieldCallbackURL     = "callback_url"
+	fieldCallbackFailure = "callback_failure_url"
+	fieldCallbackPayload = "callback_max_payload"
+	fieldCallbackOrigins = "callback_origins"
+)
+
+// Fields that say who wrote settings: see lua/configure.lua.
+const (
+	fieldOwned   = "owned"
+	fieldBy      = "by"
+	fieldStarted = "started"
+	fieldChanges = "changes"
+)
+
+// settingsOf are the fields of the hash settings, as the configuration of a bucket says, and their values. Its timetable is not among
+// them: it is computed from the plan.
+func settingsOf(own *shaper.Bucket) ([]any, error) {
+	limits, err := admission.EncodeLimits(own.Limits)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := planText(own)
+	if err != nil {
+		return nil, err
+	}
+	fields := []any{
+		FieldRateCount, own.Rate.Count, FieldRatePer, own.Rate.Per.Microseconds(), "burst", own.Burst,
+		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
+		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
+		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
+		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
+		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
+		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(), "downstream", codec.DownstreamRules(own),
+		"max_age", own.Retry.MaxAge.Microseconds(), "keep_attempts", own.Retry.KeepAttempts, "events", eventsText(own.Events), "batch", codec.BatchText(own.Batch),
+		"result_retention", own.Results.Retention.Microseconds(), "results_max", own.Results.Max, "results_bytes", own.Results.Bytes,
+		admission.FieldLimits, limits, FieldPlan, plan,
+	}
+	return append(append(fields, partFields(own)...), clientFields(own)...), nil
+}
+
+// clientFields are what clients need beside what scripts do.
+func clientFields(own *shaper.Bucket) []any {
+	flowKey, groupKey, defaultURL := "", "", ""
+	if own.Flow != nil {
+		flowKey, defaultURL = own.Flow.Key, own.Flow.DefaultURL
+	}
+	if own.Group != nil {
+		groupKey = own.Group.Key
+	}
+	return []any{
+		fieldFlowKey, flowKey, fieldGroupKey, groupKey, fieldDefaultURL, defaultURL, fieldMaxPayload, own.MaxPayload,
+		fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL, fieldCallbackFailure, own.Callbacks.FailureURL,
+		fieldCallbackPayload, own.Callbacks.MaxPayload, fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " "),
+	}
+}
+
+// poolSettingsOf are the same of a pool.
+func poolSettingsOf(p *shaper.Pool) []any {
+	return []any{
+		FieldRateCount, p.Rate.Count, FieldRatePer, p.Rate.Per.Microseconds(), "burst", poolBurst(p), "quotas", codec.QuotasText(p.Quotas),
+		"max_in_flight", p.MaxInFlight,
+	}
+}
+
+// planText is the plan of a bucket, "" if it has none.
+func planText(b *shaper.Bucket) (string, error) {
+	plan := b.Plan()
+	if plan.IsZero() {
+		return "", nil
+	}
+	text, err := json.Marshal(plan)
+	return string(text), err
+}
+
+// described is a setting as people know it, with the fields that hold it.
+type described struct {
+	name   shaper.Setting
+	fields []string
+	text   func(values []string) string
+}
+
+func plain(name shaper.Setting, field string) described {
+	return described{name, []string{field}, func(values []string) string { return values[0] }}
+}
+
+func duration(name shaper.Setting, field string) described {
+	return described{name, []string{field}, func(values []string) string {
+		micros, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil {
+			return values[0]
+		}
+		return (time.Duration(micros) * time.Microsecond).String()
+	}}
+}
+
+func rate(name shaper.Setting, prefix string) described {
+	return described{name, []string{prefix + FieldRateCount, prefix + FieldRatePer}, func(values []string) string {
+		rate := RateFrom(map[string]string{FieldRateCount: values[0], FieldRatePer: values[1]})
+		if rate.Count == 0 {
+			return "none"
+		}
+		return rate.String()
+	}}
+}
+
+func quotas(name shaper.Setting, field string) described {
+	return described{name, []string{field}, func(values []string) string {
+		var texts []string
+		for _, quota := range codec.ReadQuotas(values[0]) {
+			texts = append(texts, quota.String())
+		}
+		return strings.Join(texts, " ")
+	}}
+}
+
+func address(name shaper.Setting, field string) described {
+	return described{name, []string{field}, func(values []string) string { return RedactedURL(values[0]) }}
+}
+
+func choice(name shaper.Setting, field string, texts ...string) described {
+	return described{name, []string{field}, func(values []string) string {
+		n, err := strconv.Atoi(values[0])
+		if err != nil || n < 0 || n >= len(texts) {
+			return values[0]
+		}
+		return texts[n]
+	}}
+}
+
+// describedSettings are those of a bucket, and of a pool as far as it has them.
+var describedSettings = []described{
+	rate("rate", ""), plain("burst", "burst"), plain("capacity", "capacity"), plain("scheduled_capacity", "scheduled_capacity"),
+	plain("max_in_flight", "max_in_flight"), quotas("quotas", "quotas"), plain("weight", "weight"), duration("priority_aging", "aging"),
+	plain("shed.low", "shed_low"), plain("shed.normal", "shed_normal"), plain("shed.high", "shed_high"),
+	plain("dead_capacity", "dead_capacity"), plain("dead_bytes", "dead_max_bytes"), duration("dead_retention", "dead_retention"),
+	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
+	duration("dedupe_window", "dedupe_window"), plain("dedupe_max", "dedupe_max"), plain("adapt and breaker", "downstream"),
+	duration("retry.max_age", "max_age"), plain("retry.keep_attempts", "keep_attempts"), plain("events", "events"), plain("batch", "batch"),
+	duration("result_retention", "result_retention"), plain("results_max", "results_max"), plain("results_bytes", "results_bytes"),
+	plain("limits", admission.FieldLimits), plain("drain and calendar", FieldPlan),
+	choice("flow and group", "flows", "neither", "flow", "flow and group"), plain("flow.max_flows", "max_flows"),
+	rate("flow.rate", "flow_"), plain("flow.burst", "flow_burst"), plain("flow.capacity", "flow_capacity"), plain("flow.max_in_flight", "flow_max_in_flight"),
+	quotas("flow.quotas", "flow_quotas"), plain("flow.key", fieldFlowKey),
+	rate("group.rate", "group_"), plain("group.burst", "group_burst"), plain("group.capacity", "group_capacity"), plain("group.max_in_flight", "group_max_in_flight"),
+	quotas("group.quotas", "group_quotas"), plain("group.key", fieldGroupKey),
+	address("url", fieldDefaultURL), plain("max_payload", fieldMaxPayload), plain("callbacks.bucket", fieldCallbackBucket),
+	address("callbacks.url", fieldCallbackURL), address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
+}
+
+// RedactedURL is a URL that may be shown: its path and its query may be secret.
+func RedactedURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return shaper.RedactedPath
+	}
+	return u.Scheme + "://" + u.Host + shaper.RedactedPath
+}
+
+const longestValue = 200 // bytes of a value that is shown
+
+// valuesOf returns what a hash says of the fields of a setting. ok is false where it says nothing.
+func (d *described) valuesOf(get func(field string) (string, bool)) (text string, values []string, ok bool) {
+	for _, field := range d.fields {
+		value, found := get(field)
+		ok = ok || found
+		values = append(values, value)
+	}
+	text = d.text(values)
+	if len(text) > longestValue {
+		text = strings.ToValidUTF8(text[:longestValue], "") + " …"
+	}
+	return text, values, ok
+}
+
+// differencesOf compares fields of a configuration with those in force, without what operators have overridden. What an older program
+// has not written is no difference.
+func differencesOf(prefix string, own []any, inForce map[string]string) []shaper.Difference {
+	here := make(map[string]string, len(own)/2)
+	for i := 0; i < len(own); i += 2 {
+		here[fmt.Sprint(own[i])] = fmt.Sprint(own[i+1])
+	}
+	var list []shaper.Difference
+	for i := range describedSettings {
+		d := &describedSettings[i]
+		text, values, has := d.valuesOf(func(field string) (string, bool) { value, ok := here[field]; return value, ok })
+		there, others, known := d.valuesOf(func(field string) (string, bool) {
+			if value, ok := inForce["own:"+field]; ok {
+				return value, true
+			}
+			value, ok := inForce[field]
+			return value, ok
+		})
+		if has && known && strings.Join(values, "\n") != strings.Join(others, "\n") {
+			list = append(list, shaper.Difference{Setting: shaper.Setting(prefix) + d.name, Here: text, InForce: there})
+		}
+	}
+	return list
+}
+
+// readChanges reads the record of changes, newest first; those at or before a time are left out. What is not ours is left out, too.
+func readChanges(prefix, record string, after int64) []shaper.SettingsChange {
+	var list []shaper.SettingsChange
+	for line := range strings.Lines(record) {
+		var entry struct {
+			At, By  string
+			Changes [][3]string
+		}
+		if json.Unmarshal([]byte(line), &entry) != nil {
+			continue
+		}
+		at, err := strconv.ParseInt(entry.At, 10, 64)
+		if err != nil || at <= after {
+			continue
+		}
+		change := shaper.SettingsChange{At: time.UnixMicro(at).UTC(), By: entry.By}
+		for i := range describedSettings {
+			if c, ok := describedSettings[i].changeIn(entry.Changes); ok {
+				c.Setting = shaper.Setting(prefix) + c.Setting
+				change.Changes = append(change.Changes, c)
+			}
+		}
+		list = append(list, change)
+	}
+	return list
+}
+
+// changeIn is the change of a setting among those of fields.
+func (d *described) changeIn(fields [][3]string) (shaper.Change, bool) {
+	side := func(at int) func(string) (string, bool) {
+		return func(field string) (string, bool) {
+			for _, changed := range fields {
+				if changed[0] == field {
+					return changed[at], true
+				}
+			}
+			return "", false
+		}
+	}
+	before, _, ok := d.valuesOf(side(1))
+	after, _, _ := d.valuesOf(side(2)) //nolint:mnd // the third of field, before, after
+	return shaper.Change{Setting: d.name, Before: before, After: after}, ok
+}
+
+// DifferencesText is what a process has otherwise than is in force, in a line.
+func DifferencesText(list []shaper.Difference) string {
+	texts := make([]string, len(list))
+	for i, d := range list {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, "; ")
+}

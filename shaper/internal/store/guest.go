@@ -1,0 +1,288 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// A guest goes by the settings in force: those of a bucket that lives where an owner has put it, parted as the owner says. See [Role].
+
+// ErrAdopted says that a bucket lives at another place, or is parted into other levels, than this process knew. It knows now: the
+// caller asks [Store.Known] for the bucket again. It is an [shaper.ErrTagChanged].
+var ErrAdopted error = elsewhereError{"the bucket has changed its pool or its flows meanwhile: try again"}
+
+// inForce is what Redis holds of a bucket and of its pool.
+type inForce struct {
+	keys       Keys
+	conf, pool map[string]string
+}
+
+// readInForce reads it, in one round trip.
+func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	pipe := s.Redis.Pipeline()
+	conf := pipe.HGetAll(ctx, k.Conf())
+	pool := &redis.MapStringStringCmd{}
+	if k.Pool != "" {
+		pool = pipe.HGetAll(ctx, PoolConf(k.Pool))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return inForce{}, fmt.Errorf("read the settings in force: %w", err)
+	}
+	return inForce{k, conf.Val(), pool.Val()}, nil
+}
+
+// meet has a guest make what is missing of a bucket, and find out what is in force.
+func (s *Store) meet(ctx context.Context, b *Bucket) error {
+	own := b.own.Load()
+	for range poolChangeTries {
+		p, err := s.placeOf(ctx, b.Name)
+		if err == nil && p.tag == "" && !isNamed(own) {
+			p, err = s.located(ctx, own)
+		}
+		if err != nil {
+			return fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+		found, err := s.readInForce(ctx, TaggedKeys(cmp.Or(p.tag, b.Name), b.Name))
+		if err != nil {
+			return fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+		// A bucket from before callers were known learns of them: see lua/lib/callers.lua.
+		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf["callers"] != "" || isNamed(own)) {
+			return s.adopt(ctx, b, own, found)
+		}
+		if isNamed(own) {
+			return fmt.Errorf("%w %q: Redis has no settings of it, and this program gives only its name: start a dispatcher that has the bucket, "+
+				"or give its settings here", shaper.ErrUnknownBucket, b.Name)
+		}
+		if _, err = s.writeConf(ctx, b, own, p); err != nil && !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
+}
+
+// adopt goes by what is in force.
+func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) error {
+	settings, err := found.settings(own)
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	k := found.keys.As(levelsOf(settings))
+	if b.Keys == k {
+		b.Settings.Store(settings)
+		s.warnOnce(ctx, b, own, found)
+		b.joined.Store(true)
+		b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
+		return nil
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	set := s.set.Load()
+	current := set.byName[b.Name]
+	if current == nil || current.own.Load() != own { // a reload came between
+		return ErrAdopted
+	}
+	if current.Keys != k {
+		next := newBucket(own, k)
+		next.Settings.Store(settings)
+		next.warned.Store(b.warned.Load())
+		s.warnOnce(ctx, next, own, found)
+		next.joined.Store(true)
+		next.Configured.Store(true)
+		after := &bucketSet{byName: maps.Clone(set.byName), order: slices.Clone(set.order)}
+		after.byName[b.Name] = next
+		after.order[slices.Index(after.order, current)] = next
+		s.set.Store(after)
+	}
+	return ErrAdopted
+}
+
+// Use is Bucket, of a bucket whose settings are in Redis and that this process goes by.
+func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
+	b, err := s.Bucket(name)
+	for range poolChangeTries {
+		if err != nil {
+			return nil, err
+		}
+		if err = s.Configure(ctx, b); !errors.Is(err, ErrAdopted) {
+			break
+		}
+		b, err = s.Bucket(name)
+	}
+	return b, err
+}
+
+// warnOnce logs where the configuration of this process differs from what is in force: once, until the differences are others.
+func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) {
+	list := s.differences(own, found)
+	text, dissent := DifferencesText(list), dissentText(list)
+	before := b.warned.Swap(&text)
+	b.dissent.Store(&dissent)
+	switch {
+	case s.Quiet:
+	case text == "" || before != nil && *before == text:
+	case s.Role == Guest:
+		s.Log.WarnContext(ctx, "the settings of this process are not those in force: it changes nothing and goes by those in force; dispatchers write them",
+			"bucket", b.Name, "differences", text, "written_by", found.writer(list))
+	default:
+		s.Log.WarnContext(ctx, "the settings of this process are not those in force: the higher revision wins, and of equal ones the dispatcher that "+
+			"started or reloaded last", "bucket", b.Name, "differences", text, "written_by", found.writer(list))
+	}
+}
+
+// writer names who wrote what differs.
+func (f *inForce) writer(list []shaper.Difference) string {
+	by := f.conf[fieldBy]
+	if len(list) > 0 && strings.HasPrefix(string(list[0].Setting), "pool.") {
+		by = f.pool[fieldBy]
+	}
+	return cmp.Or(by, "a program of an older version, which does not name itself")
+}
+
+// differences are those of a configuration. A bucket of which it has the name only has none.
+func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Difference {
+	if isNamed(own) {
+		return nil
+	}
+	fields, err := settingsOf(own)
+	if err != nil {
+		return nil
+	}
+	list := differencesOf("", fields, found.conf)
+	if tag := found.keys.Tag(own.Name); tag != tagOf(own) {
+		return append(list, shaper.Difference{Setting: "pool", Here: poolText(tagOf(own), own.Name), InForce: poolText(tag, own.Name)})
+	}
+	if own.Pool != nil {
+		list = append(list, differencesOf("pool.", poolSettingsOf(own.Pool), found.pool)...)
+	}
+	return list
+}
+
+// errOldSettings is the fault of settings in which a client does not find all that it needs.
+var errOldSettings = errors.New("its settings in Redis were written by a program of an older version, which does not store all that a client needs: " +
+	"start a dispatcher of this version, or give the settings of the bucket here, not its name only")
+
+// settings are those of a bucket as a client goes by them: what is in force, and of the rest what its own configuration says.
+func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
+	b := *own
+	levels, err := strconv.Atoi(cmp.Or(f.conf["flows"], "0"))
+	if err != nil || levels < codec.LevelsNone || levels > codec.LevelsGroups {
+		return nil, errors.New("its data is of a newer program: use a newer program")
+	}
+	_, hasKeys := f.conf[fieldFlowKey]
+	if isNamed(own) {
+		b = shaper.DefaultBucket()
+		b.Name = own.Name
+		if b.Limits, _, err = admission.DecodeLimits(f.conf); err != nil {
+			return nil, err
+		}
+	}
+	if !hasKeys && (isNamed(own) || levels != levelsOf(own)) {
+		return nil, errOldSettings
+	}
+	f.numbers(&b)
+	f.parts(&b, levels)
+	if hasKeys {
+		b.MaxPayload = f.number(fieldMaxPayload)
+		b.Callbacks = shaper.Callbacks{
+			Bucket: f.conf[fieldCallbackBucket], URL: f.conf[fieldCallbackURL], FailureURL: f.conf[fieldCallbackFailure], MaxPayload: f.number(fieldCallbackPayload),
+			Origins: strings.Fields(f.conf[fieldCallbackOrigins]),
+		}
+	}
+	if b.Batch = own.Batch; b.Batch.Has() != (f.conf["batch"] != "") {
+		b.Batch = readBatch(f.conf["batch"])
+	}
+	b.Pool = f.poolSettings(&b)
+	return &b, nil
+}
+
+func (f *inForce) number(field string) int64 {
+	n, _ := strconv.ParseInt(f.conf[field], 10, 64) // 0 without one
+	return n
+}
+
+// numbers are what scripts obey of the bucket itself.
+func (f *inForce) numbers(b *shaper.Bucket) {
+	b.Rate, b.Burst = RateFrom(f.conf), f.number("burst")
+	b.Capacity, b.ScheduledCapacity, b.MaxInFlight = f.number("capacity"), f.number("scheduled_capacity"), f.number("max_in_flight")
+	b.Shed = shaper.Shed{Low: f.number("shed_low"), Normal: f.number("shed_normal"), High: f.number("shed_high")}
+	b.Quotas = codec.ReadQuotas(f.conf["quotas"])
+}
+
+// parts are what names flows and groups.
+func (f *inForce) parts(b *shaper.Bucket, levels int) {
+	flow, group := b.Flow, b.Group
+	b.Flow, b.Group = nil, nil
+	named := func(key *string, defaultURL *string, field string) {
+		if text, ok := f.conf[field]; ok {
+			*key, *defaultURL = text, f.conf[fieldDefaultURL]
+		}
+	}
+	if levels != codec.LevelsNone {
+		settings := shaper.DefaultFlowSettings()
+		if flow != nil {
+			settings = *flow
+		}
+		named(&settings.Key, &settings.DefaultURL, fieldFlowKey)
+		b.Flow = &settings
+	}
+	if levels == codec.LevelsGroups {
+		settings := shaper.DefaultGroupSettings()
+		if group != nil {
+			settings = *group
+		}
+		named(&settings.Key, &settings.DefaultURL, fieldGroupKey)
+		b.Group = &settings
+	}
+}
+
+// poolSettings are those of the pool, nil of a bucket in none. A pool whose settings were lost is as fast as the bucket.
+func (f *inForce) poolSettings(b *shaper.Bucket) *shaper.Pool {
+	switch {
+	case f.keys.Pool == "":
+		return nil
+	case f.pool[FieldRateCount] == "":
+		return &shaper.Pool{Name: f.keys.Pool, Rate: b.Rate, Burst: 1}
+	}
+	of := inForce{conf: f.pool}
+	return &shaper.Pool{
+		Name: f.keys.Pool, Rate: RateFrom(f.pool), Burst: of.number("burst"), Quotas: codec.ReadQuotas(f.pool["quotas"]),
+		MaxInFlight: of.number("max_in_flight"), Revision: of.number("revision"),
+	}
+}
+
+// readBatch reads the text of batches. See codec.BatchText.
+func readBatch(text string) shaper.BatchSettings {
+	parts := strings.Fields(text)
+	if len(parts) != 3 { //nolint:mnd // size, bytes, wait
+		return shaper.BatchSettings{}
+	}
+	var n [3]int64
+	for i, part := range parts {
+		n[i], _ = strconv.ParseInt(part, 10, 64)
+	}
+	return shaper.BatchSettings{MaxSize: n[0], MaxBytes: n[1], MaxWait: lua.Microseconds(n[2])}
+}
+
+// ofGuest reports whether what is in force at a place was made by a guest, so that an owner replaces it.
+func (s *Store) ofGuest(ctx context.Context, k Keys) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	values, err := s.Redis.HMGet(ctx, k.Conf(), fieldOwned).Result()
+	return err == nil && len(values) == 1 && values[0] == "0"
+}

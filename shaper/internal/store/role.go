@@ -1,0 +1,54 @@
+package store
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Role says what a process may do with the settings of buckets and pools, with schedules, and with a bucket's place in a pool.
+type Role int
+
+// The roles.
+const (
+	// Guest makes what is missing and changes nothing that exists: it goes by what is in force. Producers, operators and programs
+	// that use the library are guests.
+	Guest Role = iota
+
+	// Owner writes its configuration when it starts and when it reloads. A dispatcher is an owner.
+	Owner
+)
+
+// isNamed reports whether nothing of a bucket is given but its name: then Redis has to have its settings.
+func isNamed(b *shaper.Bucket) bool { return reflect.DeepEqual(*b, shaper.Bucket{Name: b.Name}) }
+
+// poolStarts are the writes of this process of the settings of pools.
+type poolStarts struct {
+	mu sync.Mutex
+	of map[string]poolStart
+}
+
+type poolStart struct {
+	settings shaper.Pool
+	started  int64 // see lua/configure.lua; 0 none
+}
+
+// of a pool with these settings: 0 if this process has not written them yet.
+func (p *poolStarts) get(pool *shaper.Pool) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.of[pool.Name]; ok && samePool(&known.settings, pool) {
+		return known.started
+	}
+	return 0
+}
+
+func (p *poolStarts) set(pool *shaper.Pool, started int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[string]poolStart{}
+	}
+	p.of[pool.Name] = poolStart{*pool, started}
+}

@@ -1,0 +1,290 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// WatchEvery is how far apart two looks at what is in force are. A dispatcher replaces what another process has made within the next
+// one, a producer notices changes.
+const WatchEvery = 10 * time.Second
+
+// settingsWatch notices that what is in force of a bucket or a pool is not what this process saw before. Operators and other processes
+// change it in Redis, so that without this the log would not say why the pace is another now.
+type settingsWatch struct {
+	log      *slog.Logger
+	key      string // of what scripts obey
+	prefix   string // of its settings among those of a bucket
+	settings []shaper.Setting
+	last     map[string]string // nil until it was seen
+	read     bool              // its record of changes was read
+	newest   int64             // time of the newest change of a configuration that is known
+	strange  []shaper.Change   // by a configuration, and not in the record of changes as far as that is known
+}
+
+// watches are those of the buckets and pools of a store, by their keys.
+type watches struct {
+	mu sync.Mutex
+	of map[string]*settingsWatch
+}
+
+// watched is a bucket that is looked at.
+type watched struct {
+	b       *Bucket
+	watches []*settingsWatch // its own, and that of its pool
+	news    bool             // something is not as it was
+}
+
+// markFields say who wrote settings.
+var markFields = []string{fieldOwned, fieldStarted, "revision"}
+
+// The fields that say of a bucket that it is paused; pools have none of these.
+var pauseFields = []string{"paused", "paused_by", "paused_reason"}
+
+func (w *settingsWatch) fields() []string {
+	fields := slices.Concat(markFields, pauseFields)
+	for _, names := range FieldsOf(w.settings) {
+		fields = append(append(fields, names...), "set:"+names[0])
+	}
+	return fields
+}
+
+// Watch looks at what is in force of all buckets, of a guest those that it has used: in one round trip, in a cluster one to each node,
+// and more where something has changed. It logs changes, has an owner write its settings again where they were replaced by what it
+// comes before, and notes for operators where a configuration differs. It returns the buckets that are to be written again.
+// What cannot be seen is looked at the next time.
+func (s *Store) Watch(ctx context.Context) (again []*Bucket) {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	list := s.watchedBuckets()
+	s.lookAt(ctx, list)
+	var news []*watched
+	for _, w := range list {
+		if s.isReplaced(w) {
+			w.b.Configured.Store(false)
+			again = append(again, w.b)
+		} else if w.news {
+			news = append(news, w)
+		}
+	}
+	for some := range slices.Chunk(news, watchedAtOnce) {
+		s.readNews(ctx, some)
+	}
+	s.noteDifferences(ctx, list)
+	return again
+}
+
+// watchedAtOnce is how many buckets are read in one pipeline: their settings have up to 30 KB.
+const watchedAtOnce = 50
+
+// watchedBuckets are those to look at, with what was seen before. What is watched no more is forgotten.
+func (s *Store) watchedBuckets() []*watched {
+	known := s.watches.of
+	s.watches.of = make(map[string]*settingsWatch, len(known))
+	add := func(w *watched, kind, name, key, prefix string, settings []shaper.Setting) {
+		watch := cmp.Or(s.watches.of[key], known[key], &settingsWatch{log: s.Log.With(kind, name), key: key, prefix: prefix, settings: settings})
+		s.watches.of[key] = watch
+		w.watches = append(w.watches, watch)
+	}
+	var list []*watched
+	for _, b := range s.All() {
+		if s.Role == Guest && !b.Configured.Load() {
+			continue
+		}
+		w := &watched{b: b}
+		add(w, "bucket", b.Name, b.Keys.Conf(), "", shaper.Settings())
+		if pool := b.Keys.Pool; pool != "" {
+			add(w, "pool", pool, PoolConf(pool), "pool.", shaper.PoolSettings())
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// lookAt looks at the settings of all, each once.
+func (s *Store) lookAt(ctx context.Context, list []*watched) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	var all []*settingsWatch
+	for _, w := range list {
+		for _, watch := range w.watches {
+			if !slices.Contains(all[max(len(all)-1, 0):], watch) { // buckets of a pool often follow each other
+				all = append(all, watch)
+			}
+		}
+	}
+	found := make([]*redis.SliceCmd, len(all))
+	lua.Spread(ctx, s.Redis, len(all), func(i int) string { return all[i].key }, func(some []int) {
+		pipe := s.Redis.Pipeline()
+		for _, i := range some {
+			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
+		}
+		_, _ = pipe.Exec(ctx) // the commands hold the errors
+	})
+	changed := make(map[*settingsWatch]bool, len(all))
+	for i, w := range all {
+		// A hook of the client that does not let the question through leaves no error here, and no answer.
+		if values := found[i].Val(); found[i].Err() == nil && len(values) == len(w.fields()) && w.see(ctx, values) {
+			changed[w] = true
+		}
+	}
+	for _, w := range list {
+		w.news = slices.ContainsFunc(w.watches, func(watch *settingsWatch) bool { return changed[watch] })
+	}
+}
+
+// isReplaced reports whether an owner is to write its settings again: what is in force was made by a guest or by a program that marks nothing,
+// or by an owner of a lower revision, or of the same one that started earlier.
+func (s *Store) isReplaced(w *watched) bool {
+	if s.Role == Guest {
+		return false
+	}
+	own := w.b.own.Load()
+	older := func(now map[string]string, started, revision int64) bool {
+		if now[FieldRateCount] == "" { // a script finds out
+			return false
+		}
+		there, _ := strconv.ParseInt(now["revision"], 10, 64)
+		since, _ := strconv.ParseInt(now[fieldStarted], 10, 64)
+		switch now[fieldOwned] {
+		case "0":
+			return true
+		case "1":
+			return there < revision || there == revision && since < started
+		}
+		return there <= revision
+	}
+	if older(w.watches[0].last, w.b.started.Load(), own.Revision) {
+		return true
+	}
+	return len(w.watches) > 1 && own.Pool != nil && own.Pool.Name == w.b.Keys.Pool && older(w.watches[1].last, s.starts.get(own.Pool), own.Pool.Revision)
+}
+
+// readNews reads all that is in force of some buckets, logs what has changed, and goes by it.
+func (s *Store) readNews(ctx context.Context, some []*watched) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	for _, w := range some {
+		found, err := s.readInForce(ctx, w.b.Keys)
+		if err != nil || found.conf[FieldRateCount] == "" {
+			w.watches[0].last = nil // the next look reads it again
+			continue
+		}
+		for i, watch := range w.watches {
+			record, since := found.conf, w.b.started.Load()
+			if i > 0 {
+				record, since = found.pool, s.startOfPool(w.b)
+			}
+			s.logChanges(ctx, watch, record[fieldChanges], since)
+		}
+		own := w.b.own.Load()
+		if s.Role == Guest {
+			_ = s.adopt(ctx, w.b, own, found) // a caller that finds it elsewhere asks again
+			continue
+		}
+		s.warnOnce(ctx, w.b, own, found)
+	}
+}
+
+// startOfPool is when this process wrote the settings of a bucket's pool, 0 if it did not.
+func (s *Store) startOfPool(b *Bucket) int64 {
+	if pool := b.own.Load().Pool; pool != nil && s.Role == Owner {
+		return s.starts.get(pool)
+	}
+	return 0
+}
+
+// logChanges logs what other processes have changed since this one last looked.
+func (s *Store) logChanges(ctx context.Context, w *settingsWatch, record string, since int64) {
+	all := readChanges("", record, 0)
+	if !w.read {
+		w.read, w.newest = true, since
+		if since == 0 && len(all) > 0 {
+			w.newest = all[0].At.UnixMicro()
+		}
+	}
+	news := 0
+	for _, change := range slices.Backward(all) {
+		if change.At.UnixMicro() <= w.newest {
+			continue
+		}
+		news++
+		w.newest = change.At.UnixMicro()
+		if change.By != s.By { // else it was logged when it was made
+			s.logChange(ctx, w.log, "another process changed the settings in force", change)
+		}
+	}
+	if news == 0 && len(w.strange) > 0 {
+		w.log.WarnContext(ctx, "another process changed the settings in force", "changes", ChangesText(w.strange), "by", "a program of an older version, which does not name itself")
+	}
+	w.strange = nil
+}
+
+// see logs what operators have changed since the last time, and reports whether there is more to read.
+func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
+	now := make(map[string]string, len(values))
+	for i, name := range w.fields() {
+		if text, ok := values[i].(string); ok {
+			now[name] = text
+		}
+	}
+	if now[FieldRateCount] == "" { // nobody has written it yet, or it was lost and will be written again
+		return false
+	}
+	before := w.last
+	if w.last = now; before == nil {
+		return true
+	}
+	changes, by := w.changes(before, now)
+	if len(changes) > 0 {
+		w.log.InfoContext(ctx, "what is in force was changed", "changes", ChangesText(changes), "by", strings.Join(by, ", "))
+	}
+	if before["paused"] != now["paused"] {
+		w.log.InfoContext(ctx, "a bucket was paused or resumed", "before", pausedText(before), "after", pausedText(now),
+			"by", cmp.Or(now["paused_by"], "an operator"), "reason", now["paused_reason"])
+	}
+	return len(changes) > 0 || len(w.strange) > 0 ||
+		slices.ContainsFunc(markFields, func(field string) bool { return before[field] != now[field] })
+}
+
+// changes are the settings that operators have changed, and who has. Those that a configuration has changed become strange.
+func (w *settingsWatch) changes(before, now map[string]string) (changes []shaper.Change, by []string) {
+	for _, setting := range w.settings {
+		change := shaper.Change{Setting: setting, Before: SettingText(setting, before), After: SettingText(setting, now)}
+		if change.Before == change.After {
+			continue
+		}
+		field := "set:" + SettingFields[setting][0]
+		who := ""
+		if _, name, ok := strings.Cut(now[field], " "); ok {
+			who = name
+		} else if before[field] != "" {
+			who = "a reset"
+		}
+		if who == "" {
+			w.strange = append(w.strange, change)
+			continue
+		}
+		changes = append(changes, change)
+		if !slices.Contains(by, who) {
+			by = append(by, who)
+		}
+	}
+	return changes, by
+}
+
+func pausedText(fields map[string]string) string {
+	since, _ := strconv.ParseInt(fields["paused"], 10, 64) // 0: it runs
+	return PauseText(since)
+}

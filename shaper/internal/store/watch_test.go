@@ -1,0 +1,248 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// What others change of a bucket or a pool is logged once, with their names.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	pool := shaper.Pool{Name: "p", Rate: rig.PerSecond(100)}
+	w := rig.NewPoolWorld(t, rig.Pooled("a", 10, 1, pool), rig.Pooled("b", 20, 1, pool))
+	var log bytes.Buffer
+	s := ownerOf(t, w.Server.Client(), "this one", slog.New(slog.NewTextHandler(&log, nil)), w.Buckets...)
+	told := func() string {
+		s.Watch(t.Context())
+		var lines []string
+		for line := range strings.Lines(log.String()) {
+			_, text, _ := strings.Cut(strings.TrimSpace(line), "msg=")
+			lines = append(lines, text)
+		}
+		log.Reset()
+		return strings.Join(lines, "\n")
+	}
+	is := func(what, want string) {
+		t.Helper()
+		if got := told(); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+		if again := told(); again != "" {
+			t.Errorf("%s, told twice: %q", what, again)
+		}
+	}
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	anna := w.Client.Op.As("anna")
+	is("before it is used", "")
+	do(nil, s.JoinPools(t.Context()))
+	is("seen for the first time", "")
+	do(anna.Bucket("a").Set(t.Context(), rig.MustPatch(t, "rate", "5/s", "capacity", "77")))
+	do(anna.Pool("p").Set(t.Context(), rig.MustPatch(t, "rate", "50/s", "max_in_flight", "9")))
+	is("set", `"what is in force was changed" bucket=a changes="rate 10/s → 5/s, capacity 10000 → 77" by=anna
+"what is in force was changed" pool=p changes="rate 100/s → 50/s, max_in_flight 0 → 9" by=anna`)
+	do(nil, anna.Bucket("b").Pause(t.Context(), "a test"))
+	is("paused", `"a bucket was paused or resumed" bucket=b before=running after="paused since `)
+	do(anna.Bucket("b").Resume(t.Context()))
+	is("resumed", `"a bucket was paused or resumed" bucket=b before="paused since `)
+	do(anna.Bucket("a").Reset(t.Context(), shaper.SettingRate))
+	is("reset", `"what is in force was changed" bucket=a changes="rate 5/s → 10/s" by="a reset"`)
+	slower := pool
+	slower.Rate = rig.PerSecond(90)
+	faster := rig.Pooled("b", 30, 1, slower)
+	do(nil, ownerOf(t, w.Server.Client(), "another", nil, faster).JoinPools(t.Context()))
+	got := told()
+	for _, part := range []string{
+		`"another process changed the settings in force" pool=p changes="rate 100/s → 90/s" by=another at=`,
+		`"another process changed the settings in force" bucket=b changes="rate 20/s → 30/s" by=another at=`,
+		`started or reloaded last" bucket=a differences="pool.rate 100/s here, 90/s in force" written_by=another`,
+		`started or reloaded last" bucket=b differences="rate 20/s here, 30/s in force; pool.rate 100/s here, 90/s in force" written_by=another`,
+	} {
+		if strings.Count(got, part) != 1 {
+			t.Errorf("configured: got\n%s\nwant once\n%s", got, part)
+		}
+	}
+	if lines := strings.Count(got, "\n") + 1; lines != 4 || told() != "" {
+		t.Errorf("%d lines were logged, or some twice:\n%s", lines, got)
+	}
+
+	// A conf that was lost is no change, and neither is one that cannot be seen.
+	do(nil, w.Server.Client().Del(t.Context(), store.TaggedKeys("p", "b").Conf()).Err())
+	is("lost", "")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Watch(ended)
+	is("after a look that failed", "")
+}
+
+// ownerOf is a dispatcher's store of buckets.
+func ownerOf(t *testing.T, conn redis.UniversalClient, by string, log *slog.Logger, buckets ...shaper.Bucket) *store.Store {
+	t.Helper()
+	s, err := store.New(store.Owner, conn, buckets, 0, log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.By = by
+	return s
+}
+
+// The settings of a dispatcher that runs come back after all was lost, though another process was first: a producer with an old file, a
+// program that marks nothing, or a dispatcher that started earlier. Of two dispatchers, the one that started last has its settings in
+// force in the end, whichever comes first, and so has one of a higher revision.
+func TestSettingsComeBack(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		rated := func(perSecond, revision int64) shaper.Bucket {
+			b := rig.In(&shaper.Pool{Name: "p", Rate: rig.PerSecond(10 * perSecond), Revision: revision}, rig.Bucket("b", perSecond))
+			b.Revision = revision
+			return b
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, last := ownerOf(t, conn, "first", nil, rated(20, 0)), ownerOf(t, conn, "last", nil, rated(30, 0))
+		must(first.JoinPools(t.Context()))
+		must(last.JoinPools(t.Context()))
+		k := store.TaggedKeys("p", "b")
+		// looks has each dispatcher look once, as within ten seconds, and write what it is told to.
+		looks := func() {
+			t.Helper()
+			for _, s := range []*store.Store{first, last, first} {
+				for _, b := range s.Watch(t.Context()) {
+					must(s.Join(t.Context(), b))
+				}
+			}
+		}
+		inForce := func(what, rate string) {
+			t.Helper()
+			looks()
+			got := fmt.Sprint(conn.HGet(t.Context(), k.Conf(), "rate_count").Val(), " ", conn.HGet(t.Context(), store.PoolConf("p"), "rate_count").Val())
+			if want := rate + " " + rate + "0"; got != want {
+				t.Errorf("%s: %s is in force, want %s", what, got, want)
+			}
+		}
+		inForce("both started", "30")
+		for what, comes := range map[string]func(){
+			"an old producer": func() { mustEnqueue(t, clientWith(t, conn, rated(2000, 9)), "x") },
+			"the earlier dispatcher": func() {
+				first.Known("b").Configured.Store(false)
+				must(first.Join(t.Context(), first.Known("b")))
+			},
+			"a program that marks nothing": func() {
+				mustEnqueue(t, clientWith(t, conn, rated(2000, 0)), "x")
+				conn.HDel(t.Context(), k.Conf(), "owned", "by", "started")
+				conn.HDel(t.Context(), store.PoolConf("p"), "owned", "by", "started")
+			},
+		} {
+			conn.FlushAll(t.Context())
+			comes()
+			inForce(what+" is first after all was lost", "30")
+			if by := conn.HMGet(t.Context(), k.Conf(), "by", "owned").Val(); fmt.Sprint(by) != "[last 1]" {
+				t.Errorf("%s: written by %v", what, by)
+			}
+		}
+		restarted := ownerOf(t, conn, "restarted", nil, rated(40, 0))
+		must(restarted.JoinPools(t.Context()))
+		inForce("an old process that restarts", "40")
+		must(last.Reconfigure([]shaper.Bucket{rated(50, 1)}))
+		must(last.JoinPools(t.Context()))
+		must(ownerOf(t, conn, "restarted again", nil, rated(40, 0)).JoinPools(t.Context()))
+		inForce("a higher revision", "50")
+	})
+}
+
+// A process that is not of one mind with the others is named beside the bucket, as long as it is so; what dispatchers changed lately, too.
+func TestDissents(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		is, was := rig.Flowing("b", shaper.FlowKeyJob), rig.Flowing("b", shaper.FlowKeyJob)
+		is.Rate, is.Flow.DefaultURL = rig.PerSecond(30), "https://a.example/secret"
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log bytes.Buffer
+		old := ownerOf(t, conn, "dispatcher 1 on old", nil, was)
+		must(old.JoinPools(t.Context()))
+		late := ownerOf(t, conn, "dispatcher 2 on new", slog.New(slog.NewTextHandler(&log, nil)), is)
+		must(late.JoinPools(t.Context()))
+		if text := log.String(); !strings.Contains(text, `msg="this process changed the settings in force" bucket=b changes="rate 1/s → 30/s, url  → https://a.example/***"`) {
+			t.Errorf("logged is\n%s", text)
+		}
+		producer, err := store.New(store.Guest, conn, []shaper.Bucket{was}, 0, nil, nil)
+		must(err)
+		producer.By = "producer 3 on web"
+		_, err = producer.Use(t.Context(), "b")
+		must(err)
+		seen := func() store.Authorship {
+			t.Helper()
+			for _, s := range []*store.Store{old, late, producer} {
+				s.Watch(t.Context())
+			}
+			all := late.Authorships(t.Context(), []store.Keys{store.BucketKeys("b")}, true)
+			if len(all) != 1 {
+				t.Fatalf("nothing is known: %v", all)
+			}
+			return all[store.BucketKeys("b").Prefix]
+		}
+		a := seen()
+		if a.By != "dispatcher 2 on new" || a.At.IsZero() || a.Provisional || len(a.Changes) != 1 || a.Changes[0].By != a.By ||
+			store.ChangesText(a.Changes[0].Changes) != "rate 1/s → 30/s, url  → https://a.example/***" {
+			t.Errorf("written: %+v", a)
+		}
+		var names []string
+		for _, d := range a.Dissents {
+			names = append(names, d.Process+": "+store.DifferencesText(d.Differences))
+		}
+		const differs = "rate 1/s here, 30/s in force; url  here, https://a.example/*** in force"
+		if got, want := strings.Join(names, "\n"), "dispatcher 1 on old: "+differs+"\nproducer 3 on web: "+differs; got != want {
+			t.Errorf("these differ:\n%s\nwant\n%s", got, want)
+		}
+		// An override is no difference.
+		_, err = clientWith(t, conn).Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "capacity", "7"))
+		must(err)
+		if a := seen(); len(a.Dissents) != 2 || len(a.Dissents[0].Differences) != 2 {
+			t.Errorf("with an override: %+v", a.Dissents)
+		}
+		must(producer.Reconfigure([]shaper.Bucket{is}))
+		_, err = producer.Use(t.Context(), "b")
+		must(err)
+		if a := seen(); len(a.Dissents) != 1 || a.Dissents[0].Process != "dispatcher 1 on old" {
+			t.Errorf("after a reload of the producer: %+v", a.Dissents)
+		}
+		must(old.Reconfigure([]shaper.Bucket{is}))
+		must(old.JoinPools(t.Context()))
+		if a := seen(); len(a.Dissents) != 0 || a.By != "dispatcher 1 on old" {
+			t.Errorf("of one mind: %+v", a)
+		}
+	})
+}
+
+// Each field that is written of a bucket has a name for people, but the timetable, which follows from the plan.
+func TestEverySettingHasAName(t *testing.T) {
+	t.Parallel()
+	b := rig.In(rig.PoolNamed("p"), rig.Grouped("b", 10))
+	if unnamed := store.UnnamedFields(&b); len(unnamed) > 0 {
+		t.Errorf("these have none: %v", unnamed)
+	}
+}
