@@ -165,7 +165,7 @@ func TestSinceWhenCallersAreKnown(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		configure := func(revision int) {
-			r.run(lua.Configure, r.keys("conf", "body", "dead", "aside", "before", "leases"), 1, revision, "", r.name, "generation", 0, "dedupe_window", 5*second)
+			r.run(lua.Configure, r.keys("conf", "body", "dead", "aside", "before", "leases"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "dedupe_window", 5*second)
 		}
 		now := r.now()
 		fresh, was := fmt.Sprintf("%d %d", now, now+5*second), fmt.Sprintf("%d %d", now+5*second, now+5*second)
