@@ -37,9 +37,7 @@ type daemon struct {
 	targets []target // what follows a changed configuration
 
 	// places brings buckets into their pools: the dispatcher, and where there is none the client, which finds out where they are.
-	places interface {
-		JoinPools(ctx context.Context) error
-	}
+	places places
 }
 
 // newDaemon wires a daemon on the Redis at url. It does not dial.

@@ -8,6 +8,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
+// places is what brings buckets into their pools.
+type places interface {
+	JoinPools(ctx context.Context) error
+}
+
 // configuredPool is the pool in which the configuration has a bucket, "" if in none.
 func configuredPool(cfg *config.Config, bucket string) string {
 	for _, b := range cfg.Buckets {

@@ -138,7 +138,9 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	p.rewrite(t, func(text string) string {
 		return strings.Replace(text, "name = \"webhooks\"\n", "name = \"webhooks\"\npool = \"vendor\"\n", 1) + mailsTable(to.URL)
 	})
-	eventually(t, "refused", func() bool { return dispatcher.said("Redis does not say whether it is: send SIGHUP when Redis answers") })
+	eventually(t, "refused", func() bool {
+		return dispatcher.said("Redis does not say whether it is: send SIGHUP when Redis answers")
+	})
 	applied(t, 1, producer) // it goes to where the bucket is, and moves none
 	p.rewrite(t, func(text string) string {
 		return strings.Replace(text, "name = \"webhooks\"\npool = \"vendor\"\n", "name = \"webhooks\"\n", 1)

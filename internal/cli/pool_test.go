@@ -69,7 +69,10 @@ func TestBucketsOfAPool(t *testing.T) {
 	}
 	s.deliver(t, 1, shaper.Done(200))
 	s.enqueue(t, "webhooks", "b")
-	s.run(t, "dispatcher bucket pause webhooks").want(t, 0) // which writes what the configuration here says of the pool
+	s.run(t, "dispatcher bucket pause webhooks").want(t, 0) // an operator does not write what the configuration here says of the pool
+	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  pool.rate           1/h         50/s")
+	s.run(t, "dispatcher bucket resume webhooks").want(t, 0)
+	s.run(t, "dispatcher pool set vendor --rate 1/h --burst 1").want(t, 0)
 	s.run(t, "dispatcher job show webhooks b").want(t, 0, `pool "vendor" may send again at `, "at its own pace")
 	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"pool-pace"`)
 	s.run(t, "dispatcher config check").want(t, 0, "is valid: 3 buckets, 0 limits, 1 pool")

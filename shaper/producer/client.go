@@ -21,7 +21,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	sometimes "golang.org/x/time/rate"
 
-	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -71,6 +70,8 @@ type Client struct {
 	changing sync.Mutex                       // of a change of the doors
 	doors    atomic.Pointer[map[string]*door] // by bucket; replaced by a reload
 
+	sending func(*door, []*ticket) (after func()) // a batch of a door: send
+
 	calls   sync.Pool // of one job each, answered
 	open    *batch.Calls
 	queued  sync.WaitGroup // calls with jobs in a queue, also those whose callers gave up
@@ -92,7 +93,7 @@ func (c *Client) Close() {
 }
 
 // New checks the buckets and returns a client. It does not talk to Redis
-// yet: the first call of a bucket writes what its scripts obey.
+// yet: the first call of a bucket finds out what is in force, or makes what is missing.
 func New(cfg Config) (*Client, error) {
 	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
@@ -103,94 +104,10 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		store: s, breaker: cfg.Breaker, apart: isCluster, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
+	c.sending = c.send
 	c.doors.Store(&map[string]*door{})
 	c.setDoors()
 	return c, nil
-}
-
-// setDoors has one door for each bucket of the store. A bucket that stays keeps its door.
-func (c *Client) setDoors() {
-	before, after := *c.doors.Load(), map[string]*door{}
-	for _, b := range c.store.All() {
-		if after[b.Name] = before[b.Name]; after[b.Name] == nil || after[b.Name].Bucket != b {
-			after[b.Name] = c.newDoor(b)
-		}
-	}
-	c.doors.Store(&after)
-}
-
-// use has the client go by what is in force of a bucket, and returns the door of where the bucket lives.
-func (c *Client) use(ctx context.Context, b *door) (*door, error) {
-	const tries = 8 // of a bucket that changes its place meanwhile
-	err := c.store.Configure(ctx, b.Bucket)
-	for i := 0; i < tries && errors.Is(err, store.ErrAdopted); i++ {
-		c.changing.Lock()
-		c.setDoors()
-		c.changing.Unlock()
-		if b, err = c.door(b.Name); err == nil {
-			err = c.store.Configure(ctx, b.Bucket)
-		}
-	}
-	return b, err
-}
-
-// meet finds out what is in force of a bucket before its first job is named: what names flows, and how large a payload may be. A bucket
-// whose settings this client has is let in by these while Redis does not answer: the call fails then as any other.
-func (c *Client) meet(ctx context.Context, bucket string) error {
-	b, err := c.door(bucket)
-	if err != nil || b.Configured.Load() {
-		return nil //nolint:nilerr // prepare reports it, of the job
-	}
-	// A caller that gives up says nothing of Redis.
-	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
-	met := make(chan error, 1)
-	c.queued.Go(func() {
-		defer cancel()
-		met <- b.breaker.Run(func() error {
-			_, err := c.use(whole, b)
-			return err
-		})
-	})
-	select {
-	case err = <-met:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("enqueue into bucket %q: %w", bucket, err)
-	}
-	return nil
-}
-
-// door returns that of a bucket, or an error that says why there is none.
-func (c *Client) door(bucket string) (*door, error) {
-	if err := c.store.IfClosed(); err != nil {
-		return nil, err
-	}
-	if b := (*c.doors.Load())[bucket]; b != nil {
-		return b, nil
-	}
-	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
-}
-
-// flowsOfScript is how many flows one enqueue script has at most: half as many where each may
-// have a group of its own. With that no script runs for 5 ms.
-func flowsOfScript(levels int) int {
-	if levels == codec.LevelsGroups {
-		return enqueueBatchFlows / 2
-	}
-	return enqueueBatchFlows
-}
-
-// flowKind names a job's flow among those of its bucket.
-func flowKind(levels int, job *shaper.Job) [2]string {
-	switch levels {
-	case codec.LevelsNone:
-		return [2]string{}
-	case codec.LevelsFlows:
-		return [2]string{"", job.Flow}
-	}
-	return [2]string{job.Group, job.Flow}
 }
 
 // Bucket returns the settings of a bucket, or [shaper.ErrUnknownBucket].
@@ -218,32 +135,6 @@ func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
 
 // Buckets returns the names of all buckets in the order of the configuration.
 func (c *Client) Buckets() []string { return c.store.Names() }
-
-// door is a bucket as its producers see it.
-type door struct {
-	*store.Bucket
-	enqueueKeys []string                 // the first ones of that script, made once
-	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
-	refusals    *refusals
-	breaker     *redisconn.Breaker // one for all doors, unless Redis is a cluster
-	queue       batch.Queue[*ticket]
-}
-
-func (c *Client) newDoor(state *store.Bucket) *door {
-	b := &door{Bucket: state, enqueueKeys: state.Keys.Fixed(nil, lua.Enqueue), refusals: newRefusals(), breaker: c.breaker}
-	if c.apart {
-		b.breaker = c.breaker.Apart("bucket", b.Name)
-	}
-	b.queue = batch.Queue[*ticket]{
-		Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
-		Weigh:    func(t *ticket) int { return len(t.sealed) },
-		Owner:    func(t *ticket) any { return t.call },
-		Kind:     func(t *ticket) [2]string { return flowKind(b.Levels(), &t.job) },
-		MaxKinds: flowsOfScript(b.Levels()),
-		Send:     func(tickets []*ticket) func() { return c.send(b, tickets) },
-	}
-	return b
-}
 
 // JobError is a fault of one job of a call; nothing of the call was sent.
 type JobError struct {

@@ -86,95 +86,19 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// writeConf writes what the scripts obey to the place where a bucket lives. It returns false if the bucket does not
-// live there any more, or if another process was first and this one is a guest: then the caller has to look again.
-func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) (written bool, err error) {
-	k := TaggedKeys(p.tag, b.Name)
-	if k.Pool == tagOf(own) {
-		if err := s.ConfigurePool(ctx, own); err != nil {
-			return false, err
+// Use is Bucket, of a bucket whose settings are in Redis and that this process goes by.
+func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
+	b, err := s.Bucket(name)
+	for range poolChangeTries {
+		if err != nil {
+			return nil, err
 		}
-	}
-	settings, err := settingsOf(own)
-	if err != nil {
-		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	stretches, err := s.timetableField(ctx, own)
-	if err != nil {
-		return false, err
-	}
-	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches}
-	reply, err := s.Run(ctx, lua.Configure, k.Of(lua.Configure), append(args, settings...)...)
-	if err != nil {
-		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	r := lua.NewReader(reply)
-	code, schema, revision := r.Int(), r.Int(), r.Int()
-	switch {
-	case r.Err() != nil:
-		return false, fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
-	case code == configureLeft:
-		return false, s.catchUp(ctx, own, p, r.Int(), r.Text())
-	case code == configureExists:
-		return false, nil
-	case code == 3:
-		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(levelsOf(own), r.Int(), r.Int()))
-	case code == 1:
-		s.obey(ctx, "bucket", b.Name, own.Revision, revision)
-		return true, nil
-	case code == 2:
-		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
-	case code == configureOld:
-		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
-			b.Name, schema, readHoldings(r), schemaVersion)
-	}
-	started, changed := r.Int(), r.Int()
-	if s.Role == Owner {
-		b.started.Store(started)
-	}
-	if changed > 0 {
-		s.logOwnChange(ctx, "bucket", b.Name, k.Conf())
-	}
-	err = s.defineSchedules(ctx, b, own, p, started)
-	return err == nil, err
-}
-
-// obey logs that another configuration is in force.
-func (s *Store) obey(ctx context.Context, kind, name string, own, revision int64) {
-	text := "a newer configuration is in force and is obeyed"
-	if own == revision {
-		text = "the configuration of a dispatcher that started later is in force and is obeyed"
-	}
-	s.Log.WarnContext(ctx, text, kind, name, "own_revision", own, "revision", revision)
-}
-
-// ConfigurePool writes what scripts obey of a bucket's pool. Each of its buckets does.
-func (s *Store) ConfigurePool(ctx context.Context, b *shaper.Bucket) error {
-	p := b.Pool
-	if p == nil {
-		return nil
-	}
-	args := []any{schemaVersion, p.Revision, WakeChannel, WakePool + p.Name, BoolArg(s.Role == Owner), s.By, s.starts.get(p)}
-	reply, err := s.Run(ctx, lua.Configure, []string{PoolConf(p.Name)}, append(args, poolSettingsOf(p)...)...)
-	if err != nil {
-		return fmt.Errorf("pool %q: %w", p.Name, err)
-	}
-	r := lua.NewReader(reply)
-	code, schema, revision := r.Int(), r.Int(), r.Int()
-	switch {
-	case r.Err() != nil:
-		return fmt.Errorf("pool %q: script configure: %w", p.Name, r.Err())
-	case code == 1:
-		s.obey(ctx, "pool", p.Name, p.Revision, revision)
-	case code == 2:
-		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
-	case code == 0 && s.Role == Owner:
-		s.starts.set(p, r.Int())
-		if r.Int() > 0 {
-			s.logOwnChange(ctx, "pool", p.Name, PoolConf(p.Name))
+		if err = s.Configure(ctx, b); !errors.Is(err, ErrAdopted) {
+			break
 		}
+		b, err = s.Bucket(name)
 	}
-	return r.Err()
+	return b, err
 }
 
 // Join configures a bucket. An owner brings it into the pool that its configuration says first, until

@@ -112,21 +112,6 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 	return ErrAdopted
 }
 
-// Use is Bucket, of a bucket whose settings are in Redis and that this process goes by.
-func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
-	b, err := s.Bucket(name)
-	for range poolChangeTries {
-		if err != nil {
-			return nil, err
-		}
-		if err = s.Configure(ctx, b); !errors.Is(err, ErrAdopted) {
-			break
-		}
-		b, err = s.Bucket(name)
-	}
-	return b, err
-}
-
 // warnOnce logs where the configuration of this process differs from what is in force: once, until the differences are others.
 func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) {
 	list := s.differences(own, found)

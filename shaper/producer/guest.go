@@ -1,0 +1,52 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// use has the client go by what is in force of a bucket, and returns the door of where the bucket lives.
+func (c *Client) use(ctx context.Context, b *door) (*door, error) {
+	const tries = 8 // of a bucket that changes its place meanwhile
+	err := c.store.Configure(ctx, b.Bucket)
+	for i := 0; i < tries && errors.Is(err, store.ErrAdopted); i++ {
+		c.changing.Lock()
+		c.setDoors()
+		c.changing.Unlock()
+		if b, err = c.door(b.Name); err == nil {
+			err = c.store.Configure(ctx, b.Bucket)
+		}
+	}
+	return b, err
+}
+
+// meet finds out what is in force of a bucket before its first job is named: what names flows, and how large a payload may be. A bucket
+// whose settings this client has is let in by these while Redis does not answer: the call fails then as any other.
+func (c *Client) meet(ctx context.Context, bucket string) error {
+	b, err := c.door(bucket)
+	if err != nil || b.Configured.Load() {
+		return nil //nolint:nilerr // prepare reports it, of the job
+	}
+	// A caller that gives up says nothing of Redis.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
+	met := make(chan error, 1)
+	c.queued.Go(func() {
+		defer cancel()
+		met <- b.breaker.Run(func() error {
+			_, err := c.use(whole, b)
+			return err
+		})
+	})
+	select {
+	case err = <-met:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue into bucket %q: %w", bucket, err)
+	}
+	return nil
+}
