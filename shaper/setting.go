@@ -89,6 +89,15 @@ type Dissent struct {
 	Differences []Difference `json:"differences"`
 }
 
+// Authorship is who wrote the settings of a bucket, what was changed lately, and which processes have others.
+type Authorship struct {
+	By          string           // the process that wrote them; "": none has, or one of an older version
+	At          time.Time        // when that process started or reloaded; zero: not known
+	Provisional bool             // that process does not own them: the next dispatcher replaces them
+	Changes     []SettingsChange // those of its pool too, newest first; 20 of each at most
+	Dissents    []Dissent        // processes that have other settings
+}
+
 // SettingsChange is what an owner of settings changed when it started or reloaded its configuration.
 type SettingsChange struct {
 	At      time.Time `json:"at"`

@@ -25,7 +25,8 @@ capacity. LATER are delayed jobs and retries that wait for their time. OLDEST is
 the age of the job at the head. POOL is the pool of the bucket, if it has one.
 
 With --diff, list instead the settings whose value in force differs from the
-configuration here: why, and the author and time of the change.`,
+configuration here: why, and the author and time of the change. Then follow the
+processes whose configuration differs, which name themselves every 10 seconds.`,
 		Example: `  dispatcher bucket list
   dispatcher bucket list --diff
   dispatcher bucket list --json | jq '.[] | select(.dead > 0).name'`,
@@ -86,7 +87,7 @@ func (a *app) bucketDiff(ctx context.Context, c *api) error {
 		list = append(list, views[i].Differences...)
 	}
 	if len(list) == 0 && !a.json {
-		a.note("every bucket is as the configuration here says")
+		a.note("every bucket is as the configuration here says, and no process that runs says otherwise")
 		return nil
 	}
 	return a.print(list, func(w io.Writer) {

@@ -86,6 +86,14 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
 		}
 		row("revision", "%d", v.Revision)
+		if w := v.Written; w != nil && w.At != nil {
+			row("written", "by %s, which started or reloaded %s", w.By, relative(*w.At, time.Now()))
+		}
+		for _, c := range v.SettingChanges {
+			for _, change := range c.Changes {
+				row("changed", "%s %s by %s", change, relative(c.At, time.Now()), c.By)
+			}
+		}
 		for _, d := range v.Differences {
 			row("differs", "%s is %s, not %s: %s", d.Setting, d.InForce, dash(d.Configured), d.Why)
 		}

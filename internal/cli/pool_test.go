@@ -56,7 +56,7 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher bucket list").want(t, 0, "vendor: 50/s, 0 in flight")
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool        vendor: 50/s, burst 4, 0 in flight; weight 5 of the bucket")
 	s.run(t, "dispatcher bucket list --diff").want(t, 0,
-		"webhooks  pool.rate           1/h         50/s      nothing that runs has used the configuration here",
+		"webhooks  pool.rate           1/h         50/s      another configuration is in force",
 		"webhooks  pool.max_in_flight  7           0 ", "webhooks  pool.burst          1           4 ")
 	if out := s.run(t, "dispatcher bucket show alone").out; strings.Contains(out, "pool") {
 		t.Errorf("a bucket is shown in a pool:\n%s", out)

@@ -22,6 +22,7 @@ type Buckets interface {
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
 	BucketInfos(ctx context.Context, names ...string) ([]operator.BucketInfo, error)
+	Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
 	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
@@ -77,13 +78,14 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 	if err != nil {
 		return nil, err
 	}
+	authors := o.buckets.Authorships(ctx, len(names) == 1, names...)
 	views := make([]*opsview.Bucket, len(infos))
 	for i, info := range infos {
 		var pool *operator.PoolDetails
 		if info.Pool != nil {
 			pool = pools[info.Pool.Name]
 		}
-		views[i] = opsview.BucketOf(info, o.configured(info.Name), pool)
+		views[i] = opsview.BucketOf(info, o.configured(info.Name), pool, authors[info.Name])
 	}
 	return views, nil
 }

@@ -54,7 +54,10 @@ type Bucket struct {
 	Drain *Drain `json:"drain,omitempty"` // the last one that an operator has asked for
 
 	Notes       []string     `json:"notes"`       // what people should know
-	Differences []Difference `json:"differences"` // from the configuration here, those of its pool too
+	Differences []Difference `json:"differences"` // from the configuration here and from those of other processes, those of its pool too
+
+	Written        *Written                `json:"written,omitempty"`         // none of a bucket that a program of an older version wrote
+	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"` // by dispatchers, newest first; where one bucket is shown
 
 	Outcome
 }
@@ -93,9 +96,16 @@ type Outcome struct {
 // OutcomeOf is the outcome of a change that may have had nothing to do.
 func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
 
+// Written is who wrote the settings of a bucket.
+type Written struct {
+	By          string     `json:"by"`
+	At          *time.Time `json:"at,omitempty"`          // when that process started or reloaded
+	Provisional bool       `json:"provisional,omitempty"` // it does not own them: the next dispatcher replaces them
+}
+
 // BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none. pool is the
 // bucket's pool, nil if it is in none.
-func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails) *Bucket {
+func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
@@ -128,7 +138,11 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	if info.Elsewhere {
 		pool = nil // the one of the configuration
 	}
-	view.Differences = differences(&info, configured, pool)
+	if author.By != "" {
+		view.Written = &Written{author.By, instant(author.At), author.Provisional}
+	}
+	view.SettingChanges = author.Changes
+	view.Differences = differences(&info, configured, pool, author)
 	view.Notes = view.notes(&info, configured)
 	return view
 }
@@ -180,15 +194,21 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
 		note("full")
 	}
-	if n := len(v.Differences); n > 1 || n == 1 && v.Pause == nil {
+	if here := v.differsHere(); here > 1 || here == 1 && v.Pause == nil {
 		note("differs from the configuration here, see bucket list --diff")
+	}
+	if others := v.dissenters(); len(others) > 0 {
+		note("%s: see bucket list --diff", othersText(others))
+	}
+	if v.Written != nil && v.Written.Provisional {
+		note("made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
 	}
 	if v.Elsewhere {
 		live := ""
 		if v.Pool != nil {
 			live = v.Pool.Name
 		}
-		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher or producer that starts with this configuration, or reloads it, moves it",
+		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
 			poolName(live), poolName(poolNameOf(configured)))
 	}
 	return list

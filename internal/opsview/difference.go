@@ -3,8 +3,10 @@ package opsview
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -17,13 +19,14 @@ type Difference struct {
 	Configured string     `json:"configured"` // here; of an orphaned bucket: where it was
 	InForce    string     `json:"in_force"`
 	Why        string     `json:"why"`
+	Process    string     `json:"process,omitempty"` // whose configuration says so; none: the one here
 	By         string     `json:"by,omitempty"`
 	At         *time.Time `json:"at,omitempty"`
 }
 
 // differences lists the differences of a bucket: its pause, its overrides, and settings of
-// another configuration, those of its pool too.
-func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails) []Difference {
+// another configuration, those of its pool too. Those of other processes follow, as they have noted them.
+func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails, author shaper.Authorship) []Difference {
 	list := []Difference{}
 	if p := PauseOf(info.Pause); p != nil {
 		list = append(list, Difference{
@@ -40,14 +43,66 @@ func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *ope
 			if here == inForce || inForce == "" {
 				continue
 			}
-			d.Why = otherRevision(info.Revision, configured.Revision)
+			d.Why = otherConfiguration(info.Revision, configured.Revision, author, info.Now)
 		}
 		list = append(list, d)
 	}
 	if pool != nil && pool.Configured && configured != nil && poolNameOf(configured) == pool.Name {
 		list = append(list, poolDifferences(info.Name, pool, configured.Pool, configured.Revision)...)
 	}
+	return append(list, dissents(info, list, author)...)
+}
+
+// dissents lists the settings of processes that are not those in force. Of this process it lists what is not in the list yet.
+func dissents(info *operator.BucketInfo, known []Difference, author shaper.Authorship) []Difference {
+	var list []Difference
+	for _, dissent := range author.Dissents {
+		process := dissent.Process
+		if process == redisconn.ProcessName() {
+			process = ""
+		}
+		for _, one := range dissent.Differences {
+			d := Difference{Bucket: info.Name, Setting: string(one.Setting), Configured: one.Here, InForce: one.InForce, Process: process}
+			switch {
+			case process != "":
+				d.Why = fmt.Sprintf("%s has it so, and goes by what is in force", process)
+			case slices.ContainsFunc(known, func(k Difference) bool { return k.Setting == d.Setting }):
+				continue
+			default:
+				d.Why = otherConfiguration(info.Revision, info.Revision, author, info.Now)
+			}
+			list = append(list, d)
+		}
+	}
 	return list
+}
+
+// differsHere counts the differences from the configuration here.
+func (v *Bucket) differsHere() (n int) {
+	for _, d := range v.Differences {
+		if d.Process == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// dissenters are the other processes that have other settings.
+func (v *Bucket) dissenters() (names []string) {
+	for _, d := range v.Differences {
+		if d.Process != "" && !slices.Contains(names, d.Process) {
+			names = append(names, d.Process)
+		}
+	}
+	return names
+}
+
+// othersText names processes in a note.
+func othersText(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " has other settings"
+	}
+	return strings.Join(names, ", ") + " have other settings"
 }
 
 // poolDifferences lists the settings of a pool that differ from the configuration here, which has the pool as
@@ -93,13 +148,30 @@ func (d *Difference) explain(overrides []operator.Override, setting shaper.Setti
 	return true
 }
 
-// otherRevision explains a setting that differs from the configuration here, and is not an
-// override: a configuration of another revision is in force.
+// otherConfiguration explains a setting that differs from the configuration here, and is not an
+// override: who wrote what is in force.
+func otherConfiguration(inForce, here int64, author shaper.Authorship, now time.Time) string {
+	why := "an older program, which does not name itself, wrote what is in force"
+	switch {
+	case author.Provisional:
+		why = author.By + " made it, which does not own it: a dispatcher replaces it"
+	case author.By == redisconn.ProcessName():
+		why = "this process wrote what is in force, when it started or reloaded " + Relative(author.At, now)
+	case author.By != "":
+		why = author.By + " wrote what is in force, when it started or reloaded " + Relative(author.At, now)
+	}
+	if inForce > here {
+		return fmt.Sprintf("revision %d is in force, here is %d: %s", inForce, here, why)
+	}
+	return why
+}
+
+// otherRevision is the same of a pool.
 func otherRevision(inForce, here int64) string {
 	if inForce > here {
 		return fmt.Sprintf("revision %d is in force, here is %d", inForce, here)
 	}
-	return "nothing that runs has used the configuration here"
+	return "another configuration is in force"
 }
 
 // settingOf is a setting of a bucket as in the configuration.

@@ -157,6 +157,24 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	return info, r.Err()
 }
 
+// Authorships returns who wrote the settings of buckets and which processes have others, by the names of the buckets, after a look at where
+// they live, in one pipeline, in a cluster one to each node. Buckets that could not be looked at are left out. Changes are read if they are asked for.
+func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship {
+	live, _ := o.store.LiveKeys(ctx, names...)
+	keys := make([]store.Keys, len(names))
+	for i, name := range names {
+		keys[i] = live[name]
+	}
+	found := o.store.Authorships(ctx, keys, withChanges)
+	all := make(map[string]shaper.Authorship, len(names))
+	for _, name := range names {
+		if a, ok := found[live[name].Prefix]; ok {
+			all[name] = a
+		}
+	}
+	return all
+}
+
 // KnownBuckets returns the names of all buckets that Redis knows, sorted: also
 // those that left the configuration and may still hold jobs.
 func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {

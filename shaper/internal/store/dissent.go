@@ -79,20 +79,11 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:dissentValue], "") + " …"
 }
 
-// Authorship is who wrote the settings of a bucket, what was changed lately, and which processes have others.
-type Authorship struct {
-	By          string    // "": nobody has, or a program of an older version
-	At          time.Time // when that process started or reloaded; zero: not known
-	Provisional bool      // by a process that does not own them: the next dispatcher replaces them
-	Changes     []shaper.SettingsChange
-	Dissents    []shaper.Dissent
-}
-
 // Authorships returns them of buckets by their keys, in one pipeline, in a cluster one to each node. Those that cannot be read are left out.
-func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) map[string]Authorship {
+func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) map[string]shaper.Authorship {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	found := make([]Authorship, len(keys))
+	found := make([]shaper.Authorship, len(keys))
 	ok := make([]bool, len(keys))
 	fields := []string{fieldBy, fieldStarted, fieldOwned}
 	if withChanges {
@@ -131,7 +122,7 @@ func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) 
 			do()
 		}
 	})
-	all := make(map[string]Authorship, len(keys))
+	all := make(map[string]shaper.Authorship, len(keys))
 	for i, k := range keys {
 		if ok[i] {
 			all[k.Prefix] = found[i]

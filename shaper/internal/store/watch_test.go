@@ -194,7 +194,7 @@ func TestDissents(t *testing.T) {
 		producer.By = "producer 3 on web"
 		_, err = producer.Use(t.Context(), "b")
 		must(err)
-		seen := func() store.Authorship {
+		seen := func() shaper.Authorship {
 			t.Helper()
 			for _, s := range []*store.Store{old, late, producer} {
 				s.Watch(t.Context())
