@@ -48,9 +48,9 @@ func TestOldConfigurationInALoop(t *testing.T) {
 			s.api = main
 			s.awaitMore(10*time.Second, rate/2, "deliveries go on")
 			inForce(fmt.Sprint("restart ", i+1))
-			for name, old := range map[string]*process{"dispatcher": d, "producer": p} {
-				if !strings.Contains(old.output.String(), "a newer configuration is in force and is obeyed") {
-					t.Errorf("the old %s does not say that it obeys a newer configuration:\n%s", name, old.output)
+			for old, text := range map[*process]string{d: "a newer configuration is in force and is obeyed", p: "the settings of this process are not those in force"} {
+				if !strings.Contains(old.output.String(), text) {
+					t.Errorf("an old process does not say that it obeys a newer configuration:\n%s", old.output)
 				}
 			}
 			if i%2 == 0 {

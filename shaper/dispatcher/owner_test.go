@@ -1,0 +1,53 @@
+package dispatcher
+
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// All data is lost under a dispatcher that runs, and a producer with an old file comes first, or a program that marks nothing. The dispatcher
+// puts its own settings back, and delivers what came meanwhile.
+func TestSettingsComeBackUnderADispatcher(t *testing.T) {
+	t.Parallel()
+	for what, marked := range map[string]bool{"a producer": true, "a program of an older version": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := rig.Bucket("b", 20)
+			b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("500/h")}}
+			w := rig.NewWorld(t, b)
+			conn := w.Server.Client()
+			conf := func(field string) string { return conn.HGet(t.Context(), store.BucketKeys("b").Conf(), field).Val() }
+			stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
+			until(t, func() bool { return conf("owned") == "1" })
+			old := rig.Bucket("b", 2000)
+			old.Revision = 7
+			if !marked {
+				old.Revision = 0
+			}
+			if err := conn.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{old}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			if !marked {
+				conn.HDel(t.Context(), store.BucketKeys("b").Conf(), "owned", "by", "started")
+			}
+			until(t, func() bool { return conf("owned") == "1" && conf("rate_count") == "20" && conf("limits") != "[]" })
+			w.Submit("second")
+			w.Await(2)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
