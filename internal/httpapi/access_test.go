@@ -372,7 +372,9 @@ func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.o
 func (*fakeBuckets) Ping(context.Context) error                     { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }
-func (*fakeBuckets) Authorships(context.Context, bool, ...string) map[string]shaper.Authorship { return nil }
+func (*fakeBuckets) Authorships(context.Context, bool, ...string) map[string]shaper.Authorship {
+	return nil
+}
 
 func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]operator.BucketInfo, error) {
 	infos := make([]operator.BucketInfo, len(names))
