@@ -104,7 +104,7 @@ func newKeyring(keys []Key) keyring {
 	for i := range ring {
 		k := &ring[i]
 		k.sameBounds = !slices.ContainsFunc(keys, func(other Key) bool {
-			return other.caller() == k.caller() && !(sameNames(other.Flows, k.Flows) && sameNames(other.Groups, k.Groups))
+			return other.caller() == k.caller() && (!sameNames(other.Flows, k.Flows) || !sameNames(other.Groups, k.Groups))
 		})
 	}
 	return ring

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -13,11 +12,12 @@ func (s *Store) logOwnChange(ctx context.Context, kind, name, key string) {
 	if err != nil {
 		return // the settings are written; the other processes log it
 	}
-	if list := readChanges("", record, 0); len(list) > 0 && list[0].By == s.By {
-		s.logChange(ctx, s.Log.With(kind, name), "this process changed the settings in force", list[0])
+	if list := readChanges("", record); len(list) > 0 && list[0].By == s.By {
+		s.Log.With(kind, name).WarnContext(ctx, "this process changed the settings in force", changeAttributes(list[0])...)
 	}
 }
 
-func (s *Store) logChange(ctx context.Context, log *slog.Logger, text string, c shaper.SettingsChange) {
-	log.WarnContext(ctx, text, "changes", ChangesText(c.Changes), "by", c.By, "at", c.At)
+// changeAttributes are what a log tells of a change.
+func changeAttributes(c shaper.SettingsChange) []any {
+	return []any{"changes", ChangesText(c.Changes), "by", c.By, "at", c.At}
 }

@@ -109,10 +109,10 @@ func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) 
 				a.At = timeOf(values[1])
 				a.Dissents = readDissents(differing.Val(), now.Val())
 				if withChanges {
-					a.Changes = readChanges("", values[3], 0)
+					a.Changes = readChanges("", values[3])
 				}
 				if ofPool != nil {
-					a.Changes = append(a.Changes, readChanges("pool.", textsOf(ofPool.Val(), 1)[0], 0)...)
+					a.Changes = append(a.Changes, readChanges("pool.", textsOf(ofPool.Val(), 1)[0])...)
 					slices.SortStableFunc(a.Changes, func(x, y shaper.SettingsChange) int { return y.At.Compare(x.At) })
 				}
 			})

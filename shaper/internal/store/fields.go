@@ -222,8 +222,8 @@ func differencesOf(prefix string, own []any, inForce map[string]string) []shaper
 	return list
 }
 
-// readChanges reads the record of changes, newest first; those at or before a time are left out. What is not ours is left out, too.
-func readChanges(prefix, record string, after int64) []shaper.SettingsChange {
+// readChanges reads the record of changes, newest first. What is not ours is left out.
+func readChanges(prefix, record string) []shaper.SettingsChange {
 	var list []shaper.SettingsChange
 	for line := range strings.Lines(record) {
 		var entry struct {
@@ -234,7 +234,7 @@ func readChanges(prefix, record string, after int64) []shaper.SettingsChange {
 			continue
 		}
 		at, err := strconv.ParseInt(entry.At, 10, 64)
-		if err != nil || at <= after {
+		if err != nil {
 			continue
 		}
 		change := shaper.SettingsChange{At: time.UnixMicro(at).UTC(), By: entry.By}

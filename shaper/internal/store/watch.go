@@ -207,7 +207,7 @@ func (s *Store) startOfPool(b *Bucket) int64 {
 
 // logChanges logs what other processes have changed since this one last looked.
 func (s *Store) logChanges(ctx context.Context, w *settingsWatch, record string, since int64) {
-	all := readChanges("", record, 0)
+	all := readChanges("", record)
 	if !w.read {
 		w.read, w.newest = true, since
 		if since == 0 && len(all) > 0 {
@@ -222,7 +222,7 @@ func (s *Store) logChanges(ctx context.Context, w *settingsWatch, record string,
 		news++
 		w.newest = change.At.UnixMicro()
 		if change.By != s.By { // else it was logged when it was made
-			s.logChange(ctx, w.log, "another process changed the settings in force", change)
+			w.log.WarnContext(ctx, "another process changed the settings in force", changeAttributes(change)...)
 		}
 	}
 	if news == 0 && len(w.strange) > 0 {

@@ -63,11 +63,12 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 
 // obey logs that another configuration is in force.
 func (s *Store) obey(ctx context.Context, kind, name string, own, revision int64) {
-	text := "a newer configuration is in force and is obeyed"
+	log := s.Log.With(kind, name, "own_revision", own, "revision", revision)
 	if own == revision {
-		text = "the configuration of a dispatcher that started later is in force and is obeyed"
+		log.WarnContext(ctx, "the configuration of a dispatcher that started later is in force and is obeyed")
+	} else {
+		log.WarnContext(ctx, "a newer configuration is in force and is obeyed")
 	}
-	s.Log.WarnContext(ctx, text, kind, name, "own_revision", own, "revision", revision)
 }
 
 // ConfigurePool writes what scripts obey of a bucket's pool. Each of its buckets does.
