@@ -186,7 +186,7 @@ func settingOf(b *shaper.Bucket, setting shaper.Setting) string {
 	case shaper.SettingScheduledCapacity:
 		return fmt.Sprint(b.ScheduledCapacity)
 	case shaper.SettingMaxInFlight:
-		return fmt.Sprint(b.MaxInFlight)
+		return fmt.Sprint(b.EffectiveMaxInFlight())
 	case shaper.SettingShedLow:
 		return fmt.Sprint(b.Shed.Low)
 	case shaper.SettingShedNormal:
