@@ -148,7 +148,6 @@ func DefaultBucket() Bucket {
 		Weight:            1,
 		Capacity:          10_000,
 		ScheduledCapacity: 10_000,
-		MaxInFlight:       defaultInFlight,
 		DeadBytes:         256 << 20,
 		WhenDeadFull:      RefuseJobs,
 		Shed:              NoShedding,
