@@ -37,6 +37,7 @@
 
 --#include lib/bits.lua
 --#include lib/encoding.lua
+--#include lib/in_flight.lua
 
 local conf, body, dead, aside, of_then, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -50,7 +51,7 @@ bits.check()
 
 local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'callback_bucket', 'callback_url',
   'callback_failure_url', 'callback_origins' }
-local NO_CHANGE = { generation = true, timetable = true } -- they follow from others
+local NO_CHANGE = { generation = true, timetable = true, in_flight_rule = true } -- they follow from others
 local CHANGES, CHANGES_BYTES, VALUE_BYTES = 20, 16384, 200
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -154,6 +155,7 @@ if #noted > 0 then
 end
 redis.call('HSET', conf, 'schema', schema_text, 'revision', revision_text, 'owned', owns and '1' or '0', 'by', by,
   'started', string.format('%d', started), unpack(fields))
+in_flight.follow(conf)
 if of_then and not stored[1] then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.

@@ -1,7 +1,7 @@
 -- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
--- settings of all configurations, or removes overrides. A release ends a hold and an open breaker, and forgets the adaptive rate.
--- All processes obey from the next script on, and after every restart.
--- May be sent twice.
+-- settings of all configurations, or removes overrides. With the rate or the burst, max_in_flight may rise (see in_flight.lua). A
+-- release ends a hold and an open breaker, and forgets the adaptive rate. All processes obey from the next script on, and after
+-- every restart. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
@@ -20,6 +20,7 @@
 --          are obeyed until they are removed
 -- Needs    Redis 7.0
 
+--#include lib/in_flight.lua
 --#include lib/outbox.lua
 
 local conf, pace, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -64,6 +65,7 @@ else
     end
     reply[#reply + 1], reply[#reply + 2] = before, value
   end
+  in_flight.follow(conf)
 end
 if action ~= 'pause' then redis.call('PUBLISH', channel, bucket) end
 return reply

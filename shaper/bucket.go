@@ -3,6 +3,7 @@ package shaper
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	MaxConcurrency  = 100_000
 	MaxBurst        = 1_000_000
 	MaxPermitTTL    = 10 * time.Second
+	defaultInFlight = 256                    // where the bucket does not know how long a delivery takes
+	leastInFlight   = 16                     // where it does
 	minPermitTTL    = 250 * time.Millisecond // of the automatic one
 	MaxDedupeWindow = 31 * 24 * time.Hour
 	MaxPayloadLimit = 8 << 20
@@ -35,7 +38,10 @@ type Bucket struct {
 
 	Capacity          int64 // unfinished jobs (waiting, in flight, retrying) that came without a delay
 	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 // requests at a time, over all dispatchers: a job is one, or a batch
+	MaxInFlight       int64 // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
+
+	// DeliveryTimeout is how long a delivery may take, 0 if nobody knows. A MaxInFlight of 0 follows it.
+	DeliveryTimeout time.Duration
 
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
@@ -142,10 +148,9 @@ func DefaultBucket() Bucket {
 		Weight:            1,
 		Capacity:          10_000,
 		ScheduledCapacity: 10_000,
-		MaxInFlight:       256,
 		DeadBytes:         256 << 20,
 		WhenDeadFull:      RefuseJobs,
-		Shed:              Shed{Low: 70, Normal: 80, High: 90},
+		Shed:              NoShedding,
 		PriorityAging:     time.Minute,
 		DedupeWindow:      time.Hour,
 		DedupeMax:         1_000_000,
@@ -167,6 +172,32 @@ func (b Bucket) EffectivePermitTTL() time.Duration {
 		return b.PermitTTL
 	}
 	return min(max(minPermitTTL, b.Rate.Interval()/2), MaxPermitTTL)
+}
+
+// FastestRate is Rate, or the fastest one of Calendar where that is faster.
+func (b Bucket) FastestRate() admission.Rate {
+	fastest := b.Rate
+	for _, line := range b.Calendar {
+		if line.Rate.PerSecond() > fastest.PerSecond() {
+			fastest = line.Rate
+		}
+	}
+	return fastest
+}
+
+// EffectiveMaxInFlight is MaxInFlight. Where that is 0, it is as many requests as depart at the fastest rate within one
+// DeliveryTimeout, so that a receiver that uses up its time does not hold the rate back: at least Burst, and at least 16. Where nobody
+// knows the timeout, it is 256. An override of the rate or of the burst raises what Redis holds (lua/lib/in_flight.lua).
+func (b Bucket) EffectiveMaxInFlight() int64 {
+	rate := b.FastestRate()
+	switch {
+	case b.MaxInFlight != 0:
+		return b.MaxInFlight
+	case b.DeliveryTimeout == 0 || rate.Per == 0:
+		return defaultInFlight
+	}
+	depart := math.Ceil(rate.PerSecond() * b.DeliveryTimeout.Seconds())
+	return min(max(int64(min(depart, MaxCapacity)), b.Burst, leastInFlight), MaxCapacity)
 }
 
 // Validate reports every fault of the bucket, joined, or nil. Each begins with
@@ -200,7 +231,10 @@ func (b Bucket) Validate() error {
 	if b.Shed.Low > b.Shed.Normal || b.Shed.Normal > b.Shed.High {
 		fail("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
 	}
-	inRange("max_in_flight", b.MaxInFlight, 1, MaxCapacity)
+	inRange("max_in_flight", b.MaxInFlight, 0, MaxCapacity)
+	if b.DeliveryTimeout < 0 {
+		fail("timeout", "%s: want none below 0s", b.DeliveryTimeout)
+	}
 	inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
 	inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
 	if b.DeadRetention < 0 || b.DeadRetention > MaxDelay {

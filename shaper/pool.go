@@ -60,8 +60,12 @@ func (b Bucket) PoolWarnings() []string {
 		return nil
 	}
 	var warnings []string
-	if p := b.Pool; b.Rate.PerSecond() > p.Rate.PerSecond() {
-		warnings = append(warnings, fmt.Sprintf("rate: %s is more than the %s of its pool %q, which holds", b.Rate, p.Rate, p.Name))
+	if p, rate := b.Pool, b.FastestRate(); rate.PerSecond() > p.Rate.PerSecond() {
+		of := ""
+		if rate != b.Rate {
+			of = " of its calendar"
+		}
+		warnings = append(warnings, fmt.Sprintf("rate: %s%s is more than the %s of its pool %q, which holds", rate, of, p.Rate, p.Name))
 	}
 	if p := b.Pool; p.MaxInFlight > 0 && b.MaxInFlight > p.MaxInFlight {
 		warnings = append(warnings, fmt.Sprintf("max_in_flight: %d is more than the %d of its pool %q, which holds", b.MaxInFlight, p.MaxInFlight, p.Name))

@@ -46,6 +46,7 @@ func TestPoolValidate(t *testing.T) {
 func TestPoolWarnings(t *testing.T) {
 	t.Parallel()
 	b := rig.Pooled("b", 100, 1, shaper.Pool{Name: "p", Rate: rig.PerSecond(100), MaxInFlight: 256})
+	b.MaxInFlight = 256
 	if warnings := append(b.PoolWarnings(), rig.Bucket("x", 1).PoolWarnings()...); len(warnings) != 0 {
 		t.Errorf("%q", warnings)
 	}

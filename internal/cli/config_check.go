@@ -45,6 +45,7 @@ type checkView struct {
 	Pools    int         `json:"pools"`
 	Faults   []faultView `json:"faults"`
 	Warnings []string    `json:"warnings"`
+	Advice   []string    `json:"advice"`
 }
 
 func (a *app) configCheck() error {
@@ -54,7 +55,7 @@ func (a *app) configCheck() error {
 		if !errors.As(err, &faults) || !a.json {
 			return err
 		}
-		view := checkView{Faults: make([]faultView, len(faults)), Warnings: []string{}}
+		view := checkView{Faults: make([]faultView, len(faults)), Warnings: []string{}, Advice: []string{}}
 		for i, fault := range faults {
 			view.Faults[i] = faultView(fault)
 		}
@@ -63,15 +64,18 @@ func (a *app) configCheck() error {
 		}
 		return silent(exitUsage)
 	}
-	warnings := cfg.Warnings()
-	for _, warning := range warnings {
-		if !a.json {
+	warnings, advice := cfg.Warnings(), cfg.Advice()
+	if !a.json {
+		for _, warning := range warnings {
 			a.note("warning: %s", warning)
+		}
+		for _, text := range advice {
+			a.note("advice: %s", text)
 		}
 	}
 	view := checkView{
 		Valid: true, File: cfg.File, Keys: len(cfg.Keys), Buckets: len(cfg.Buckets), Limits: len(cfg.Limits), Pools: len(cfg.Pools),
-		Faults: []faultView{}, Warnings: append([]string{}, warnings...),
+		Faults: []faultView{}, Warnings: append([]string{}, warnings...), Advice: append([]string{}, advice...),
 	}
 	return a.print(view, func(w io.Writer) {
 		file := cfg.File

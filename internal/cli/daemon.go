@@ -149,11 +149,14 @@ func (d *daemon) close() error {
 	return nil
 }
 
-// logger makes the logger of a daemon and logs the warnings of the configuration.
+// logger makes the logger of a daemon and logs what the configuration is warned of.
 func (a *app) logger(cfg *config.Config) *slog.Logger {
 	log := telemetry.NewLogger(cfg.Log.Level, cfg.Log.Format, a.err)
 	for _, warning := range cfg.Warnings() {
 		log.Warn("configuration", "warning", warning)
+	}
+	for _, advice := range cfg.Advice() {
+		log.Info("configuration", "advice", advice)
 	}
 	return log
 }

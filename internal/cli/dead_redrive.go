@@ -130,13 +130,21 @@ func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error
 		if redriven.GroupFull > 0 {
 			what = "groups or flows"
 		}
-		return fail(exitRefused, "%s stay dead: their %s are full, or bucket %q would have too many %s; redrive them when there is room",
-			count(redriven.FlowFull+redriven.GroupFull, "job"), what, bucket, what)
+		n := redriven.FlowFull + redriven.GroupFull
+		return fail(exitRefused, "%s %s dead: full %s, or too many of them in bucket %q; redrive when there is room",
+			count(n, "job"), stays(n), what, bucket)
 	case redriven.Disabled > 0:
-		return fail(exitRefused, "%s stay dead: their flows are disabled; see them with `%s flow list %s` and use `%s flow enable`",
-			count(redriven.Disabled, "job"), a.program, bucket, a.program)
+		return fail(exitRefused, "%s %s dead, of disabled flows; see them with `%s flow list %s` and use `%[3]s flow enable`",
+			count(redriven.Disabled, "job"), stays(redriven.Disabled), a.program, bucket)
 	case redriven.Unknown > 0 && named:
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}
 	return nil
+}
+
+func stays(n int) string {
+	if n == 1 {
+		return "stays"
+	}
+	return "stay"
 }

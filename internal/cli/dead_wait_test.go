@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -96,4 +97,19 @@ func TestDeadChangeEnds(t *testing.T) {
 			t.Errorf("said %q", said.String())
 		}
 	})
+}
+
+// What stays dead is said in the singular and in the plural.
+func TestWhatStaysDead(t *testing.T) {
+	t.Parallel()
+	for want, redriven := range map[string]operator.Redriven{
+		`1 job stays dead: full flows, or too many of them in bucket "b"`: moved(0, 0, 1, 0),
+		`2 jobs stay dead: full flows`:                                    moved(0, 0, 2, 0),
+		`1 job stays dead, of disabled flows`:                             moved(0, 0, 0, 1),
+		`3 jobs stay dead, of disabled flows; see them with`:              moved(0, 0, 0, 3),
+	} {
+		if err := (&app{out: io.Discard}).printRedriven("b", redriven, nil, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("said %v, want %q", err, want)
+		}
+	}
 }

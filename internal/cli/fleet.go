@@ -48,7 +48,7 @@ func (d *daemon) fleet() (*fleet, error) {
 	f.Dispatcher, err = dispatcher.New(dispatcher.Config{
 		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue,
 		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: f.workers(),
-		Concurrency: d.config.Dispatcher.Concurrency, Lease: d.config.Dispatcher.Lease,
+		Concurrency: d.config.Dispatcher.Workers(), Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
 		Timeout:         callTimeout(d.config), Logger: d.log, Registerer: d.registry,
 	})

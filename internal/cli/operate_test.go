@@ -56,6 +56,7 @@ shed = { low = 100, normal = 100, high = 100 }
 func bucket(t *testing.T, name string) shaper.Bucket {
 	t.Helper()
 	b := shaper.DefaultBucket()
+	b.DeliveryTimeout = 15 * time.Second // as of the configurations here
 	b.Name, b.Capacity, b.Shed = name, 5, shaper.NoShedding
 	rate, err := admission.ParseRate("50/s")
 	if err != nil {

@@ -27,7 +27,7 @@ func TestProcessesThatDisagreeAreNamed(t *testing.T) {
 
 	// Another dispatcher starts, with a file that says otherwise.
 	b := bucket(t, "webhooks")
-	b.Capacity, b.Rate.Count = 40, 70
+	b.Capacity, b.Rate.Count, b.MaxInFlight = 40, 70, 1500
 	d, err := dispatcher.New(dispatcher.Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"webhooks": shaper.WorkerFunc(nil)}})
 	if err != nil {
 		t.Fatal(err)

@@ -44,13 +44,13 @@ func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 }
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
-	worker := b.Webhook.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
+	worker := b.Webhook.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
 	return worker
 }
 
 func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
-	worker := b.HTTP.Worker(min(cfg.Dispatcher.Concurrency, int(b.MaxInFlight)))
+	worker := b.HTTP.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
 	return worker
 }

@@ -69,9 +69,20 @@ type Networks []netip.Prefix
 // Dispatcher is the program that lets jobs out.
 type Dispatcher struct {
 	Listen          string        `mapstructure:"listen"`
-	Concurrency     int           `mapstructure:"concurrency"` // workers per bucket in this process
+	Concurrency     int           `mapstructure:"concurrency"` // workers per bucket in this process; 0: see Workers
 	Lease           time.Duration `mapstructure:"lease"`
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+}
+
+// automaticConcurrency bounds the workers of a bucket where the configuration does not: the memory of the process, at some 20 KB each.
+const automaticConcurrency = 10_000
+
+// Workers is how many workers a bucket has in this process at most. Unset, it leaves the bound to max_in_flight of each bucket.
+func (d Dispatcher) Workers() int {
+	if d.Concurrency == 0 {
+		return automaticConcurrency
+	}
+	return d.Concurrency
 }
 
 // Log selects the log's level and format.

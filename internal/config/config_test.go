@@ -189,6 +189,7 @@ func TestLoad(t *testing.T) {
 	hooks.Rate = admission.Rate{Count: 50, Per: time.Second, Unit: "requests"}
 	hooks.MaxPayload, hooks.DedupeWindow, hooks.Retry.MaxAttempts = 1<<20, 0, 3
 	hooks.Limits = []admission.Limit{a}
+	hooks.MaxInFlight, hooks.DeliveryTimeout = 0, 15*time.Second
 	hooks.Weight = 3
 	hooks.Pool = &shaper.Pool{
 		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
@@ -207,6 +208,7 @@ func TestLoad(t *testing.T) {
 	second.Name, second.Revision = "second", 7
 	second.Rate = admission.Rate{Count: 7, Per: time.Minute, Unit: "requests"}
 	second.PriorityAging = 0
+	second.MaxInFlight, second.DeliveryTimeout = 0, 15*time.Second
 	second.Retry = second.Retry.WithSchedule(5*time.Second, 20*time.Hour)
 	second.Retry.MaxAge, second.Retry.KeepAttempts = 240*time.Hour, 0
 	second.Quotas = []admission.Rate{{Count: 2000, Per: 24 * time.Hour, Unit: "requests"}, {Count: 100, Per: 15 * time.Minute, Unit: "requests"}}

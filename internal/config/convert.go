@@ -42,13 +42,20 @@ func (s retrySettings) policy() shaper.RetryPolicy {
 	return p
 }
 
+func (s *shedSettings) shed() shaper.Shed {
+	if s == nil {
+		return shaper.NoShedding
+	}
+	return shaper.Shed(*s)
+}
+
 // bucket returns the bucket with its pool and the limits that it names.
 func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, revision int64) Bucket {
 	b := Bucket{Worker: s.Worker, Webhook: s.Webhook, HTTP: s.HTTP, Asynq: s.Asynq, Statuses: s.Retry.Statuses, BatchFormat: s.batchFormat(), Bucket: shaper.Bucket{
 		Name: s.Name, Rate: s.Rate, Burst: s.Burst,
 		Capacity: s.Capacity, ScheduledCapacity: s.ScheduledCapacity, MaxInFlight: s.MaxInFlight,
 		DedupeWindow: s.DedupeWindow, DedupeMax: s.DedupeMax, PermitTTL: s.PermitTTL, MaxPayload: int64(s.MaxPayload),
-		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: shaper.Shed(s.Shed), Retry: s.Retry.policy(),
+		Quotas: s.Quotas, PriorityAging: s.PriorityAging, Shed: s.Shed.shed(), Retry: s.Retry.policy(),
 		Adapt: shaper.Adapt{Scope: shaper.Scope(s.Adapt.Scope), Hold: s.Adapt.Hold, MaxHold: s.Adapt.MaxHold, Floor: int(s.Adapt.Floor)},
 		Breaker: shaper.Breaker{
 			Failures: s.Breaker.Failures, OpenFor: s.Breaker.OpenFor, MaxOpen: s.Breaker.MaxOpen, DisableAfter: s.Breaker.DisableAfter, OnGone: shaper.OnGone(s.Breaker.OnGone),
@@ -60,6 +67,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 		DeadCapacity: s.DeadCapacity, DeadBytes: int64(s.DeadBytes), DeadRetention: s.DeadRetention, WhenDeadFull: shaper.WhenDeadFull(s.WhenDeadFull),
 		Drain: s.Drain.drain(), Calendar: calendarOf(s.Calendar),
 	}}
+	_, b.DeliveryTimeout = b.timeout()
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{
 			Key: f.Key, DefaultURL: s.defaultURL(), Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,

@@ -25,7 +25,7 @@ func defaultSettings() settings {
 			BodyMemory:       httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
 		},
 		Dispatcher: Dispatcher{
-			Listen: "127.0.0.1:8081", Concurrency: 256, Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
+			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
 		},
 		Log: Log{Level: "info", Format: "auto"},
 	}
@@ -43,12 +43,11 @@ func defaultPool() poolSettings { return poolSettings{Burst: 1} }
 func defaultBucket() bucketSettings {
 	b := shaper.DefaultBucket()
 	return bucketSettings{
-		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity, MaxInFlight: b.MaxInFlight,
+		Burst: b.Burst, Capacity: b.Capacity, ScheduledCapacity: b.ScheduledCapacity,
 		DeadCapacity: b.DeadCapacity, DeadBytes: size(b.DeadBytes), DeadRetention: b.DeadRetention, WhenDeadFull: string(b.WhenDeadFull),
 		Worker: workerWebhook, DedupeWindow: b.DedupeWindow, DedupeMax: b.DedupeMax, PermitTTL: b.PermitTTL,
 		MaxPayload: size(b.MaxPayload), Quotas: b.Quotas, PriorityAging: b.PriorityAging, Weight: b.Weight,
 		ResultRetention: b.Results.Retention, ResultsMax: b.Results.Max, ResultsBytes: size(b.Results.Bytes), MaxResult: size(b.Results.MaxBody),
-		Shed: shedSettings(b.Shed),
 		Retry: retrySettings{
 			MaxAttempts: b.Retry.MaxAttempts, MinBackoff: b.Retry.MinBackoff, MaxBackoff: b.Retry.MaxBackoff, Schedule: b.Retry.Schedule,
 			Statuses: workers.DefaultPolicy().Statuses, MaxAge: b.Retry.MaxAge, KeepAttempts: b.Retry.KeepAttempts,
@@ -63,6 +62,8 @@ func defaultBucket() bucketSettings {
 		},
 	}
 }
+
+func defaultShed() shedSettings { return shedSettings{Low: 70, Normal: 80, High: 90} }
 
 func defaultFlow() flowSettings {
 	f := shaper.DefaultFlowSettings()
@@ -81,6 +82,8 @@ func defaultElement(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(defaultPool())
 	case reflect.TypeFor[bucketSettings]():
 		return reflect.ValueOf(defaultBucket())
+	case reflect.TypeFor[shedSettings]():
+		return reflect.ValueOf(defaultShed())
 	case reflect.TypeFor[flowSettings]():
 		return reflect.ValueOf(defaultFlow())
 	case reflect.TypeFor[groupSettings]():

@@ -41,7 +41,7 @@ pool = "vendor"
 		`buckets[1] "b".max_in_flight: 21 is more than the 20 of its pool "vendor", which holds`,
 		`pools[1] "idle": no bucket names it: it holds nothing back`,
 	}
-	if got := others(c.Warnings()); !slices.Equal(got, want) {
+	if got := c.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	// Programs want one description of a pool from all its buckets.

@@ -83,11 +83,11 @@ type bucketSettings struct {
 	MaxResult         size              `mapstructure:"max_result"`
 	Pool              string            `mapstructure:"pool"`
 	Weight            int64             `mapstructure:"weight"`
-	Shed              shedSettings      `mapstructure:"shed"`
 	Retry             retrySettings     `mapstructure:"retry"`
 	Adapt             adaptSettings     `mapstructure:"adapt"`
 	Breaker           breakerSettings   `mapstructure:"breaker"`
 	Webhook           WebhookSettings   `mapstructure:"webhook"`
+	Shed              *shedSettings     `mapstructure:"shed"`      // nil: jobs of all priorities fill the bucket
 	HTTP              *HTTPSettings     `mapstructure:"http"`      // nil: the worker is another one
 	Asynq             *AsynqSettings    `mapstructure:"asynq"`     // nil: the worker is another one
 	Callbacks         *callbackSettings `mapstructure:"callbacks"` // nil: no outcome is told

@@ -24,10 +24,21 @@ var guarded = []netip.Prefix{
 // loopback is where a proxy calls from that a server without keys serves.
 var loopback = guarded[:2]
 
-// Warnings lists settings that are valid and yet probably not meant.
+// Warnings lists settings that contradict each other, or do less or more than they seem to.
 func (c *Config) Warnings() []string {
-	var list []string
-	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	warnings, _ := c.notices()
+	return warnings
+}
+
+// Advice lists what is as it has to be and could be better: keys that few know of, and defaults that do not suit everybody.
+func (c *Config) Advice() []string {
+	_, advice := c.notices()
+	return advice
+}
+
+func (c *Config) notices() (warnings, advice []string) {
+	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	advise := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
 	if len(c.Buckets) == 0 {
 		warn("there are no [[buckets]]: nothing can be enqueued")
 	}
@@ -40,20 +51,15 @@ func (c *Config) Warnings() []string {
 		for _, limit := range b.Limits {
 			users[limit.Name] = append(users[limit.Name], strconv.Quote(b.Name))
 		}
-		key, timeout := b.timeout()
-		need := int64(math.Ceil(b.Rate.PerSecond() * timeout.Seconds()))
-		if have := min(b.MaxInFlight, int64(c.Dispatcher.Concurrency)); have < need {
-			warn("%s: %s with a %s of %s needs %d deliveries in flight, and max_in_flight (%d) and "+
-				"dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back",
-				p.shown, b.Rate, key, brief(timeout), need, b.MaxInFlight, c.Dispatcher.Concurrency, have)
-		}
+		c.warnOfTime(warn, p, b)
 		if b.Burst > b.Capacity {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
 		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
+		adviseOnFlows(advise, p, b)
 		if b.Flow == nil && b.Worker == workerWebhook && b.Webhook.URL == "" {
-			warn("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
+			advise("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
 				`[buckets.flow] with key = "host" lets it delay its others`, p.shown)
 		}
 		c.warnOfUnbound(warn, p, b)
@@ -73,7 +79,31 @@ func (c *Config) Warnings() []string {
 		c.warnOfLimit(warn, at("limits").element(i, limit.Name), limit, users[limit.Name])
 	}
 	c.warnOfAccess(warn)
-	return list
+	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
+		advise("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no " +
+			"forwarding header, every client may. Make keys before a proxy is put in front")
+	}
+	return warnings, advice
+}
+
+// warnOfTime warns of a rate that deliveries hold back if each takes as long as it may.
+func (c *Config) warnOfTime(warn func(string, ...any), p place, b Bucket) {
+	rate, of := fastest(b)
+	key, timeout := b.timeout()
+	need, most, workers := int64(math.Ceil(rate.PerSecond()*timeout.Seconds())), b.EffectiveMaxInFlight(), int64(c.Dispatcher.Workers())
+	if have := min(most, workers); have < need {
+		warn("%s: %s (%s) with a %s of %s needs %d deliveries in flight, and max_in_flight (%d) and "+
+			"dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back",
+			p.shown, rate, of, key, brief(timeout), need, most, workers, have)
+	}
+}
+
+// fastest is the fastest rate of a bucket, and the key that says it.
+func fastest(b Bucket) (rate admission.Rate, key string) {
+	if rate = b.FastestRate(); rate != b.Rate {
+		return rate, "calendar.rate"
+	}
+	return rate, "rate"
 }
 
 // warnOfRetry warns of attempts that max_age forbids, because the waits before them take longer on average.
@@ -115,7 +145,9 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	if f == nil {
 		return
 	}
-	above := boundsOf("the bucket", "", b.Rate, b.MaxInFlight, b.Capacity)
+	rate, key := fastest(b)
+	above := boundsOf("the bucket", "", rate, b.EffectiveMaxInFlight(), b.Capacity)
+	above[0].key = key
 	check := func(what string, own []level) {
 		for i, bound := range own {
 			if bound.value > above[i].value && above[i].value > 0 {
@@ -133,17 +165,25 @@ func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 		}
 	}
 	check("flow", boundsOf("its flow", "flow.", f.Rate, f.MaxInFlight, f.Capacity))
-	if f.MaxInFlight == 0 {
-		warn("%s: flow.max_in_flight is 0: one receiver that hangs may take all deliveries of the bucket (%d); want a part of them, such as %d",
-			p.shown, b.MaxInFlight, max(b.MaxInFlight/flowShare, 1))
+}
+
+// adviseOnFlows names bounds that keep one flow from taking all of a bucket.
+func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
+	f := b.Flow
+	if f == nil {
+		return
+	}
+	if most := b.EffectiveMaxInFlight(); f.MaxInFlight == 0 {
+		advise("%s: flow.max_in_flight is 0: one receiver that hangs may take all deliveries of the bucket (%d); want a part of them, such as %d",
+			p.shown, most, max(most/flowShare, 1))
 	}
 	if f.Capacity == 0 {
-		warn("%s: flow.capacity is 0: the backlog of one flow may fill the bucket (%d jobs); want a part of it, such as %d",
+		advise("%s: flow.capacity is 0: the backlog of one flow may fill the bucket (%d jobs); want a part of it, such as %d",
 			p.shown, b.Capacity, max(b.Capacity/flowShare, 1))
 	}
 }
 
-// flowShare is how many flows in trouble a bucket bears with the bounds that a warning names.
+// flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.
 const flowShare = 10
 
 // senderNames reports whether the sender of a job chooses the key of its flow or group.
@@ -218,10 +258,6 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 			warn("%s: role %s may do everything: the other roles add nothing; a key that only enqueues or looks should not have it",
 				at("keys").element(i, key.Name).shown, httpapi.RoleAdmin)
 		}
-	}
-	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
-		warn("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no " +
-			"forwarding header, every client may. Make keys before a proxy is put in front")
 	}
 	for _, network := range c.Producer.TrustedProxies {
 		if here := slices.ContainsFunc(loopback, network.Overlaps); here && len(c.Keys) == 0 {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -32,19 +33,17 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 `)
 	want := []string{
 		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
-		`buckets[0] "a": 50/s with a webhook.timeout of 15s needs 750 deliveries in flight, and max_in_flight (256) and dispatcher.concurrency (256) allow 256: deliveries that take their whole timeout would hold the rate back`,
 		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
 		`buckets[1] "b": flow.rate (100/s) is above rate (17/s): no flow ever reaches it in the bucket`,
-		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (256): one flow may hold all deliveries of the bucket`,
+		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (255): one flow may hold all deliveries of the bucket`,
 		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,
 		`buckets[1] "b": webhook.allow_networks has 127.0.0.0/8: jobs may call 127.0.0.0/8`,
 		`limits[0] "l": buckets "a", "b" share it and count apart: each admits 5/m`,
-		`there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no forwarding header, every client may. Make keys before a proxy is put in front`,
 	}
-	if got := others(c.Warnings()); !slices.Equal(got, want) {
+	if got := c.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := others(mustLoad(t, "").Warnings()); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
+	if got := mustLoad(t, "").Warnings(); len(got) != 1 || !strings.Contains(got[0], "no [[buckets]]") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -62,7 +61,7 @@ func TestWarningsOfRetry(t *testing.T) {
 		`schedule = ["1d"], max_attempts = 4`:                 "",
 		`schedule = ["1d"], max_attempts = 5, max_age = "3d"`: fmt.Sprintf(warning, "72h", 5, 5),
 	} {
-		got := strings.Join(others(mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nretry = { "+retry+" }\n").Warnings()), "\n")
+		got := strings.Join(mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nretry = { "+retry+" }\n").Warnings(), "\n")
 		if got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", retry, got, want)
 		}
@@ -102,8 +101,8 @@ func TestWarningsOfGroups(t *testing.T) {
 			},
 		},
 	} {
-		text := "[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow = { key = \"host\", " + test.flow + " }\ngroup = { key = \"caller\", " + test.group + " }\n"
-		got := others(mustLoad(t, text).Warnings())
+		text := "[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nmax_in_flight = 256\nflow = { key = \"host\", " + test.flow + " }\ngroup = { key = \"caller\", " + test.group + " }\n"
+		got := mustLoad(t, text).Warnings()
 		for i, want := range test.want {
 			test.want[i] = `buckets[0] "a": ` + want
 		}
@@ -115,7 +114,7 @@ func TestWarningsOfGroups(t *testing.T) {
 		"job":  "",
 		"host": `buckets[0] "a": group.key and flow.key are both "host": each group has one flow only`,
 	} {
-		got := others(mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow.key = %q\ngroup.key = %q\n", key, key)).Warnings())
+		got := mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow.key = %q\ngroup.key = %q\n", key, key)).Warnings()
 		if strings.Join(got, "\n") != want {
 			t.Errorf("both keys %s: got %q, want %q", key, got, want)
 		}
@@ -159,7 +158,7 @@ limits = ["open", "sync"]
 			[]string{"producer.trusted_proxies has ::/0, the whole internet: any caller can then give itself any address"},
 		},
 	} {
-		if got := others(mustLoad(t, test.text).Warnings()); !slices.Equal(got, test.want) {
+		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
 	}
@@ -194,7 +193,7 @@ func TestWarningsOfUnboundKeys(t *testing.T) {
 		if test.group != "" {
 			text += "group.key = \"" + test.group + "\"\n"
 		}
-		got := strings.Join(others(mustLoad(t, text+"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n").Warnings()), "\n")
+		got := strings.Join(mustLoad(t, text+"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n").Warnings(), "\n")
 		if got != test.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
 		}
@@ -207,19 +206,19 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
 	const key = "[[keys]]\nname = \"k\"\nsha256 = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\nroles = [\"read\"]\n"
 	const proxy, redis = "[producer]\ntrusted_proxies = [\"%s\"]\n", "[redis]\nurl = \"redis://db\"\n"
-	const noKeys, patch = "there are no [[keys]]: every program", "producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, change limits (PATCH) too"
+	const patch = "producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, change limits (PATCH) too"
 	for name, test := range map[string]struct {
 		text string
 		want []string // how the warnings begin
 	}{
 		"to try things out":          {bucket, nil},
-		"for jobs that matter":       {redis + bucket, []string{noKeys}},
+		"for jobs that matter":       {redis + bucket, nil},
 		"with keys":                  {redis + fmt.Sprintf(proxy, "127.0.0.1") + key + bucket, nil},
 		"a proxy here":               {fmt.Sprintf(proxy, "127.0.0.1") + bucket, []string{fmt.Sprintf(patch, "127.0.0.1/32")}},
-		"a proxy here, of IPv6":      {redis + fmt.Sprintf(proxy, "::1") + bucket, []string{noKeys, fmt.Sprintf(patch, "::1/128")}},
+		"a proxy here, of IPv6":      {redis + fmt.Sprintf(proxy, "::1") + bucket, []string{fmt.Sprintf(patch, "::1/128")}},
 		"a proxy on another machine": {fmt.Sprintf(proxy, "10.0.0.0/8") + bucket, nil},
 	} {
-		got := others(mustLoad(t, test.text).Warnings())
+		got := mustLoad(t, test.text).Warnings()
 		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
@@ -227,46 +226,95 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 }
 
 const (
-	aloneWarning    = "it has no flows, and its jobs name their own URLs"
-	inFlightWarning = "flow.max_in_flight is 0"
-	capacityWarning = "flow.capacity is 0"
+	aloneAdvice    = "it has no flows, and its jobs name their own URLs"
+	inFlightAdvice = "flow.max_in_flight is 0"
+	capacityAdvice = "flow.capacity is 0"
 )
 
-// others are the warnings without those that most buckets of these tests would get.
-func others(warnings []string) []string {
-	return slices.DeleteFunc(warnings, func(w string) bool {
-		return strings.Contains(w, aloneWarning) || strings.Contains(w, inFlightWarning) || strings.Contains(w, capacityWarning)
-	})
-}
-
 // One flow's trouble must not take what the others need.
-func TestWarningsOfFlowsWithoutBounds(t *testing.T) {
+func TestAdviceOnFlowsWithoutBounds(t *testing.T) {
 	t.Parallel()
 	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nmax_in_flight = 256\nflow.key = \"host\"\n"
 	for more, want := range map[string][]string{
-		"":                         {inFlightWarning + ": one receiver that hangs may take all deliveries of the bucket (256); want a part of them, such as 25", capacityWarning + ": the backlog of one flow may fill the bucket (10000 jobs); want a part of it, such as 1000"},
-		"flow.max_in_flight = 5\n": {capacityWarning},
-		"flow.capacity = 5\n":      {inFlightWarning},
+		"":                         {inFlightAdvice + ": one receiver that hangs may take all deliveries of the bucket (256); want a part of them, such as 25", capacityAdvice + ": the backlog of one flow may fill the bucket (10000 jobs); want a part of it, such as 1000"},
+		"flow.max_in_flight = 5\n": {capacityAdvice},
+		"flow.capacity = 5\n":      {inFlightAdvice},
 		"flow.max_in_flight = 5\nflow.capacity = 5\n": nil,
 	} {
 		var got []string
-		for _, w := range mustLoad(t, bucket+more).Warnings() {
-			if strings.Contains(w, inFlightWarning) || strings.Contains(w, capacityWarning) {
+		for _, w := range mustLoad(t, bucket+more).Advice() {
+			if strings.Contains(w, inFlightAdvice) || strings.Contains(w, capacityAdvice) {
 				got = append(got, w)
 			}
 		}
 		if !slices.EqualFunc(got, want, strings.Contains) {
-			t.Errorf("%q: warned %q, want %q", more, got, want)
+			t.Errorf("%q: advised %q, want %q", more, got, want)
 		}
 	}
 }
 
-func TestWarningsOfJobsThatWaitAlone(t *testing.T) {
+func TestAdviceOnJobsThatWaitAlone(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]bool{"": true, "flow.key = \"host\"\n": false, "webhook.url = \"https://example.com\"\n": false} {
 		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"+more)
-		if got := strings.Contains(strings.Join(c.Warnings(), "\n"), aloneWarning); got != want {
-			t.Errorf("%q: warned %t", more, got)
+		if got := strings.Contains(strings.Join(c.Advice(), "\n"), aloneAdvice); got != want {
+			t.Errorf("%q: advised %t", more, got)
 		}
+	}
+}
+
+// What somebody writes first starts without a warning: the smallest files, and the one of the docs.
+func TestSmallestFilesHaveNoWarnings(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```toml\n")
+	example, _, found := strings.Cut(example, "```")
+	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"200/s\"\n"
+	for name, text := range map[string]string{
+		"the page of the configuration": example, "a bucket": bucket, "flows": bucket + "flow.key = \"host\"\n", "an API": bucket + "worker = \"http\"\nhttp.base_url = \"https://api.example.com\"\n",
+		"with Redis": "[redis]\nurl = \"redis://db\"\n" + bucket + "flow.key = \"job\"\ngroup.key = \"host\"\n",
+		"at night":   bucket + "[[buckets.calendar]]\nfrom = \"22:00\"\nto = \"06:00\"\nrate = \"600/s\"\n",
+	} {
+		if got := mustLoad(t, text).Warnings(); len(got) > 0 || !found {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	const noKeys = "there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no forwarding header, every client may. Make keys before a proxy is put in front"
+	if got := mustLoad(t, example).Advice(); !slices.Equal(got, []string{noKeys}) {
+		t.Errorf("advised %q", got)
+	}
+	if got := mustLoad(t, bucket+"webhook.url = \"https://example.com\"\n").Advice(); len(got) > 0 {
+		t.Errorf("the embedded store: advised %q", got)
+	}
+}
+
+// The rates of a calendar count, where they are faster than that of the bucket.
+func TestWarningsOfTime(t *testing.T) {
+	t.Parallel()
+	const bucket = "[dispatcher]\nconcurrency = %d\n[[buckets]]\nname = \"b\"\nrate = \"5/s\"\nmax_in_flight = %d\nwebhook.timeout = \"10s\"\n%s"
+	const night, slow = "[[buckets.calendar]]\nfrom = \"22:00\"\nto = \"06:00\"\nrate = \"12000/m\"\n", "[[buckets.calendar]]\nfrom = \"22:00\"\nto = \"06:00\"\nrate = \"1/s\"\n"
+	const warning = `buckets[0] "b": %s with a webhook.timeout of 10s needs %d deliveries in flight, and max_in_flight (%d) and dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back`
+	for name, test := range map[string]struct {
+		concurrency, inFlight int
+		more, want            string
+	}{
+		"enough":               {50, 50, "", ""},
+		"too few workers":      {49, 50, "", fmt.Sprintf(warning, "5/s (rate)", 50, 50, 49, 49)},
+		"too few in flight":    {0, 49, "", fmt.Sprintf(warning, "5/s (rate)", 50, 49, 10_000, 49)},
+		"both automatic":       {0, 0, night, ""},
+		"a slower calendar":    {50, 0, slow, ""},
+		"a faster calendar":    {1999, 0, night, fmt.Sprintf(warning, "12000/m (calendar.rate)", 2000, 2000, 1999, 1999)},
+		"enough at night, too": {2000, 2000, night, ""},
+	} {
+		if got := strings.Join(mustLoad(t, fmt.Sprintf(bucket, test.concurrency, test.inFlight, test.more)).Warnings(), "\n"); got != test.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+	got := mustLoad(t, fmt.Sprintf(bucket, 0, 0, "flow.key = \"host\"\nflow.rate = \"100/s\"\n"+night)).Warnings()
+	if len(got) > 0 {
+		t.Errorf("a flow below the rate at night: %q", got)
 	}
 }

@@ -86,7 +86,7 @@ func wantField(t *testing.T, a *answer, field string) {
 func TestSetByAPI(t *testing.T) {
 	t.Parallel()
 	_, ops, _ := station(t)
-	a := ops.do("PATCH", "/v1/buckets/roomy", `{"rate":"20/s","capacity":50,"shed":{"low":10,"high":95}}`).want(200, "")
+	a := ops.do("PATCH", "/v1/buckets/roomy", `{"rate":"20/s","capacity":50,"shed":{"low":10,"normal":80,"high":95}}`).want(200, "")
 	a.has("rate", "20/s")
 	a.has("capacity", float64(50))
 	a = ops.do("PATCH", "/v1/buckets/roomy", `{"burst":4}`, "Content-Type", "application/merge-patch+json").want(200, "")
@@ -98,7 +98,7 @@ func TestSetByAPI(t *testing.T) {
 			t.Errorf("override %v", override)
 		}
 	}
-	if got := strings.Join(overrides, ", "); got != "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 70>10, shed.high 90>95" {
+	if got := strings.Join(overrides, ", "); got != "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 100>10, shed.normal 100>80, shed.high 100>95" {
 		t.Errorf("overrides %s", got)
 	}
 	ops.do("DELETE", "/v1/buckets/roomy/overrides/rate", "").want(200, "").has("rate", "1/h")
@@ -112,7 +112,7 @@ func TestSetByAPI(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"rate":"0/s"}`: "rate", `{"rate":"-1/s"}`: "rate", `{"rate":"NaN/s"}`: "rate", `{"rate":"1000001/s"}`: "rate", `{"rate":5}`: "rate",
 		`{"rate":"5 tokens/s"}`: "rate", `{"burst":0}`: "burst", `{"burst":1.5}`: "burst", `{"capacity":"5"}`: "capacity", `{"capacity":null}`: "capacity",
-		`{"max_in_flight":0}`: "max_in_flight", `{"shed":{"low":95}}`: "shed", `{"shed":{"critical":5}}`: "shed.critical", `{"shed":5}`: "shed",
+		`{"max_in_flight":0}`: "max_in_flight", `{"shed":{"high":95}}`: "shed", `{"shed":{"critical":5}}`: "shed.critical", `{"shed":5}`: "shed",
 		`{}`: "body", `[]`: "body", `{"name":"x"}`: "name", `{"burst":1,"burst":2}`: "burst", `{"scheduled_capacity":-1}`: "scheduled_capacity",
 	} {
 		wantField(t, ops.do("PATCH", "/v1/buckets/roomy", body), field)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -46,28 +47,54 @@ type route struct {
 
 // newHandler serves routes behind everything that all requests pass. bodyMemory is for the
 // bodies of all requests together; 0 means DefaultBodyMemory.
-func newHandler(routes []route, a *access, bodyMemory int64, draining *draining, log *slog.Logger) *Handler {
+//
+// elsewhere, if not nil, are the routes that the other program serves, by the name of that program.
+func newHandler(routes []route, elsewhere map[string][]route, a *access, bodyMemory int64, draining *draining, log *slog.Logger) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
 	}
-	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux)))))), draining: draining, access: a}
+	others := make(map[string]*http.ServeMux, len(elsewhere))
+	for where, routes := range elsewhere {
+		others[where] = http.NewServeMux()
+		for _, r := range routes {
+			others[where].HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), nobody)
+		}
+	}
+	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux, others)))))), draining: draining, access: a}
 }
 
+// nobody stands where only the pattern of a route counts.
+func nobody(http.ResponseWriter, *http.Request) {}
+
 // orProblem serves what mux has a route for, and makes problems of its 404
-// and 405.
-func orProblem(mux *http.ServeMux) http.Handler {
+// and 405. A path that only another program serves is answered with where that is.
+func orProblem(mux *http.ServeMux, others map[string]*http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		other, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
 			return
 		}
+		elsewhere := ""
+		for where, routes := range others {
+			if _, pattern := routes.Handler(r); pattern != "" {
+				elsewhere = where
+			}
+		}
 		answer := headerOnly{}
 		other.ServeHTTP(answer, r)
 		if allow := http.Header(answer).Get("Allow"); allow != "" {
 			w.Header().Set("Allow", allow)
-			newFault(codeMethod, "%s takes %s", r.URL.EscapedPath(), allow).write(w, r)
+			hint := ""
+			if elsewhere != "" {
+				hint = fmt.Sprintf(" here; %s is served by %s", r.Method, elsewhere)
+			}
+			newFault(codeMethod, "%s takes %s%s", r.URL.EscapedPath(), allow, hint).write(w, r)
+			return
+		}
+		if elsewhere != "" {
+			newFault(codeUnknownRoute, "this path is served by %s", elsewhere).write(w, r)
 			return
 		}
 		newFault(codeUnknownRoute, "the paths are listed in /openapi.yaml").write(w, r)

@@ -68,6 +68,31 @@ func TestRoutes(t *testing.T) {
 	api.do("POST", "/livez", job("")).want(405, "method-not-allowed").wantHeader("Allow", "GET, HEAD")
 }
 
+// openapi.yaml lists the paths of both programs: an answer says where a path is served.
+func TestRoutesOfTheOtherProgram(t *testing.T) {
+	t.Parallel()
+	api, ops := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: &fake{}}), httpapi.NewOps(httpapi.OpsConfig{})
+	for _, test := range []struct {
+		at           http.Handler
+		method, path string
+		status       int
+		code, where  string
+	}{
+		{api, "POST", "/v1/buckets/roomy/pause", 404, "unknown-route", "this path is served by the operator's API"},
+		{api, "GET", "/v1/buckets", 404, "unknown-route", "dispatcher.listen"},
+		{api, "GET", jobs, 405, "method-not-allowed", "takes POST here; GET is served by the operator's API"},
+		{ops, "POST", jobs, 405, "method-not-allowed", "POST is served by the API of the producer"},
+		{ops, "GET", "/v1/limits", 404, "unknown-route", "producer.listen"},
+		{api, "GET", "/v1/nothing", 404, "unknown-route", "the paths are listed in /openapi.yaml"},
+		{api, "PUT", "/v1/buckets", 404, "unknown-route", "the paths are listed in /openapi.yaml"},
+	} {
+		w := request(test.at, "127.0.0.1:9", test.method, "http://localhost"+test.path, "")
+		if text := w.Body.String(); w.Code != test.status || !strings.Contains(text, test.code) || !strings.Contains(text, test.where) {
+			t.Errorf("%s %s: %s", test.method, test.path, text)
+		}
+	}
+}
+
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}

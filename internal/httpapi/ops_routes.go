@@ -20,10 +20,16 @@ func NewOps(cfg OpsConfig) *Handler {
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
-	h := newHandler(routes, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
+	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
 	h.ops = o
 	return h
 }
+
+// Where the routes of the two programs are served.
+const (
+	producerAPI = "the API of the producer (producer.listen, by default port 8080)"
+	operatorAPI = "the operator's API, that of the dispatcher (dispatcher.listen, by default port 8081); the producer has it, too, with producer.operator_api = true"
+)
 
 func (o *ops) routes() []route {
 	return append([]route{

@@ -28,7 +28,11 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		o = newOps(cfg.Operator, cfg.Pools, fmt.Sprintf(byPrograms, "producer"), log)
 		routes = append(routes, o.routes()...)
 	}
-	h := newHandler(routes, p.access, cfg.BodyMemory, draining, log)
+	var elsewhere map[string][]route
+	if o == nil {
+		elsewhere = map[string][]route{operatorAPI: (&ops{}).routes()}
+	}
+	h := newHandler(routes, elsewhere, p.access, cfg.BodyMemory, draining, log)
 	h.ops = o
 	return h
 }

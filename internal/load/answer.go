@@ -13,14 +13,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // answer is what became of one job in one request.
 type answer struct {
 	Status    int    `json:"status"`
 	Duplicate bool   `json:"duplicate"`
-	Code      string `json:"code"`        // of a problem (RFC 9457): why
-	Seconds   int64  `json:"retry_after"` // of one in a batch, in place of the header
+	Code      string `json:"code"` // of a problem (RFC 9457): why
+	Detail    string `json:"detail"`
+	Errors    []struct {
+		Field  string `json:"field"`
+		Reason string `json:"reason"`
+	} `json:"errors"`
+	Seconds int64 `json:"retry_after"` // of one in a batch, in place of the header
 
 	retryAfter time.Duration // 0 where the server did not say
 	failure    string        // in place of a status: no answer came
@@ -37,6 +43,30 @@ func (a *answer) reason() string {
 		return fmt.Sprintf("%d %s", a.Status, a.Code)
 	}
 	return strconv.Itoa(a.Status)
+}
+
+const longestDetail = 300 // bytes that are shown
+
+// detail says more than reason, "" where the server did not.
+func (a *answer) detail() string {
+	text := a.Detail
+	if len(a.Errors) > 0 {
+		faults := make([]string, len(a.Errors))
+		for i, fault := range a.Errors {
+			faults[i] = fault.Field + ": " + fault.Reason
+		}
+		text = strings.Join(faults, "; ")
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > longestDetail {
+		text = strings.ToValidUTF8(text[:longestDetail], "") + " …"
+	}
+	return text
 }
 
 // maxAnswer bounds what is read of an answer; one to the largest batch is some

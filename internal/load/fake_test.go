@@ -119,3 +119,11 @@ func options(change func(o *Options)) Options {
 	}
 	return o
 }
+
+// explain answers with a problem.
+func explain(status int, problem string) func(http.ResponseWriter, []job) {
+	return func(w http.ResponseWriter, _ []job) {
+		w.WriteHeader(status)
+		io.WriteString(w, problem)
+	}
+}

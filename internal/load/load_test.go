@@ -57,6 +57,22 @@ func TestAnswers(t *testing.T) {
 			script{refuse(404, "unknown-bucket", ""), refuse(500, "", "")},
 			Report{Sent: 2, Failed: map[string]int{"404 unknown-bucket": 1, "500": 1}},
 		},
+		"with details": {
+			func(o *Options) { o.Jobs = 4 },
+			script{
+				explain(400, `{"code":"invalid","detail":"2 fields are not valid, see errors","errors":[{"field":"url","reason":"is missing\nhere"},{"field":"id","reason":"is long"}]}`),
+				explain(400, `{"code":"invalid","detail":"another one"}`), explain(429, `{"code":"bucket-full","detail":"`+strings.Repeat("é", 200)+`"}`), accept,
+			},
+			Report{
+				Sent: 4, Admitted: 1, Refused: map[string]int{"bucket-full": 1}, Failed: map[string]int{"400 invalid": 2},
+				Details: map[string]string{"400 invalid": "url: is missing here; id: is long", "bucket-full": strings.Repeat("é", 150) + " …"},
+			},
+		},
+		"with details of each in a batch": {
+			func(o *Options) { o.Jobs, o.Batch = 2, 2 },
+			script{explain(200, `{"results":[{"status":202},{"status":400,"code":"invalid","detail":"is not JSON"}]}`)},
+			Report{Sent: 2, Admitted: 1, Failed: map[string]int{"400 invalid": 1}, Details: map[string]string{"400 invalid": "is not JSON"}},
+		},
 		"no redirect is followed": {
 			nil, script{func(w http.ResponseWriter, _ []job) {
 				w.Header().Set("Location", "/elsewhere")
@@ -260,6 +276,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	r := Report{
 		Sent: 1000, Admitted: 900, Refused: map[string]int{"bucket-full": 60, "limit-exceeded": 38}, Failed: map[string]int{"timeout": 2},
+		Details: map[string]string{"bucket-full": "it is full"},
 		Elapsed: 2.0004, Rate: 499.9, Latency: Latency{P50: 0.31, P90: 1.25, P99: 12, P999: 123.456, Max: 1500},
 	}
 	want := `
@@ -277,6 +294,7 @@ func TestReport(t *testing.T) {
              p99    12ms
            p99.9   123ms
              max    1.5s
+bucket-full: it is full
 `
 	fields := func(s string) (lines [][]string) {
 		for line := range strings.Lines(s) {

@@ -18,6 +18,9 @@ type Report struct {
 	Refused    map[string]int `json:"refused"`    // answered 429, by the code of the answer
 	Failed     map[string]int `json:"failed"`     // by status or error, after all tries
 
+	// Details say why jobs were refused or failed, for each reason that the server explained: those of the first such job.
+	Details map[string]string `json:"details"`
+
 	Elapsed float64 `json:"elapsed_seconds"`
 	Rate    float64 `json:"rate"` // jobs sent a second
 	Latency Latency `json:"latency"`
@@ -75,6 +78,9 @@ func (r Report) String() string {
 	row("p99.9", r.Latency.P999)
 	row("max", r.Latency.Max)
 	_ = t.Flush() // a strings.Builder takes everything
+	for _, reason := range slices.Sorted(maps.Keys(r.Details)) {
+		fmt.Fprintf(&b, "%s: %s\n", reason, r.Details[reason])
+	}
 	return b.String()
 }
 

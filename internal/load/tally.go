@@ -23,13 +23,14 @@ type tally struct {
 	duplicates int
 	refused    map[string]int
 	failed     map[string]int
-	answered   bool // the server has answered something
+	details    map[string]string // by the same reasons: that of the first answer
+	answered   bool              // the server has answered something
 	latency    *hdrhistogram.Histogram
 }
 
 func newTally(start time.Time) *tally {
 	return &tally{
-		start: start, refused: make(map[string]int), failed: make(map[string]int),
+		start: start, refused: make(map[string]int), failed: make(map[string]int), details: make(map[string]string),
 		latency: hdrhistogram.New(1, longest.Microseconds(), 3),
 	}
 }
@@ -57,6 +58,9 @@ func (t *tally) count(a *answer, again bool) {
 		t.refused[a.reason()]++
 	default:
 		t.failed[a.reason()]++
+	}
+	if text := a.detail(); a.Status != http.StatusAccepted && text != "" && t.details[a.reason()] == "" {
+		t.details[a.reason()] = text
 	}
 }
 
@@ -94,7 +98,7 @@ func (t *tally) report(now time.Time) Report {
 	at := func(quantile float64) Millis { return millis(t.latency.ValueAtQuantile(quantile)) }
 	return Report{
 		Sent: t.sent, Admitted: t.admitted, Duplicates: t.duplicates,
-		Refused: maps.Clone(t.refused), Failed: maps.Clone(t.failed),
+		Refused: maps.Clone(t.refused), Failed: maps.Clone(t.failed), Details: maps.Clone(t.details),
 		Elapsed: elapsed, Rate: float64(t.sent) / max(elapsed, 1e-9),
 		Latency: Latency{P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: millis(t.latency.Max())},
 	}

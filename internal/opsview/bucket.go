@@ -109,7 +109,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
-		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.MaxInFlight
+		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.EffectiveMaxInFlight()
 		if p := configured.Pool; p != nil && info.Pool != nil {
 			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, max(p.Burst, 1), p.MaxInFlight, configured.Weight
 		}

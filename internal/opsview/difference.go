@@ -33,10 +33,15 @@ func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *ope
 			Bucket: info.Name, Setting: "paused", Configured: "no", InForce: "yes", Why: p.Text(info.Now), By: p.By, At: instant(p.Since),
 		})
 	}
+	var own shaper.Bucket
+	if configured != nil {
+		own = *configured
+		own.MaxInFlight = own.EffectiveMaxInFlight()
+	}
 	for _, setting := range shaper.Settings() {
 		here, inForce := "", ""
 		if configured != nil {
-			here, inForce = settingOf(configured, setting), inForceOf(info, setting)
+			here, inForce = settingOf(&own, setting), inForceOf(info, setting)
 		}
 		d := Difference{Bucket: info.Name, Setting: string(setting), Configured: here, InForce: inForce}
 		if !d.explain(info.Overrides, setting, info.Now) {

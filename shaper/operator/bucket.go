@@ -147,7 +147,7 @@ func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 // Set changes settings of a bucket over what configurations say, until
 // [BucketControl.Reset]. A new rate holds from the next slot on, be it faster or
 // slower; a bound that is lowered below what there is lets nobody in until
-// enough has left. A patch that does not fit is an [*InvalidChangeError]. Two
+// enough has left. A max_in_flight that the configuration does not say rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two
 // round trips.
 func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name
@@ -160,6 +160,9 @@ func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Cha
 	}
 	if err := patch.applied(before).Validate(); err != nil {
 		return nil, &InvalidChangeError{bucket, err}
+	}
+	if n, ok := patch.numbers[shaper.SettingMaxInFlight]; ok && n == 0 {
+		return nil, &InvalidChangeError{bucket, fmt.Errorf("max_in_flight: 0: want 1 to %d, or reset it to have it as configured", shaper.MaxCapacity)}
 	}
 	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -26,7 +27,7 @@ func TestChangesThatDoNotFit(t *testing.T) {
 		}
 	}
 	for _, pairs := range [][]string{
-		{"rate", "5 tokens/s"}, {"burst", "0"}, {"capacity", "-1"}, {"max_in_flight", "0"}, {"shed.low", "95"}, {"rate", "1/744h", "burst", "1000000"}, nil,
+		{"rate", "5 tokens/s"}, {"burst", "0"}, {"capacity", "-1"}, {"max_in_flight", "0"}, {"shed.low", "101"}, {"rate", "1/744h", "burst", "1000000"}, nil,
 	} {
 		_, err := control.Bucket("b").Set(t.Context(), rig.MustPatch(t, pairs...))
 		if _, ok := errors.AsType[*operator.InvalidChangeError](err); !ok {
@@ -42,6 +43,40 @@ func TestChangesThatDoNotFit(t *testing.T) {
 	if info := w.Info(); len(info.Overrides) != 0 || info.Pause != nil {
 		t.Errorf("something was changed: %+v", info)
 	}
+}
+
+// An unset max_in_flight rises with an override of the rate, as an override of the same author, and a reset of the rate takes it back.
+func TestMaxInFlightRisesWithTheRate(t *testing.T) {
+	t.Parallel()
+	b := rig.Bucket("b", 100)
+	b.MaxInFlight, b.DeliveryTimeout = 0, 15*time.Second
+	w := rig.NewWorld(t, b)
+	control := w.Client.Op.As("anna").Bucket("b")
+	is := func(inForce int64, overrides string) {
+		t.Helper()
+		info := w.Info()
+		var texts []string
+		for _, o := range info.Overrides {
+			texts = append(texts, fmt.Sprint(o.Setting, " ", o.Configured, ">", o.InForce, " by ", o.By))
+		}
+		if got := strings.Join(texts, ", "); info.MaxInFlight != inForce || got != overrides {
+			t.Errorf("%d in flight and overrides %q, want %d and %q", info.MaxInFlight, got, inForce, overrides)
+		}
+	}
+	set := func(pairs ...string) {
+		t.Helper()
+		if _, err := control.Set(t.Context(), rig.MustPatch(t, pairs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("rate", "400/s")
+	is(6000, "rate 100/s>400/s by anna, max_in_flight 1500>6000 by anna")
+	set("rate", "10/s")
+	is(1500, "rate 100/s>10/s by anna")
+	if _, err := control.Reset(t.Context(), shaper.SettingRate); err != nil {
+		t.Fatal(err)
+	}
+	is(1500, "")
 }
 
 // Buckets that left the configuration can be controlled, those that never were

@@ -26,6 +26,9 @@ const (
 	fieldCallbackOrigins = "callback_origins"
 )
 
+// fieldInFlightRule says whether max_in_flight follows the rate.
+const fieldInFlightRule = "in_flight_rule"
+
 // Fields that say who wrote settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
@@ -47,7 +50,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 	}
 	fields := []any{
 		FieldRateCount, own.Rate.Count, FieldRatePer, own.Rate.Per.Microseconds(), "burst", own.Burst,
-		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.MaxInFlight,
+		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.EffectiveMaxInFlight(), fieldInFlightRule, inFlightRule(own),
 		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
 		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
@@ -58,6 +61,15 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 		admission.FieldLimits, limits, FieldPlan, plan,
 	}
 	return append(append(fields, partFields(own)...), clientFields(own)...), nil
+}
+
+// inFlightRule lets scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua); "" where the configuration says
+// the number.
+func inFlightRule(own *shaper.Bucket) string {
+	if own.MaxInFlight != 0 || own.DeliveryTimeout == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %d", own.DeliveryTimeout.Microseconds(), own.EffectiveMaxInFlight())
 }
 
 // clientFields are what clients need beside what scripts do.

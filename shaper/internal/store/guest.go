@@ -149,6 +149,9 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 		return nil
 	}
 	list := differencesOf("", fields, found.conf)
+	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // it says nothing of that
+		list = slices.DeleteFunc(list, func(d shaper.Difference) bool { return d.Setting == shaper.SettingMaxInFlight })
+	}
 	if tag := found.keys.Tag(own.Name); tag != tagOf(own) {
 		return append(list, shaper.Difference{Setting: "pool", Here: poolText(tagOf(own), own.Name), InForce: poolText(tag, own.Name)})
 	}

@@ -1,0 +1,32 @@
+-- in_flight.lua: max_in_flight of a bucket whose configuration does not say it. The configuration computes the number from its rates and
+-- from the time that a delivery may take. Here it rises where an operator overrides the rate or the burst, and goes back afterwards.
+--
+-- Fields of the settings:
+--   in_flight_rule  "time number": the time in microseconds, and the number that the configuration computed; "" if it says the number
+--   max_in_flight, own:max_in_flight, set:max_in_flight  as of any override (see control.lua). A number that is raised has no "set:".
+
+local in_flight = {
+  MOST = 100000000,
+}
+
+-- Has max_in_flight follow what the settings say now. An operator's own max_in_flight stays. A program of an older version leaves the
+-- rule as it is, and another number: then the rule does not count.
+function in_flight.follow(conf)
+  local rule, now, kept, set, count, per, burst, fast, large = unpack(redis.call('HMGET', conf, 'in_flight_rule', 'max_in_flight',
+    'own:max_in_flight', 'set:max_in_flight', 'rate_count', 'rate_per', 'burst', 'own:rate_count', 'own:burst'))
+  if set or not now then return end
+  local own = kept or now
+  local time, number = string.match(rule or '', '^(%d+) (%d+)$')
+  local want = tonumber(own)
+  if number == own and (fast or large) then
+    want = math.min(math.max(want, tonumber(burst), math.ceil(count * time / per)), in_flight.MOST)
+  end
+  if want > tonumber(own) then
+    redis.call('HSET', conf, 'max_in_flight', string.format('%d', want), 'own:max_in_flight', own)
+  elseif kept then
+    redis.call('HSET', conf, 'max_in_flight', own)
+    redis.call('HDEL', conf, 'own:max_in_flight')
+  end
+end
+
+return in_flight
