@@ -1,6 +1,21 @@
 -- Scripts run in Redis' Lua 5.1. The last lines of read_globals are the pieces of lua/lib that scripts include.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
-  "batch", "bits", "callbacks", "callers", "codec", "company", "dedupe", "dlq", "downstream", "drr", "encoding", "expiry", "fair_queue", "flow", "group", "handout", "hearing", "idle", "in_flight", "light_flow", "limit_keys", "limit_state", "limits", "next_turns", "outbox", "outcomes", "overrides", "own_settings",
-  "pacer", "places", "plain_turns", "pool", "questions", "queue", "quota", "refusal", "results", "schedule", "slots", "sliding_window_counter", "sliding_window_log", "standby", "timetable", "token_bucket", "waiting" }
+  "batch", "bits",
+  "callbacks", "callers", "codec", "company",
+  "dedupe", "dlq", "downstream", "drr",
+  "encoding", "expiry",
+  "fair_queue", "flow",
+  "group",
+  "handout", "hearing",
+  "idle", "in_flight",
+  "light_flow", "limit_keys", "limit_state", "limits",
+  "next_turns",
+  "outbox", "outcomes", "overrides", "own_settings",
+  "pacer", "places", "plain_turns", "pool",
+  "questions", "queue", "quota",
+  "rates", "refusal", "results",
+  "schedule", "sliding_window_counter", "sliding_window_log", "slots", "standby",
+  "timetable", "token_bucket",
+  "waiting" }
 max_line_length = 140

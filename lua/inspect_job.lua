@@ -123,6 +123,7 @@ if times then
   next_slot = timetable.slot_after(of_pace[1], of_pace[6], clock) - offset
   if bucket_scope.text == '' then interval = 0 end -- the timetable has the rates
 end
+local in_force = times and timetable.rate_at(times, bucket_scope.rate, now) or bucket_scope.rate
 
 -- When quotas let one leave, of departures that are remembered in a list; 0 at once.
 local function free_again(list, quotas, list_offset)
@@ -146,7 +147,7 @@ local of_flow, of_group = none, none
 if has_flows then
   local loaded = flow.load(conf, flows, flow_settings, { name })
   local f = loaded[1]
-  local own, configured = f.settings, f.configured.rate_count > 0 and f.configured or bucket_scope.rate
+  local own, configured = f.settings, f.configured.rate_count > 0 and f.configured or in_force
   flow_scope = scope_of(f.state.down, configured.rate_count, configured.rate_per, offset)
   f.state.down = nil -- what is asked for here is its rate
   of_flow = bounds_of(f, flow.ready(f.state, own, clock) - offset,
@@ -225,6 +226,7 @@ end
 for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
 reply[#reply + 1] = redis.call('HGET', tried, id) or ''
 reply[#reply + 1] = offset
+bucket_scope.rate = in_force
 for _, scope in ipairs({ bucket_scope, flow_scope, pool_scope }) do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope.text, scope.rate.rate_count, scope.rate.rate_per
 end

@@ -10,7 +10,7 @@
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  offset: of the engine's clock; down: see downstream.lua
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -73,6 +73,7 @@
 --#include lib/own_settings.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/rates.lua
 --#include lib/results.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -220,13 +221,14 @@ if levels ~= '0' then
 end
 
 -- What the downstream says.
-local said_key, before, said, sooner = pace, nil, nil, false
+local said_key, before, said, sooner, in_force = pace, nil, nil, false, nil
 if rules.scope == 'f' then
   for _, part in ipairs(touched) do
     local f = loaded[part.n]
     if f and (f.state.down or part.heard) then
-      local rate, offset = f.configured.rate_count > 0 and f.configured or conf, calendar.offset
-      f.state.down, f.sooner = hearing.hear(f.state.down, { part }, rules, rate, now + offset, offset, box, f.name)
+      local offset = calendar.offset
+      in_force = in_force or rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
+      f.state.down, f.sooner = hearing.hear(f.state.down, { part }, rules, f.configured, in_force, now + offset, offset, box, f.name)
       f.settings = flow.obeys(f.state, f.configured)
       if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then
         part.disabled, some_disabled = f.state.down.reason, true
@@ -237,13 +239,18 @@ elseif rules.scope == 'b' then
   local of_pace = redis.call('HMGET', pace, 'down', 'offset')
   local offset = tonumber(of_pace[2] or 0)
   before = of_pace[1] and downstream.read(of_pace[1])
-  if before or some_heard then said, sooner = hearing.hear(before, touched, rules, conf, now + offset, offset, box) end
+  if before or some_heard then
+    in_force = rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
+    said, sooner = hearing.hear(before, touched, rules, nil, in_force, now + offset, offset, box)
+  end
   wake = wake or sooner
 elseif rules.scope == 'p' and member ~= '' then
   local of_pool = pool.keys(KEYS)
   said_key = of_pool.pace
   before = downstream.read(redis.call('HGET', said_key, 'down'))
-  if before or some_heard then said, sooner = hearing.hear(before, touched, rules, of_pool.conf, now, 0, box) end
+  if before or some_heard then
+    said, sooner = hearing.hear(before, touched, rules, nil, rates.above(nil, nil, of_pool.conf), now, 0, box)
+  end
 end
 
 -- Jobs that wait again, or are dead.

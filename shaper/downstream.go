@@ -26,7 +26,7 @@ type Downstream struct {
 	HeldUntil time.Time
 
 	Rate   admission.Rate // the adaptive rate; zero: there is none
-	Factor float64        // Rate as a part of the configured rate, 0 to 1; 1 without an adaptive rate
+	Factor float64        // Rate as a part of the rate in force, 0 to 1; 1 without an adaptive rate
 
 	Breaker   BreakerState
 	Failures  int64     // in a row

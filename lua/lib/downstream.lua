@@ -1,9 +1,10 @@
 -- downstream.lua: what the answers of a downstream say of the pace: a hold, the adaptive rate, and the circuit breaker
 -- (Nygard, Release It!, 2007). It is kept for a scope: a flow, a bucket or a pool.
 --
--- A hold is a time before which the scope sends nothing. The adaptive rate is below the configured one: an answer that asks for
--- less cuts it, and it climbs back while others come. The breaker opens after failures in a row. While it is open the scope is
--- held. After that one job departs, the probe, and the scope is held until its outcome is there, or its lease is over.
+-- A hold is a time before which the scope sends nothing. The adaptive rate is below the rate in force (see
+-- rates.lua): an answer that asks for less cuts it, and it climbs back while others come. The breaker opens after failures in a row.
+-- While it is open the scope is held. After that one job departs, the probe, and the scope is held until its outcome is there, or its
+-- lease is over.
 --
 -- The text of a scope, which there is while it has something to say:
 --   "till rate_count rate_per breaker failures cut since accepted grown opened first open_for heard reason", with commas
@@ -25,6 +26,9 @@
 local downstream = {
   CLOSED = 0, OPEN = 1, HALF_OPEN = 2,
   CUT = 0.85, -- of what was accepted; to half where that is not known
+  EASED = 0.95, -- of the rate, where a short hold comes with the answer; or to what was accepted, where that is less
+  SHORT = 2000000, -- microseconds: the longest such hold
+  STEADY = 8, -- so many times a short hold lasts, the rate stays as it is after it
   CLIMB = 60000000, -- microseconds in which an accepting downstream gets the whole configured rate back
   LEAST = 500000, -- microseconds that a count must have lasted
   PACED = 1000000, -- microseconds that one accepted request counts for at most, or two intervals where that is more
@@ -154,23 +158,37 @@ local function set_rate(down, per_micro, base)
   if down.rate_count * base.rate_per >= base.rate_count * per then down.rate_count, down.rate_per = 0, 0 end
 end
 
+-- Whether the adaptive rate is none of the lower ones: the rate in force is no faster.
+local function is_idle(down, base)
+  return down.rate_count > 0 and down.rate_count * base.rate_per >= base.rate_count * down.rate_per
+end
+
 local function rate_of(down, base)
-  if down.rate_count > 0 then return down.rate_count / down.rate_per end
+  if down.rate_count > 0 and not is_idle(down, base) then return down.rate_count / down.rate_per end
   return base.rate_count / base.rate_per
 end
 
--- An episode begins: the downstream asks for less, and the request departed after the last cut.
-local function cut(down, rules, base, clock)
+-- An episode begins: the downstream asks for less, and the request departed after the last cut. A short hold lets the downstream
+-- recover by itself, so the rate is cut by little. It stays there for a while, since each try for more costs such a hold.
+local function cut(down, rules, base, clock, wait)
   local rate, whole = rate_of(down, base), base.rate_count / base.rate_per
-  local lasted = clock - down.since
-  local to = rate / 2
-  if down.cut > 0 and lasted >= downstream.LEAST then to = math.min(downstream.CUT * down.accepted / lasted, rate) end
+  local is_short, lasted = wait > 0 and wait <= downstream.SHORT, clock - down.since
+  local to, held_till = is_short and down.cut == 0 and downstream.EASED * rate or rate / 2, math.max(clock, down.till)
+  if down.cut > 0 and not is_idle(down, base) and lasted >= downstream.LEAST then
+    local took = down.accepted / lasted
+    to = is_short and math.min(took, downstream.EASED * rate) or math.min(downstream.CUT * took, rate)
+  end
   set_rate(down, math.max(to, whole * rules.floor / 100), base)
-  down.cut, down.since, down.accepted, down.grown = clock, math.max(clock, down.till), 0, math.max(clock, down.till)
+  down.cut, down.since, down.accepted = clock, held_till, 0
+  down.grown = held_till + (is_short and downstream.STEADY * wait or 0)
 end
 
--- Accepted requests add to the rate.
+-- Accepted requests add to the rate. One that the rate in force hides says nothing of the adaptive rate, which stays for later.
 local function climb(down, base, clock)
+  if is_idle(down, base) then
+    down.since, down.accepted, down.grown = clock, 0, clock
+    return
+  end
   local rate, whole = rate_of(down, base), base.rate_count / base.rate_per
   local most = math.max(downstream.PACED, 2 / rate)
   local passed = math.min(clock - down.grown, most)
@@ -179,7 +197,7 @@ local function climb(down, base, clock)
   down.grown = clock
 end
 
--- What a scope has to say after answers: down is what it said before, nil nothing; base its configured rate (rate_count, rate_per);
+-- What a scope has to say after answers: down is what it said before, nil nothing; base the rate in force (rate_count, rate_per);
 -- offset: from the server's clock to that of the text. Returns nil if nothing is left, and whether it may send sooner than before.
 function downstream.hear(down, heard, rules, base, clock, offset)
   if not down then
@@ -207,7 +225,7 @@ function downstream.hear(down, heard, rules, base, clock, offset)
   if rules.failures == 0 then down.failures = 0 end
   if heard.wait > 0 then down.till = math.max(down.till, clock + math.min(heard.wait, rules.max_hold)) end
   if heard.throttled > 0 and heard.throttled_at > down.cut - offset and rules.floor < 100 then
-    cut(down, rules, base, clock)
+    cut(down, rules, base, clock, heard.wait)
   else
     down.accepted = down.accepted + heard.accepted
     if heard.accepted > 0 and down.rate_count > 0 then climb(down, base, clock) end

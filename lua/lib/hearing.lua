@@ -5,6 +5,7 @@
 
 --#include lib/downstream.lua
 --#include lib/outbox.lua
+--#include lib/rates.lua
 
 local hearing = {}
 
@@ -17,11 +18,6 @@ local function heard_of(some)
   end
   if n > 0 then heard = downstream.add(heard, downstream.listen(n, latest)) end
   return heard
-end
-
-local function rate_of(key)
-  local rate = redis.call('HMGET', key, 'rate_count', 'rate_per')
-  return { rate_count = tonumber(rate[1]), rate_per = tonumber(rate[2]) }
 end
 
 -- Notes what becomes of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
@@ -37,16 +33,17 @@ local function tell(box, was_open, down, some, name)
 end
 
 -- What a scope says after the answers to some flows, and whether it may send sooner than before. down is what it said until now, nil
--- nothing; rate is the key of its rate, or the rate; clock and offset are those of its times; name is that of a flow; box is an outbox.
--- Where its breaker was open, each part learns since when (probed_from, by the server's clock).
-function hearing.hear(down, some, rules, rate, clock, offset, box, name)
+-- nothing; configured is its rate and in_force the rates above it (see rates.lua); clock and offset are those of its times; name is that of
+-- a flow; box is an outbox. Where its breaker was open, each part learns since when (probed_from, by the server's clock).
+function hearing.hear(down, some, rules, configured, in_force, clock, offset, box, name)
   local heard = heard_of(some)
-  if not down and not downstream.matters(heard) then return nil, false end
+  if not heard or not down and not downstream.matters(heard) then return down, false end
   local was_open = down and down.breaker ~= downstream.CLOSED or false
   if was_open then
     for _, part in ipairs(some) do part.probed_from = down.opened - offset end
   end
-  local said, sooner = downstream.hear(down, heard, rules, type(rate) == 'string' and rate_of(rate) or rate, clock, offset)
+  local rate = rates.at(in_force, configured, math.max(heard.accepted_at, heard.throttled_at, heard.failed_at))
+  local said, sooner = downstream.hear(down, heard, rules, rate, clock, offset)
   if box then tell(box, was_open, said, some, name) end
   return said, sooner
 end

@@ -131,6 +131,14 @@ local function allowed(times, h, base, drain)
   return count, per
 end
 
+-- The rate that is allowed at a time, whether the bucket is open or not; base is that of the settings.
+function timetable.rate_at(times, base, at)
+  local first, drain = stored(times, 1), running(times)
+  if not first then return base end
+  local count, per = allowed(times, holds(times, index_of(times, math.max(at, first.from), 1), drain), base, drain)
+  return { rate_count = count, rate_per = per }
+end
+
 -- When the last job of a stretch with a finish is to leave.
 local function target(h) return h.finish - math.min(timetable.MARGIN, (h.finish - h.opened) / 50) end
 

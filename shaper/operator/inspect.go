@@ -147,14 +147,23 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	}
 	offset := r.Int()
 	info.Requests = r.Int()
-	info.Downstream = codec.ParseDownstream(r.Text(), offset, info.Rate)
+	ofBucket := r.Text()
 	if said := r.Text(); info.Pool != nil {
 		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)
 	}
 	info.Hours, info.Drain = codec.ReadHours(r), codec.ParseDrain(r.Text())
+	info.Downstream = codec.ParseDownstream(ofBucket, offset, info.rateInForce())
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
 	info.Overrides = readOverrides(r)
 	return info, r.Err()
+}
+
+// rateInForce is the rate by the timetable and a drain, else that of the settings.
+func (b *BucketInfo) rateInForce() admission.Rate {
+	if b.Hours != nil && b.Hours.Rate.Count > 0 {
+		return b.Hours.Rate
+	}
+	return b.Rate
 }
 
 // Authorships returns who wrote the settings of buckets and which processes have others, by the names of the buckets, after a look at where

@@ -272,8 +272,8 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	defer cancel()
 	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
-	offset := pipe.HMGet(ctx, t.keys.Pace(), "offset")
-	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per")
+	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
+	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable)
 	turns := make([]*redis.FloatCmd, len(names))
 	for i, name := range names {
 		turns[i] = pipe.ZScore(ctx, t.calendar(name), name)
@@ -281,8 +281,9 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
 	}
-	ahead, _ := offset.Val()[0].(string)
+	ahead, _ := pace.Val()[0].(string)
 	ofCalendar, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
+	stored, hasHours := storedNumbers(rates.Val()[:4]), pace.Val()[1] != nil || rates.Val()[4] != nil
 	infos := make([]seen, len(names))
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
@@ -296,12 +297,19 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		if turns[i].Err() == nil {
 			infos[i].turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
 		}
-		infos[i].downstream = codec.ParseDownstream(infos[i].Downstream, ofCalendar, configuredRate(infos[i].own.Rate, storedNumbers(rates.Val())))
+		if infos[i].Downstream != "" && hasHours {
+			hasHours = false // it is asked once
+			if buckets, err := o.BucketInfos(ctx, t.bucket); err == nil {
+				rate := buckets[0].rateInForce()
+				stored[0], stored[1] = rate.Count, rate.Per.Microseconds()
+			}
+		}
+		infos[i].downstream = codec.ParseDownstream(infos[i].Downstream, ofCalendar, configuredRate(infos[i].own.Rate, stored))
 	}
 	return infos, nil
 }
 
-// configuredRate is the rate of a flow without its downstream: its own, else that of all flows, else the bucket's.
+// configuredRate is the rate of a flow without its downstream: its own, else that of all flows, else the one that is in force in the bucket.
 func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	for i := len(stored) - 2; own.IsZero() && i >= 0; i -= 2 {
 		if stored[i] > 0 {

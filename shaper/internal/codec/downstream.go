@@ -49,7 +49,7 @@ const downstreamNumbers = 13
 var breakerStates = []shaper.BreakerState{shaper.BreakerClosed, shaper.BreakerOpen, shaper.BreakerHalfOpen}
 
 // ParseDownstream reads the text of a scope: see lua/lib/downstream.lua, which has its twin. offset is from the server's clock to that
-// of the text, microseconds; configured is the rate of the scope without its downstream, zero where that is not known. It returns nil
+// of the text, microseconds; configured is the rate in force of the scope without its downstream, zero where that is not known. It returns nil
 // of any other text.
 func ParseDownstream(text string, offset int64, configured admission.Rate) *shaper.Downstream {
 	fields := strings.Split(text, ",")

@@ -1,0 +1,38 @@
+-- rates.lua: the rate in force of a scope: the slowest of its own, its bucket's at a time, by calendar, drain or override, and its pool's.
+
+--#include lib/timetable.lua
+
+local rates = {}
+
+-- The rates that stand above a scope, read once they are wanted: of a bucket the keys of its settings and its pace, nil of a pool;
+-- pool_conf is the key of the pool's settings, nil without one.
+function rates.above(conf, pace, pool_conf) return { conf = conf, pace = pace, pool_conf = pool_conf } end
+
+local function slower(one, other)
+  if other.rate_count <= 0 or one.rate_count > 0 and one.rate_count * other.rate_per <= other.rate_count * one.rate_per then return one end
+  return other
+end
+
+local function read(key, ...)
+  local stored = redis.call('HMGET', key, 'rate_count', 'rate_per', ...)
+  return { rate_count = tonumber(stored[1] or 0), rate_per = tonumber(stored[2] or 0) }, stored[3]
+end
+
+-- The rate in force at a time of the server's clock. configured: that of the scope itself, nil or without a count it has none.
+function rates.at(above, configured, at)
+  if not above.all then
+    above.all = true
+    if above.conf then
+      local text
+      above.bucket, text = read(above.conf, 'timetable')
+      above.times = timetable.open(above.conf, text, nil, redis.call('HGET', above.pace, 'drain'))
+    end
+    if above.pool_conf then above.pool = read(above.pool_conf) end
+  end
+  local rate = configured or { rate_count = 0, rate_per = 0 }
+  if above.bucket then rate = slower(rate, above.times and timetable.rate_at(above.times, above.bucket, at) or above.bucket) end
+  if above.pool then rate = slower(rate, above.pool) end
+  return rate
+end
+
+return rates
