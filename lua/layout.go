@@ -142,6 +142,11 @@ var layouts = map[string]layout{
 	"inspect_pool": {
 		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets"),
 	},
+	"inspect_jobs": {
+		keys: names("body meta attempts"),
+		args: names("most_bytes bare"),
+		more: true,
+	},
 	"inspect_result": {
 		keys: names("body meta seen results settings answer:<id>"),
 		args: names("id"),

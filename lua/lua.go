@@ -37,6 +37,7 @@ var (
 	Relocate      = newScript("relocate")
 	Assign        = newScript("assign")
 	InspectJob    = newScript("inspect_job")
+	InspectJobs   = newScript("inspect_jobs")
 	InspectResult = newScript("inspect_result")
 	InspectBucket = newScript("inspect_bucket")
 	InspectPool   = newScript("inspect_pool")
@@ -58,7 +59,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -199,6 +199,7 @@ func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter oper
 	lines.SetEscapeHTML(false)
 	query := filterQuery(&filter)
 	query.Set("limit", fmt.Sprint(pageOfJobs))
+	query.Set("payload", "true")
 	for {
 		page, err := c.dead(ctx, bucket, query)
 		if err != nil {

@@ -59,7 +59,7 @@ func (a *app) deadList(ctx context.Context, c *api, bucket string, offset, limit
 		if err != nil {
 			return err
 		}
-		if letters = append(letters, page.Dead...); len(page.Dead) < n {
+		if letters = append(letters, page.Dead...); len(page.Dead) == 0 {
 			break
 		}
 	}

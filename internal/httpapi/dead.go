@@ -15,8 +15,8 @@ import (
 
 func (o *ops) jobRoutes() []route {
 	return []route{
-		{"GET", "/v1/buckets/{bucket}/jobs", o.listJobs, roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/dead", o.listDead, roles(RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs", o.lists.few(o.listJobs), roles(RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/dead", o.lists.few(o.listDead), roles(RoleRead)},
 		{"POST", "/v1/buckets/{bucket}/dead/redrive", o.redriveDead, roles(RoleAdmin)},
 		{"DELETE", "/v1/buckets/{bucket}/dead", o.dropDead, roles(RoleAdmin)},
 	}
@@ -26,7 +26,7 @@ func (o *ops) jobRoutes() []route {
 func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
 	var filter operator.DeadFilter
 	offset, bucket := -1, r.PathValue("bucket")
-	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) {
+	list, f := listQuery(r, func(d *jobDecoder, name, text string) {
 		if name != "offset" {
 			d.deadFilter(&filter, name, text)
 			return
@@ -36,7 +36,7 @@ func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
 			d.fail(name, "want 0 or more")
 		}
 	})
-	if f == nil && offset >= 0 && (cursor != "" || filter != (operator.DeadFilter{})) {
+	if f == nil && offset >= 0 && (list.cursor != "" || filter != (operator.DeadFilter{})) {
 		f = invalid([]*shaper.FieldError{{Field: "offset", Reason: "counts all dead letters, so it goes with no filter and no cursor: go on with the cursor"}})
 	}
 	if f != nil {
@@ -45,11 +45,11 @@ func (o *ops) listDead(w http.ResponseWriter, r *http.Request) {
 	}
 	var page operator.DeadPage
 	var err error
-	if dead := o.buckets.Bucket(bucket).Dead(); offset >= 0 {
-		page.Letters, err = dead.List(r.Context(), offset, limit)
+	if dead := list.of(o.buckets.Bucket(bucket)).Dead(); offset >= 0 {
+		page.Letters, err = dead.List(r.Context(), offset, list.limit)
 		page.Looked = len(page.Letters)
 	} else {
-		page, err = dead.Find(r.Context(), filter, cursor, limit)
+		page, err = dead.Find(r.Context(), filter, list.cursor, list.limit)
 	}
 	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)

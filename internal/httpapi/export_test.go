@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -55,4 +56,12 @@ var (
 func TraceContextOf(h http.Header) (parent, state string) {
 	t := traceContextOf(h)
 	return t.parent, t.state
+}
+
+// FewLists bounds the lists of each caller.
+func FewLists() func(http.HandlerFunc) http.HandlerFunc { return newLists().few }
+
+// As is a request of the caller of a key.
+func As(r *http.Request, key *Key) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
 }

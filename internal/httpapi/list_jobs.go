@@ -16,17 +16,36 @@ const (
 	maxJobs    = 1000
 )
 
-// listQuery reads from where on to list and how many, and gives every other name of the query to part.
-func listQuery(r *http.Request, part func(d *jobDecoder, name, text string)) (cursor string, limit int, _ *fault) {
+// listed says what a list of jobs is to have.
+type listed struct {
+	cursor   string
+	limit    int
+	payloads bool
+}
+
+// of is the bucket whose jobs are listed.
+func (l *listed) of(bucket operator.Bucket) operator.Bucket {
+	if l.payloads {
+		return bucket
+	}
+	return bucket.WithoutPayloads()
+}
+
+// listQuery reads what a list is to have, and gives every other name of the query to part.
+func listQuery(r *http.Request, part func(d *jobDecoder, name, text string)) (list listed, _ *fault) {
 	var d jobDecoder // for its faults
-	limit = jobsAtOnce
+	list.limit = jobsAtOnce
 	for name, values := range r.URL.Query() {
 		switch text := values[len(values)-1]; name {
 		case "cursor":
-			cursor = text
+			list.cursor = text
+		case "payload":
+			if list.payloads = text == "true"; !list.payloads && text != "false" {
+				d.fail(name, "want true or false")
+			}
 		case "limit":
 			n, err := strconv.Atoi(text)
-			if limit = n; err != nil || n < 1 || n > maxJobs {
+			if list.limit = n; err != nil || n < 1 || n > maxJobs {
 				d.fail(name, "want 1 to "+strconv.Itoa(maxJobs))
 			}
 		default:
@@ -34,16 +53,16 @@ func listQuery(r *http.Request, part func(d *jobDecoder, name, text string)) (cu
 		}
 	}
 	if len(d.errs) > 0 {
-		return "", 0, invalid(fieldErrors(errors.Join(d.errs...)))
+		return list, invalid(fieldErrors(errors.Join(d.errs...)))
 	}
-	return cursor, limit, nil
+	return list, nil
 }
 
 // listJobs answers jobs that wait or are in flight, and where to go on: GET /v1/buckets/{bucket}/jobs.
 func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
 	var filter operator.JobFilter
 	bucket := r.PathValue("bucket")
-	cursor, limit, f := listQuery(r, func(d *jobDecoder, name, text string) {
+	list, f := listQuery(r, func(d *jobDecoder, name, text string) {
 		switch name {
 		case "state":
 			filter.State = shaper.State(text)
@@ -54,14 +73,14 @@ func (o *ops) listJobs(w http.ResponseWriter, r *http.Request) {
 		case "since":
 			filter.Since = d.instant(name, text)
 		default:
-			d.fail(name, "is not taken here: want state, flow, group, since, limit or cursor")
+			d.fail(name, "is not taken here: want state, flow, group, since, payload, limit or cursor")
 		}
 	})
 	if f != nil {
 		f.write(w, r)
 		return
 	}
-	page, err := o.buckets.Bucket(bucket).Find(r.Context(), filter, cursor, limit)
+	page, err := list.of(o.buckets.Bucket(bucket)).Find(r.Context(), filter, list.cursor, list.limit)
 	if err != nil {
 		o.controlFault(r, bucket, err).write(w, r)
 		return

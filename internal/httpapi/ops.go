@@ -54,13 +54,14 @@ type ops struct {
 	store   *storeFaults
 	author  string // of changes that show no key
 	local   bool   // its only client is this process
+	lists   *lists
 }
 
 // byPrograms is the author of changes that show no key: the guard admits no others.
 const byPrograms = "a program on the %s's machine"
 
 func newOps(buckets Buckets, pools []shaper.Pool, author string, log *slog.Logger) *ops {
-	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author}
+	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists()}
 	o.pools.Store(&pools)
 	return o
 }

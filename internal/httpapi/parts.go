@@ -27,7 +27,7 @@ func (o *ops) partRoutes(kind opsview.Kind) []route {
 	p, read, admin := parts{o, kind}, roles(RoleRead), roles(RoleAdmin)
 	one := "/v1/buckets/{bucket}/" + kind.Name
 	routes := []route{
-		{"GET", one + "s", p.list, read},
+		{"GET", one + "s", p.lists.few(p.list), read},
 		{"GET", one, p.show, read},
 		{"PATCH", one, p.patch, admin},
 		{"POST", one + "/pause", p.pause, admin},

@@ -55,10 +55,17 @@ func (o *Operator) As(author string) Author {
 type Bucket struct {
 	op   *Operator
 	name string
+	bare bool // its lists have no payloads
 }
 
 // Bucket names a bucket. It does not ask Redis whether the bucket exists.
-func (o *Operator) Bucket(name string) Bucket { return Bucket{o, name} }
+func (o *Operator) Bucket(name string) Bucket { return Bucket{op: o, name: name} }
+
+// WithoutPayloads is the same bucket, whose lists of jobs and dead letters leave out the payloads.
+func (b Bucket) WithoutPayloads() Bucket {
+	b.bare = true
+	return b
+}
 
 // Settings returns the settings of a bucket that is configured here, or [shaper.ErrUnknownBucket].
 func (b Bucket) Settings() (shaper.Bucket, error) {

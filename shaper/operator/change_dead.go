@@ -99,7 +99,7 @@ func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor 
 	if err != nil {
 		return change, err
 	}
-	for chunk := firstChunk; change.Looked < maxDeadLooked && !walk.ended; chunk = min(2*chunk, deadChunk) {
+	for chunk := firstChunk; walk.goesOn(change.Looked); chunk = min(2*chunk, deadChunk) {
 		from, id := walk.from, walk.id
 		some, err := walk.next(ctx, chunk)
 		if err != nil {
@@ -108,7 +108,7 @@ func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor 
 		var ids []string
 		var at []int // of each id in some
 		for i := range some {
-			if filter.matches(&some[i]) {
+			if filter.matches(&some[i].JobInfo) {
 				ids, at = append(ids, some[i].ID), append(at, i)
 			}
 		}

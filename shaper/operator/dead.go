@@ -10,13 +10,9 @@ import (
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
-
-// deadPageBytes bounds the bodies of dead letters in one answer.
-const deadPageBytes = 1 << 20
 
 // maxRedrive is how many dead letters one script moves.
 const maxRedrive = 200
@@ -25,10 +21,11 @@ const maxRedrive = 200
 type DeadLetters struct {
 	op     *Operator
 	bucket string
+	bare   bool // without payloads
 }
 
 // Dead names the dead letters of a bucket.
-func (b Bucket) Dead() DeadLetters { return DeadLetters{b.op, b.name} }
+func (b Bucket) Dead() DeadLetters { return DeadLetters{b.op, b.name, b.bare} }
 
 // DeadControl are the dead letters of a bucket, to look at, to redrive and to drop.
 type DeadControl struct {
@@ -41,9 +38,9 @@ func (b BucketControl) Dead() DeadControl { return DeadControl{b.Bucket.Dead(), 
 
 func (d DeadControl) control() control { return control{d.op, d.by} }
 
-// List returns dead letters, the newest first: limit of them, from
-// offset on, also of a bucket that has left the configuration. Three round trips, one more of
-// such a one, and one for each mebibyte of bodies.
+// List returns dead letters, the newest first: limit of them at most, from
+// offset on, also of a bucket that has left the configuration. It returns fewer where they are large: about a mebibyte, and of what
+// Redis keeps of them 16 MiB. Two round trips, one more of such a bucket, and one for each mebibyte.
 func (d DeadLetters) List(ctx context.Context, offset, limit int) ([]shaper.JobInfo, error) {
 	o := d.op
 	b, err := o.store.Readable(ctx, d.bucket)
@@ -59,73 +56,52 @@ func (d DeadLetters) List(ctx context.Context, offset, limit int) ([]shaper.JobI
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: list dead letters: %w", d.bucket, err)
 	}
-	return o.deadInfos(ctx, b, ids)
-}
-
-func (o *Operator) deadInfos(ctx context.Context, b *store.Bucket, ids []redis.Z) ([]shaper.JobInfo, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i], _ = id.Member.(string)
-	}
-	bodies, metas, attempts, err := o.readJobs(ctx, b, names)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %q: read dead letters: %w", b.Name, err)
-	}
-	infos := make([]shaper.JobInfo, 0, len(ids))
-	for i, id := range ids {
-		body, ok := bodies[i].(string)
-		if !ok {
-			continue // dropped or redriven between the round trips
+	infos, reader, room := make([]shaper.JobInfo, 0, len(ids)), o.newJobReader(b, d.bare), page{most: limit}
+	for len(ids) > 0 && reader.left > 0 {
+		letters, read, err := deadLetters(ctx, reader, ids)
+		if err != nil {
+			return infos, err
 		}
-		metaText, _ := metas[i].(string)
-		lines, _ := attempts[i].(string)
-		info := shaper.JobInfo{ID: names[i], Bucket: b.Name, State: shaper.StateDead, Position: -1, Died: time.UnixMicro(int64(id.Score)),
-			LastAttempts: codec.Attempts(lines)}
-		if err := codec.FillJob(&info, body, metaText); err != nil {
-			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+		for i := range letters {
+			if !room.takes(letters[i].size) {
+				return infos, nil
+			}
+			infos = append(infos, letters[i].JobInfo)
 		}
-		infos = append(infos, info)
+		ids = ids[read:]
 	}
 	return infos, nil
 }
 
-// readJobs reads bodies, metas and attempts of jobs, about a mebibyte in an answer:
-// hundreds of large ones would not arrive in time over a slow link.
-func (o *Operator) readJobs(ctx context.Context, b *store.Bucket, ids []string) (bodies, metas, attempts []any, err error) {
-	pipe := o.store.Redis.Pipeline()
-	sizes := make([]*redis.IntCmd, len(ids))
-	for i, id := range ids {
-		sizes[i] = pipe.HStrLen(ctx, b.Keys.Body(), id)
-	}
-	if err := o.exec(ctx, pipe); err != nil {
-		return nil, nil, nil, err
-	}
-	for at := 0; at < len(ids); {
-		end, bytes := at+1, sizes[at].Val()
-		for end < len(ids) && bytes+sizes[end].Val() <= deadPageBytes {
-			bytes += sizes[end].Val()
-			end++
-		}
-		pipe := o.store.Redis.Pipeline()
-		some := ids[at:end]
-		body, meta, tried := pipe.HMGet(ctx, b.Keys.Body(), some...), pipe.HMGet(ctx, b.Keys.Meta(), some...), pipe.HMGet(ctx, b.Keys.Attempts(), some...)
-		if err := o.exec(ctx, pipe); err != nil {
-			return nil, nil, nil, err
-		}
-		bodies, metas, attempts, at = append(bodies, body.Val()...), append(metas, meta.Val()...), append(attempts, tried.Val()...), end
-	}
-	return bodies, metas, attempts, nil
+// deadLetter is a dead letter and the bytes that were read of it.
+type deadLetter struct {
+	shaper.JobInfo
+
+	size int
 }
 
-// exec runs a pipeline within the timeout of one call.
-func (o *Operator) exec(ctx context.Context, pipe redis.Pipeliner) error {
-	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
-	defer cancel()
-	_, err := pipe.Exec(ctx)
-	return err
+// deadLetters reads the first of some dead letters, and says of how many ids. Letters that went meanwhile are left out.
+func deadLetters(ctx context.Context, r *jobReader, ids []redis.Z) (letters []deadLetter, read int, err error) {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i], _ = id.Member.(string)
+	}
+	jobs, err := r.read(ctx, names)
+	if err != nil {
+		return nil, 0, fmt.Errorf("bucket %q: read dead letters: %w", r.b.Name, err)
+	}
+	letters = make([]deadLetter, 0, len(jobs))
+	for i := range jobs {
+		if jobs[i].body == "" {
+			continue // dropped or redriven between the round trips
+		}
+		info, err := jobs[i].info(shaper.JobInfo{ID: names[i], Bucket: r.b.Name, State: shaper.StateDead, Died: time.UnixMicro(int64(ids[i].Score))})
+		if err != nil {
+			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+		}
+		letters = append(letters, deadLetter{info, jobs[i].size()})
+	}
+	return letters, len(jobs), nil
 }
 
 // Redriven says what became of dead letters that were to be redriven.

@@ -1,16 +1,11 @@
 package operator_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
-	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
@@ -53,48 +48,5 @@ func TestOrphansAreReadable(t *testing.T) {
 	w.Server.Kill()
 	if _, err := w.Client.Job(t.Context(), "old", "j"); err == nil || errors.Is(err, shaper.ErrUnknownBucket) {
 		t.Errorf("while Redis is away: %v", err)
-	}
-}
-
-// A page of large dead letters comes in parts.
-func TestDeadLettersAreReadInParts(t *testing.T) {
-	t.Parallel()
-	s := rig.NewBench(t, rig.Bucket("b", 100))
-	var largest parts
-	s.Redis.AddHook(&largest)
-	const jobs = 30
-	for i := range jobs {
-		id := fmt.Sprint("j", i)
-		if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: make([]byte, 200<<10)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Redis.ZAdd(t.Context(), store.BucketKeys("b").Dead(), redis.Z{Member: id, Score: float64(i)}).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dead, err := s.Client.Op.Bucket("b").Dead().List(t.Context(), 0, jobs)
-	if err != nil || len(dead) != jobs || dead[0].ID != "j29" || dead[29].ID != "j0" || len(dead[7].Payload) != 200<<10 {
-		t.Fatalf("%d dead letters, %v", len(dead), err)
-	}
-	if largest.ids != 5 {
-		t.Errorf("%d bodies of 200 KiB in an answer, want 5", largest.ids)
-	}
-}
-
-// parts notes the most ids that an HMGET names.
-type parts struct{ ids int }
-
-func (p *parts) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (p *parts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (p *parts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if cmd.Name() == "hmget" {
-				p.ids = max(p.ids, len(cmd.Args())-2)
-			}
-		}
-		return next(ctx, cmds)
 	}
 }

@@ -70,39 +70,43 @@ type DeadPage struct {
 }
 
 // Find returns dead letters that the filter means, the newest first: limit of them at most (1 to 1000; others are cut to that), from
-// a cursor on that an earlier call has returned, "" at first. It looks at 2000 at most. Letters that come or go meanwhile are in it or not;
-// of the others none is left out and none comes twice. Four round trips for each 200 letters that it looks at.
+// a cursor on that an earlier call has returned, "" at first. It looks at 2000 at most, or at 16 MiB of what Redis keeps of them, and returns about a
+// mebibyte. Letters that come or go meanwhile are in it or not;
+// of the others none is left out and none comes twice. Two round trips for each 200 letters that it looks at, or one for each mebibyte.
 func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string, limit int) (DeadPage, error) {
-	var page DeadPage
+	found := DeadPage{Next: cursor}
 	walk, err := d.walk(ctx, filter, false)
 	if err != nil {
-		return page, err
+		return found, err
 	}
 	if cursor != "" && !walk.goOn(cursor) {
-		return page, badCursor(d.bucket)
+		return found, badCursor(d.bucket)
 	}
-	limit = min(max(limit, 1), maxDeadFound)
-	for page.Looked < maxDeadLooked {
-		some, err := walk.next(ctx, min(deadChunk, maxDeadLooked-page.Looked))
+	room := page{most: min(max(limit, 1), maxDeadFound)}
+	for walk.goesOn(found.Looked) {
+		some, err := walk.next(ctx, min(deadChunk, maxDeadLooked-found.Looked))
 		if err != nil {
-			return page, err
+			return found, err
 		}
 		for i := range some {
-			page.Looked++
-			page.Next = walk.positionOf(&some[i])
-			if !filter.matches(&some[i]) {
+			matches := filter.matches(&some[i].JobInfo)
+			if matches && !room.takes(some[i].size) {
+				return found, nil
+			}
+			found.Looked++
+			found.Next = walk.positionOf(&some[i].JobInfo)
+			if !matches {
 				continue
 			}
-			if page.Letters = append(page.Letters, some[i]); len(page.Letters) == limit {
-				return page, nil
+			if found.Letters = append(found.Letters, some[i].JobInfo); room.full() {
+				return found, nil
 			}
 		}
-		if walk.ended {
-			page.Next = ""
-			break
-		}
 	}
-	return page, nil
+	if found.Next = walk.position(); walk.ended {
+		found.Next = ""
+	}
+	return found, nil
 }
 
 // deadWalk goes through dead letters in the order of their deaths, of one instant in that of their ids. It remembers a position, not a
@@ -115,6 +119,12 @@ type deadWalk struct {
 	id       string // the letter behind which to go on; "" at the beginning
 	end      int64  // the score at which to stop
 	ended    bool
+	reader   *jobReader
+}
+
+// goesOn reports whether a call that has looked at so many letters may look at more.
+func (w *deadWalk) goesOn(looked int) bool {
+	return !w.ended && looked < maxDeadLooked && w.reader.left > 0
 }
 
 func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, forwards bool) (*deadWalk, error) {
@@ -132,10 +142,12 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, forwards bool)
 	if !filter.Until.IsZero() {
 		last = filter.Until.UnixMicro()
 	}
+	w := &deadWalk{op: d.op, b: b, from: last, end: first, reader: d.op.newJobReader(b, d.bare)}
 	if forwards {
-		return &deadWalk{op: d.op, b: b, forwards: true, from: first, end: last}, nil
+		w.forwards, w.from, w.end = true, first, last
+		w.reader.bare = true // it is for a change, which needs no payloads
 	}
-	return &deadWalk{op: d.op, b: b, from: last, end: first}, nil
+	return w, nil
 }
 
 // goOn has the walk stand behind the letter of a position, and reports whether it is one.
@@ -150,8 +162,11 @@ func (w *deadWalk) positionOf(info *shaper.JobInfo) string {
 	return fmt.Sprintf("%d.%s", info.Died.UnixMicro(), info.ID)
 }
 
+// position is that of the last letter that was looked at, also where it was gone.
+func (w *deadWalk) position() string { return fmt.Sprintf("%d.%s", w.from, w.id) }
+
 // next returns the next letters, n at most; ended says that there are no more.
-func (w *deadWalk) next(ctx context.Context, n int) ([]shaper.JobInfo, error) {
+func (w *deadWalk) next(ctx context.Context, n int) ([]deadLetter, error) {
 	var some []redis.Z
 	for offset := 0; len(some) == 0 && !w.ended; offset += n {
 		page, err := w.page(ctx, offset, n)
@@ -164,10 +179,15 @@ func (w *deadWalk) next(ctx context.Context, n int) ([]shaper.JobInfo, error) {
 	if len(some) == 0 {
 		return nil, nil
 	}
-	last := some[len(some)-1]
+	letters, read, err := deadLetters(ctx, w.reader, some)
+	if err != nil || read == 0 {
+		return nil, err
+	}
+	last := some[read-1]
 	w.from = int64(last.Score)
 	w.id, _ = last.Member.(string)
-	return w.op.deadInfos(ctx, w.b, some)
+	w.ended = w.ended && read == len(some)
+	return letters, nil
 }
 
 // page reads some ids, of which the first may be behind already.

@@ -71,30 +71,30 @@ func (w *jobWalk) cursor() string {
 
 // Find returns jobs that the filter means: limit of them at most (1 to 1000; others are cut to that), from a cursor on that an earlier
 // call has returned, "" at first. Those in flight come first, then flow by flow those that wait, in their order. It looks at 2000 jobs and
-// into 200 flows at most. Jobs that come, go or move meanwhile may be missing, and some may be told twice. Two round trips for each flow, and
-// three for each 200 jobs.
+// into 200 flows at most, and at 16 MiB of what Redis keeps of jobs; it returns about a mebibyte. Jobs that come, go or move meanwhile may
+// be missing, and some may be told twice. Two round trips for each flow, and two for each 200 jobs, or one for each mebibyte.
 func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit int) (JobPage, error) {
-	var page JobPage
+	var found JobPage
 	if err := filter.Validate(); err != nil {
-		return page, &InvalidChangeError{b.name, err}
+		return found, &InvalidChangeError{b.name, err}
 	}
 	known, err := b.op.store.Readable(ctx, b.name)
 	if err != nil {
-		return page, err
+		return found, err
 	}
 	var walk jobWalk
 	if cursor != "" {
 		text, err := base64.RawURLEncoding.DecodeString(cursor)
 		if err != nil || json.Unmarshal(text, &walk) != nil || walk.Stage < 0 || walk.Stage > len(known.Keys.Places("")) || walk.Index < 0 {
-			return page, badCursor(b.name)
+			return found, badCursor(b.name)
 		}
 	}
-	f := &finder{op: b.op, b: known, filter: &filter, walk: walk, left: min(max(limit, 1), maxJobsFound)}
-	err = f.run(ctx, &page)
+	f := &finder{op: b.op, b: known, filter: &filter, walk: walk, reader: b.op.newJobReader(known, b.bare), room: page{most: min(max(limit, 1), maxJobsFound)}}
+	err = f.run(ctx, &found)
 	if !f.ended {
-		page.Next = f.walk.cursor()
+		found.Next = f.walk.cursor()
 	}
-	return page, err
+	return found, err
 }
 
 // finder goes through the jobs of a bucket.
@@ -103,33 +103,38 @@ type finder struct {
 	b      *store.Bucket
 	filter *JobFilter
 	walk   jobWalk
-	left   int // jobs that are still wanted
+	reader *jobReader
+	room   page
 	flows  int // that were looked into
 	ended  bool
 }
 
-func (f *finder) run(ctx context.Context, page *JobPage) error {
-	for !f.ended && f.left > 0 && page.Looked < maxJobsLooked && f.flows < maxFlowLooks {
+func (f *finder) run(ctx context.Context, found *JobPage) error {
+	for !f.ended && found.Looked < maxJobsLooked && f.flows < maxFlowLooks && f.reader.left > 0 {
 		some, err := f.page(ctx)
 		if err != nil {
 			return fmt.Errorf("bucket %q: list its jobs: %w", f.b.Name, err)
 		}
-		infos, err := f.infos(ctx, some)
+		jobs, err := f.read(ctx, some)
 		if err != nil {
 			return fmt.Errorf("bucket %q: read its jobs: %w", f.b.Name, err)
 		}
-		for i := range infos {
+		for i := range jobs {
+			info, here := f.info(some[i], &jobs[i])
+			matches := here && f.filter.matches(&info)
+			if matches && !f.room.takes(jobs[i].size()) {
+				return nil
+			}
 			f.walk.Index++
-			page.Looked++
-			if infos[i].State == "" || !f.filter.matches(&infos[i]) {
+			found.Looked++
+			if !matches {
 				continue
 			}
-			page.Jobs = append(page.Jobs, infos[i])
-			if f.left--; f.left == 0 {
+			if found.Jobs = append(found.Jobs, info); f.room.full() {
 				return nil
 			}
 		}
-		if len(some) < jobChunk {
+		if len(some) < jobChunk && len(jobs) == len(some) {
 			if err := f.onward(ctx); err != nil {
 				return fmt.Errorf("bucket %q: list its flows: %w", f.b.Name, err)
 			}
@@ -179,34 +184,24 @@ func (f *finder) mayBeHere(later int) bool {
 	}
 }
 
-// infos reads jobs. One that is not there, or not where it was found, has no state: its id may be the leftover of a cancelled job.
-func (f *finder) infos(ctx context.Context, some []redis.Z) ([]shaper.JobInfo, error) {
-	if len(some) == 0 {
-		return nil, nil
-	}
+// read reads what is kept of the first of some jobs.
+func (f *finder) read(ctx context.Context, some []redis.Z) ([]storedJob, error) {
 	ids := make([]string, len(some))
 	for i, z := range some {
 		ids[i], _ = z.Member.(string)
 	}
-	bodies, metas, attempts, err := f.op.readJobs(ctx, f.b, ids)
-	if err != nil {
-		return nil, err
+	return f.reader.read(ctx, ids)
+}
+
+// info is a job, and whether it is where it was found: its id may be the leftover of a cancelled job.
+func (f *finder) info(z redis.Z, stored *storedJob) (info shaper.JobInfo, here bool) {
+	if stored.body == "" {
+		return info, false
 	}
-	infos := make([]shaper.JobInfo, len(some))
-	for i := range infos {
-		body, ok := bodies[i].(string)
-		if !ok {
-			continue
-		}
-		metaText, _ := metas[i].(string)
-		lines, _ := attempts[i].(string)
-		info := shaper.JobInfo{ID: ids[i], Bucket: f.b.Name, Position: -1, LastAttempts: codec.Attempts(lines)}
-		if codec.FillJob(&info, body, metaText) != nil || !f.isHere(&info, metaText, some[i].Score) {
-			continue
-		}
-		infos[i] = info
-	}
-	return infos, nil
+	info.ID, _ = z.Member.(string)
+	info.Bucket = f.b.Name
+	info, err := stored.info(info)
+	return info, err == nil && f.isHere(&info, stored.meta, z.Score)
 }
 
 // isHere gives a job the state of the place in which it was found, and reports whether it is there.
