@@ -18,7 +18,8 @@
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
--- KEYS[15...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[16...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
 --          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
@@ -32,9 +33,9 @@
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[16...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[16...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
@@ -76,8 +77,8 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts, callback_texts = KEYS[12], KEYS[13], KEYS[14]
-local FIRST_LIMIT_KEY = 14
+local outbox_key, outbox_texts, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local FIRST_LIMIT_KEY = 15
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local levels, flow_count, has_former = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3'
@@ -144,7 +145,7 @@ for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
 end
-if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key) end
+if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
 
 local bodies, flows_there = {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.

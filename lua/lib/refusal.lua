@@ -24,10 +24,10 @@ local function wait_until(at, now, interval) return at > 0 and math.max(at - now
 function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
-    local there, may_be = part.state.unfinished, part.obeys.capacity
-    return there, may_be, wait_until(places.eta(bucket, part, there - may_be), now, interval)
+    local there, may_be = places.taken(part), part.obeys.capacity
+    return there, may_be, wait_until(places.eta(bucket, part, math.max(there - may_be, 0)), now, interval)
   elseif full == places.GROUP_FULL then
-    return part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part)
+    return places.taken(part.group), part.group.obeys.capacity, places.wait_of_group(bucket, part)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval

@@ -248,14 +248,14 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 			b.Name, held, bound, next)
 	case codeFlowFull:
 		refusal.Reason = shaper.ReasonFlowFull
-		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d%s): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, counted, next)
 	case codeFlowDisabled:
 		refusal.Reason = shaper.ReasonFlowDisabled
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
 			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
 	case codeGroupFull:
 		refusal.Reason = shaper.ReasonGroupFull
-		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)
+		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, held, bound, counted, next)
 	case codeDeadFull, codeDeadTooLarge:
 		refusal.Reason = shaper.ReasonDeadFull
 		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)
