@@ -53,8 +53,9 @@
 --          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
 --          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
 --          bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another
---          caller's job; of 3 and 4 wait is 1 if the job has the former id; position is that in the flow, behind all of its
---          priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15 position is how many there are, eta
+--          caller's job, 19 flow scheduled full, 20 group scheduled full; of 3 and 4 wait is 1 if the job has the former id; position is
+--          that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15,
+--          19 and 20 position is how many there are, eta
 --          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
 --          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
 --          soon enough (both 0: nobody knows)

@@ -26,6 +26,7 @@
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
+  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20,
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -79,7 +80,8 @@ function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'max_flows')
+    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity')
+  bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
@@ -174,6 +176,15 @@ function places.next(bucket, part, ahead)
   return at, bucket.step_count, bucket.step_per
 end
 
+-- How many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is what is set for all: where nothing is, it is the
+-- capacity.
+function places.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
+
+local function is_scheduled_full(f, most)
+  local bound = places.scheduled_bound(f, most)
+  return bound > 0 and f.state.scheduled >= bound
+end
+
 -- Whether a flow, or a group, has no room for a number that come at once, or for one that comes later (0), whose callback needs a place.
 local function is_full(f, at_once)
   local bound = f.obeys.capacity
@@ -189,6 +200,8 @@ function places.refusal(bucket, part, at_once)
   if part.obeys.disabled > 0 then return places.FLOW_DISABLED end
   if g and is_full(g, at_once) then return places.GROUP_FULL end
   if is_full(part, at_once) then return places.FLOW_FULL end
+  if at_once == 0 and g and is_scheduled_full(g, bucket.group_later) then return places.GROUP_SCHEDULED_FULL end
+  if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return places.FLOW_SCHEDULED_FULL end
   if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
 end
