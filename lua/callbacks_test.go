@@ -27,7 +27,7 @@ type callback struct{ name, text string }
 // moveCallbacks says what became of some ("" moved on, or microseconds), and has others handed out.
 func (r *rig) moveCallbacks(atMost, mostBytes int, said ...string) []callback {
 	r.t.Helper()
-	args := []any{atMost, mostBytes}
+	args := []any{atMost, mostBytes, r.withFlows()}
 	for _, word := range said {
 		args = append(args, word)
 	}

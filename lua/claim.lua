@@ -1,5 +1,4 @@
--- claim.lua: leases jobs to a dispatcher, each with its slot. It replays a claim that was answered already; else it opens the pacers,
--- hands out jobs turn by turn, and writes.
+-- claim.lua: leases jobs to a dispatcher, each with its slot. It opens the pacers, hands out jobs turn by turn, and writes.
 --
 -- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see
 -- fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn it is: the flow
@@ -19,9 +18,8 @@
 -- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
 -- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
 --
--- A job that has expired becomes a dead letter and takes no slot. So does a job that is tried again, when max_age has passed since its
--- first attempt. With few workers left, the dispatcher wakes another one (see standby.lua). A paused bucket hands out nothing new. Its
--- burst grows meanwhile, as of any quiet bucket. The same holds while its timetable has it closed (see timetable.lua).
+-- A job that has expired, or whose max_age has passed since its first attempt, becomes a dead letter and takes no slot. With few workers
+-- left, the dispatcher wakes another one (see standby.lua). A paused or closed bucket hands out nothing new; its burst grows meanwhile.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -44,7 +42,8 @@
 -- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
 -- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[20...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[20] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[21...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -104,12 +103,12 @@ local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local dispatcher, claim = ARGV[1], ARGV[2]
+local callback_counts, dispatcher, claim = KEYS[20], ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local last_chance, may_go, expired_last, has_flows = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10] ~= '0'
-local in_groups, member, channel, bucket = ARGV[10] == '2', ARGV[11], ARGV[12], ARGV[13]
+local last_chance, may_go, expired_last, levels = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10]
+local has_flows, in_groups, member, channel, bucket = levels ~= '0', levels == '2', ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 19, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 20, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
 local CHUNK, MAX_ASIDE = 500, 500
@@ -239,7 +238,8 @@ local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
 local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
-local over = expiry.open(out, callbacks.open(callbacks_key, callback_texts, now), box, tried, tonumber(settings[17] or 0), expired_last)
+local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local over = expiry.open(out, told, box, tried, tonumber(settings[17] or 0), expired_last)
 local aside_count, own_ready = 0, first_ready
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
 

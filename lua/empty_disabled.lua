@@ -15,7 +15,8 @@
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
--- KEYS[14...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
+-- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[15...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
 --          zset; where flows are in groups then what group.load wants
 -- ARGV[1]  levels: 1, or 2 if they are in groups
 -- ARGV[2]  flow: the flow
@@ -39,9 +40,9 @@
 
 local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local callbacks_key, callback_texts = KEYS[12], KEYS[13]
+local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local levels, name, at_most, most_bytes, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local PLACES = 13 -- the keys before those of the flow
+local PLACES = 14 -- the keys before those of the flow
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
@@ -59,7 +60,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, metas, delayed, handled = {}, {}, 0, {}
-local told = callbacks.open(callbacks_key, callback_texts, now)
+local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 if #ids > 0 then
   local jobs, stored = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
   for i, id in ipairs(ids) do

@@ -18,7 +18,8 @@
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
--- KEYS[15...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[16...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
 --          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
@@ -32,9 +33,9 @@
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[15...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[16...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[15...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[16...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
@@ -52,8 +53,9 @@
 --          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
 --          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
 --          bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another
---          caller's job; of 3 and 4 wait is 1 if the job has the former id; position is that in the flow, behind all of its
---          priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15 position is how many there are, eta
+--          caller's job, 19 flow scheduled full, 20 group scheduled full; of 3 and 4 wait is 1 if the job has the former id; position is
+--          that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15,
+--          19 and 20 position is how many there are, eta
 --          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
 --          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
 --          soon enough (both 0: nobody knows)
@@ -76,8 +78,8 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts, callback_texts = KEYS[12], KEYS[13], KEYS[14]
-local FIRST_LIMIT_KEY = 14
+local outbox_key, outbox_texts, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local FIRST_LIMIT_KEY = 15
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local levels, flow_count, has_former = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3'
@@ -144,7 +146,7 @@ for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
 end
-if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key) end
+if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
 
 local bodies, flows_there = {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.

@@ -70,7 +70,7 @@ var layouts = map[string]layout{
 		args: names("id state levels flow"),
 	},
 	"claim": {
-		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts callbacks callback_texts riders"),
+		keys: names("body meta settings pace leases claims dead count departed flows flow_settings calendar idle attempts outbox outbox_texts callbacks callback_texts riders callback_counts"),
 		then: []Keys{PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 		args: names("dispatcher claim want horizon lease lead last_chance may_go expired_last levels member channel bucket most_bytes stepped steps flow_count"),
 		more: true,
@@ -109,13 +109,13 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire, KeyOfNames},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
 	},
 	"empty_disabled": {
-		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts callbacks callback_texts"),
+		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts callbacks callback_texts callback_counts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("levels flow at_most most_bytes again cause"),
 	},
@@ -161,8 +161,8 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"move_callbacks": {
-		keys: names("callbacks callback_texts"),
-		args: names("at_most most_bytes"),
+		keys: names("callbacks callback_texts callback_counts"),
+		args: names("at_most most_bytes levels"),
 		more: true,
 	},
 	"note_differences": {
@@ -183,7 +183,7 @@ var layouts = map[string]layout{
 		args: names("purge keep_later at_most most_bytes levels flow"),
 	},
 	"redrive": {
-		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts"),
+		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts callback_counts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket levels flow_count spare"),
 		more: true,
@@ -213,7 +213,7 @@ var layouts = map[string]layout{
 		args: names("name"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders callback_counts"),
 		then: []Keys{KeysOfAnswers, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count answer_count"),
 		more: true,
@@ -228,7 +228,7 @@ var layouts = map[string]layout{
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},
 	"take_back": {
-		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts callbacks callback_texts riders"),
+		keys: names("body meta settings pace count leases dead flows flow_settings calendar attempts outbox outbox_texts callbacks callback_texts riders callback_counts"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels is_crash poison_crashes poison_last longest_wait latest member flow_count"),
 		more: true,

@@ -4,16 +4,20 @@
 --
 -- KEYS[1]  …:callbacks  zset  name of a callback -> when it is to be handed out (see lib/callbacks.lua)
 -- KEYS[2]  …:callback_texts  hash  name of a callback -> its text
+-- KEYS[3]  …:callback_counts  hash  how many of these each flow and group has
 -- ARGV[1]  at_most: callbacks to hand out, 0 to 100
 -- ARGV[2]  most_bytes: of their texts, 1 to 1048576; one is handed out however large it is
--- ARGV[3...]  for each that was handed out: its name, and "" if it was moved on, else the microseconds until it is handed out again; 0
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
+-- ARGV[4...]  for each that was handed out: its name, and "" if it was moved on, else the microseconds until it is handed out again; 0
 --          puts it back to its place
 -- Returns  for each callback: its name, its text
 -- Stores   callbacks until they are moved on
 -- Needs    Redis 7.0
 
-local key, texts, at_most, most_bytes = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
-local FIRST = 3
+--#include lib/callbacks.lua
+
+local key, texts, counts, at_most, most_bytes, levels = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local FIRST = 4
 local AWAY = 5000000 -- microseconds until one that was handed out is handed out again
 local REPAIRED = 100 -- callbacks that no time names, which one run mends
 
@@ -24,15 +28,16 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%d', n) end
 
+local moved = {}
 for i = FIRST, #ARGV, 2 do
   local name, delay = ARGV[i], ARGV[i + 1]
   if delay == '' then
-    redis.call('ZREM', key, name)
-    redis.call('HDEL', texts, name)
+    moved[#moved + 1] = name
   else
     redis.call('ZADD', key, 'XX', delay == '0' and string.match(name, '^%d+') or text(now + tonumber(delay)), name)
   end
 end
+callbacks.remove(key, texts, counts, levels, moved)
 if at_most == 0 then return {} end
 
 local reply, bytes = {}, 0

@@ -13,7 +13,8 @@
 -- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
--- KEYS[12...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[12] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
@@ -36,8 +37,9 @@
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local callback_counts = KEYS[12]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 11, 5, 2
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 5, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
@@ -71,8 +73,11 @@ if in_groups then
   groups = group.load(conf, KEYS, before(flow_count + 1), loaded)
   more_groups = tonumber(settings[3] or 0) - redis.call('HLEN', groups.key)
 end
+for kind, some in pairs({ f = loaded or {}, g = groups or {} }) do
+  for _, f in ipairs(some) do f.callbacks = tonumber(redis.call('HGET', callback_counts, kind .. f.name) or 0) end
+end
 
-local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished >= fillable(f.settings.capacity) end
+local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished + f.callbacks >= fillable(f.settings.capacity) end
 
 -- Counts the job in its flow and group. Returns the code of the one that is full, or 1.
 local function enter(n)

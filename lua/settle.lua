@@ -30,7 +30,8 @@
 -- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
 -- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[24...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
+-- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[25...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -80,9 +81,9 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local callbacks_key, callback_texts, riders_key = KEYS[21], KEYS[22], KEYS[23]
+local callbacks_key, callback_texts, riders_key, callback_counts = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 23, 6, 16, 3
+local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 24, 6, 16, 3
 local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 local CHUNK = 500
@@ -343,7 +344,7 @@ if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if #with_results > 0 then
   local kept = results.open(settings[8], settings[9], settings[10], results_key, result_ends, count, now)
   results.expire(kept, 2 * #with_results + 10)
-  local told = callbacks.open(callbacks_key, callback_texts, now)
+  local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
     local id, from = one[1], one[2]
     local head, text, waits = args[from], args[from + 1], args[from + 3] + 0

@@ -20,7 +20,8 @@
 -- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
 -- KEYS[16] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[17] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -54,10 +55,11 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local channel, bucket, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[3] == '2'
+local callback_counts = KEYS[17]
+local channel, bucket, levels, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] ~= '0', ARGV[3] == '2'
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
-local PURGED, FIRST_FLOW, WIDTH = 16, 10, 2
+local PURGED, FIRST_FLOW, WIDTH = 17, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
 local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
@@ -122,7 +124,7 @@ end
 
 -- Everything is decided. From here on there are only writes, and reads of the new state.
 local handled, soonest, poisoned, ending = {}, {}, {}, {}
-local told = callbacks.open(callbacks_key, callback_texts, now)
+local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
   if not handled[id] then

@@ -9,7 +9,7 @@ import (
 
 // Callbacks say how a bucket tells what became of its jobs. A callback is a job of another bucket, whose payload is the outcome: the JSON
 // of [JobResult] with a type and a time. It is written together with the end of the job, it waits while the other bucket is full, and
-// it is never dropped. Callbacks that wait count against the capacity of the bucket.
+// it is never dropped. Callbacks that wait count against the capacity of the bucket, and of the flow and the group of the job.
 type Callbacks struct {
 	// Bucket delivers them. It makes no callbacks itself. "": there are none, and no job may name a URL.
 	Bucket string

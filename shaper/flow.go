@@ -47,7 +47,11 @@ type FlowSettings struct {
 	Capacity    int64            // as Bucket.Capacity, for each flow; 0: the bucket's bound only
 	MaxInFlight int64            // requests of a flow at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate // as Bucket.Quotas, for each flow
-	MaxFlows    int64            // flows at a time that have jobs, or a pace that still counts
+
+	// ScheduledCapacity is as that of [Bucket], for each flow; 0: as the Capacity that holds for the flow.
+	ScheduledCapacity int64
+
+	MaxFlows int64 // flows at a time that have jobs, or a pace that still counts
 }
 
 // DefaultFlowSettings returns the defaults. Key has none.
@@ -57,6 +61,7 @@ func DefaultFlowSettings() FlowSettings { return FlowSettings{Burst: 1, MaxFlows
 func (f *FlowSettings) asGroup() *GroupSettings {
 	return &GroupSettings{
 		Key: f.Key, DefaultURL: f.DefaultURL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight, Quotas: f.Quotas,
+		ScheduledCapacity: f.ScheduledCapacity,
 	}
 }
 

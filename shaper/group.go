@@ -29,6 +29,9 @@ type GroupSettings struct {
 	Capacity    int64            // as Bucket.Capacity, for each group; 0: the bucket's bound only
 	MaxInFlight int64            // requests of a group at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate // as Bucket.Quotas, for each group
+
+	// ScheduledCapacity is as that of [Bucket], for each group; 0: as the Capacity that holds for the group.
+	ScheduledCapacity int64
 }
 
 // DefaultGroupSettings returns the defaults. Key has none.
@@ -65,6 +68,7 @@ func (g *GroupSettings) validateAs(what string) []error {
 	}{
 		{"burst", g.Burst, 1, MaxBurst},
 		{"capacity", g.Capacity, 0, MaxCapacity},
+		{"scheduled_capacity", g.ScheduledCapacity, 0, MaxCapacity},
 		{"max_in_flight", g.MaxInFlight, 0, MaxCapacity},
 	} {
 		if bound.value < bound.low || bound.value > bound.high {

@@ -71,13 +71,13 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{
 			Key: f.Key, DefaultURL: s.defaultURL(), Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
-			Quotas: f.Quotas, MaxFlows: f.MaxFlows,
+			Quotas: f.Quotas, MaxFlows: f.MaxFlows, ScheduledCapacity: f.ScheduledCapacity,
 		}
 	}
 	if g := s.Group; g != nil {
 		b.Group = &shaper.GroupSettings{
 			Key: g.Key, DefaultURL: s.defaultURL(), Rate: g.Rate, Burst: g.Burst, Capacity: g.Capacity, MaxInFlight: g.MaxInFlight,
-			Quotas: g.Quotas,
+			Quotas: g.Quotas, ScheduledCapacity: g.ScheduledCapacity,
 		}
 	}
 	if i := slices.IndexFunc(pools, func(p shaper.Pool) bool { return p.Name == s.Pool }); i >= 0 {

@@ -99,23 +99,25 @@ type bucketSettings struct {
 }
 
 type flowSettings struct {
-	Key         string           `mapstructure:"key"`
-	Rate        admission.Rate   `mapstructure:"rate"`
-	Burst       int64            `mapstructure:"burst"`
-	Capacity    int64            `mapstructure:"capacity"`
-	MaxInFlight int64            `mapstructure:"max_in_flight"`
-	Quotas      []admission.Rate `mapstructure:"quotas"`
-	MaxFlows    int64            `mapstructure:"max_flows"`
+	Key               string           `mapstructure:"key"`
+	Rate              admission.Rate   `mapstructure:"rate"`
+	Burst             int64            `mapstructure:"burst"`
+	Capacity          int64            `mapstructure:"capacity"`
+	MaxInFlight       int64            `mapstructure:"max_in_flight"`
+	Quotas            []admission.Rate `mapstructure:"quotas"`
+	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
+	MaxFlows          int64            `mapstructure:"max_flows"`
 }
 
 // groupSettings are the settings of flows, without max_flows.
 type groupSettings struct {
-	Key         string           `mapstructure:"key"`
-	Rate        admission.Rate   `mapstructure:"rate"`
-	Burst       int64            `mapstructure:"burst"`
-	Capacity    int64            `mapstructure:"capacity"`
-	MaxInFlight int64            `mapstructure:"max_in_flight"`
-	Quotas      []admission.Rate `mapstructure:"quotas"`
+	Key               string           `mapstructure:"key"`
+	Rate              admission.Rate   `mapstructure:"rate"`
+	Burst             int64            `mapstructure:"burst"`
+	Capacity          int64            `mapstructure:"capacity"`
+	MaxInFlight       int64            `mapstructure:"max_in_flight"`
+	Quotas            []admission.Rate `mapstructure:"quotas"`
+	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
 }
 
 // shedSettings are percents of the capacity.

@@ -1,9 +1,11 @@
 -- callbacks.lua: outcomes of jobs that somebody is to be told. The script that ends a job writes its callback in the same run. A
 -- dispatcher makes a job of another bucket of it, and takes it out once that job is in: see move_callbacks.lua. None is dropped or put
--- together with another one, so they count against the capacity of the bucket.
+-- together with another one, so they count against the capacity of the bucket, and of the flow and the group of their jobs.
 --
---   callbacks       zset  name -> when it is to be handed out, by the server's clock, microseconds
---   callback_texts  hash  name -> text
+--   callbacks        zset  name -> when it is to be handed out, by the server's clock, microseconds
+--   callback_texts   hash  name -> text
+--   callback_counts  hash  "f" and a flow, "g" and a group -> how many it has; of a bucket with flows. Programs that do not count
+--                    callbacks leave it wrong, until no callback is left
 --
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":
@@ -12,17 +14,31 @@
 --   body    of the answer, of a job with a result
 
 --#include lib/codec.lua
+--#include lib/flow.lua
 
 local callbacks = { CHUNK = 500 }
 
--- The callbacks that a run writes.
-function callbacks.open(key, texts, now) return { key = key, texts = texts, at = string.format('%d', now), times = {}, pairs = {} } end
+-- The callbacks that a run writes. levels: '0' of a bucket without flows, '2' where these are in groups.
+function callbacks.open(key, texts, now, counts, levels)
+  return { key = key, texts = texts, at = string.format('%d', now), times = {}, pairs = {}, counts = counts, levels = levels, more = {} }
+end
+
+-- Adds a number to the counts of the flow that a callback's first line names, and of its group.
+local function count(more, levels, first, n)
+  if levels == '0' then return end
+  local name = flow.of(first, levels == '2')
+  more['f' .. name] = (more['f' .. name] or 0) + n
+  if levels ~= '2' then return end
+  local of_group = 'g' .. flow.group_of(name)
+  more[of_group] = (more[of_group] or 0) + n
+end
 
 -- Notes one, to be written by callbacks.write.
 function callbacks.note(list, id, epoch, first, second, body)
   local name, n = string.format('%s %d ', list.at, epoch) .. id, #list.times
   list.times[n + 1], list.times[n + 2] = list.at, name
   list.pairs[n + 1], list.pairs[n + 2] = name, first .. '\n' .. second .. '\n' .. body
+  count(list.more, list.levels, first, 1)
 end
 
 -- Notes that of a job that died and that nobody delivered, by its body and its meta, if it has one.
@@ -38,6 +54,30 @@ function callbacks.write(list)
     redis.call('HSET', list.texts, unpack(list.pairs, from, to))
     redis.call('ZADD', list.key, unpack(list.times, from, to))
   end
+  for field, n in pairs(list.more) do redis.call('HINCRBY', list.counts, field, n) end
+end
+
+-- Takes callbacks out, by their names.
+function callbacks.remove(key, texts, counts, levels, gone)
+  local more = {}
+  for _, name in ipairs(gone) do
+    local stored = levels ~= '0' and redis.call('HGET', texts, name)
+    if stored then count(more, levels, stored, -1) end
+    redis.call('ZREM', key, name)
+    redis.call('HDEL', texts, name)
+  end
+  for field, n in pairs(more) do
+    if redis.call('HINCRBY', counts, field, n) <= 0 then redis.call('HDEL', counts, field) end
+  end
+  if levels ~= '0' and #gone > 0 and redis.call('EXISTS', texts) == 0 then redis.call('DEL', counts) end
+end
+
+-- How many there are of flows, or of groups, by their names; kind is 'f' or 'g'.
+function callbacks.counted(counts, kind, names)
+  local fields, found = {}, {}
+  for n, name in ipairs(names) do fields[n] = kind .. name end
+  for n, there in ipairs(redis.call('HMGET', counts, unpack(fields))) do found[n] = tonumber(there or 0) end
+  return found
 end
 
 return callbacks

@@ -16,6 +16,7 @@
 -- it has a rate.
 
 --#include lib/batch.lua
+--#include lib/callbacks.lua
 --#include lib/encoding.lua
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -25,6 +26,7 @@
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
+  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20,
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -63,11 +65,23 @@ function places.forget(bucket, idle_key, flows)
   if bucket.idle then idle.forget(bucket.idle, idle_key, flows, bucket.groups and bucket.groups.key) end
 end
 
+-- Notes how many callbacks wait of the flows and of the groups: these take places, too.
+local function read_callbacks(bucket, parts, names, counts)
+  for n, there in ipairs(callbacks.counted(counts, 'f', names)) do parts[n].callbacks = there end
+  local groups, of_groups = bucket.groups or {}, {}
+  for n, g in ipairs(groups) do of_groups[n] = g.name end
+  for n, there in ipairs(#groups > 0 and callbacks.counted(counts, 'g', of_groups) or groups) do groups[n].callbacks = there end
+end
+
+-- How many places of a flow, or of a group, are taken.
+function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
+
 -- Reads the flows, and finds room for new ones.
-function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key)
+function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'max_flows')
+    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity')
+  bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
@@ -89,6 +103,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
     end
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
+  if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
@@ -161,13 +176,32 @@ function places.next(bucket, part, ahead)
   return at, bucket.step_count, bucket.step_per
 end
 
+-- How many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is what is set for all: where nothing is, it is the
+-- capacity.
+function places.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
+
+local function is_scheduled_full(f, most)
+  local bound = places.scheduled_bound(f, most)
+  return bound > 0 and f.state.scheduled >= bound
+end
+
+-- Whether a flow, or a group, has no room for a number that come at once, or for one that comes later (0), whose callback needs a place.
+local function is_full(f, at_once)
+  local bound = f.obeys.capacity
+  if bound == 0 then return false end
+  if at_once == 0 then return (f.callbacks or 0) >= bound end
+  return places.taken(f) + at_once > bound
+end
+
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
--- a code, or nil.
+-- a code, or nil. at_once is 0 of a job that comes later.
 function places.refusal(bucket, part, at_once)
-  local bound, g = part.obeys.capacity, part.group
+  local g = part.group
   if part.obeys.disabled > 0 then return places.FLOW_DISABLED end
-  if g and at_once > 0 and g.obeys.capacity > 0 and g.state.unfinished + at_once > g.obeys.capacity then return places.GROUP_FULL end
-  if at_once > 0 and bound > 0 and part.state.unfinished + at_once > bound then return places.FLOW_FULL end
+  if g and is_full(g, at_once) then return places.GROUP_FULL end
+  if is_full(part, at_once) then return places.FLOW_FULL end
+  if at_once == 0 and g and is_scheduled_full(g, bucket.group_later) then return places.GROUP_SCHEDULED_FULL end
+  if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return places.FLOW_SCHEDULED_FULL end
   if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
 end
@@ -186,7 +220,7 @@ function places.all_fit(bucket, parts)
     if part.group then part.group.coming = part.group.coming + #part.coming end
   end
   for _, g in ipairs(bucket.groups or {}) do
-    if g.obeys.capacity > 0 and g.state.unfinished + g.coming > g.obeys.capacity then return false end
+    if is_full(g, g.coming) then return false end
   end
   return there <= bucket.max_flows and (groups_there or 0) <= bucket.max_flows
 end
@@ -206,7 +240,7 @@ end
 function places.wait_of_group(bucket, part)
   local g = part.group
   if bucket.paused or g.obeys.paused > 0 then return 0 end
-  local ahead = g.state.unfinished - g.obeys.capacity
+  local ahead = places.taken(g) - g.obeys.capacity
   local turn = places.slot(bucket, math.max(ahead * bucket.rivals, 0))
   if turn == 0 then return 0 end
   return math.max(not_before(bucket, g, ahead, turn) - bucket.now, bucket.interval)

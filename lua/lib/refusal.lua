@@ -9,7 +9,10 @@
 --#include lib/flow.lua
 --#include lib/places.lua
 
-local refusal = { SCHEDULED_FULL = 8 }
+local refusal = {
+  SCHEDULED_FULL = 8,
+  LOOKS = 32, -- flows, or groups, of which it is asked whether they have scheduled jobs
+}
 
 -- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
 local function wait_for_room(bucket, bound)
@@ -20,22 +23,54 @@ end
 -- How long until a time of places.eta.
 local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
+-- How long until a scheduled job comes due of those whose turns are on a calendar: no less than that. states are those of its flows, or
+-- groups. Of one whose turn is now it is only known whether it has scheduled jobs.
+local function wait_on_calendar(bucket, calendar, states)
+  local turns, names = redis.call('ZRANGE', calendar, 0, refusal.LOOKS - 1, 'WITHSCORES'), {}
+  local first
+  for i = 1, #turns, 2 do
+    first = tonumber(turns[i + 1]) - bucket.offset - bucket.now
+    if first > bucket.interval then break end
+    names[#names + 1], first = turns[i], nil
+  end
+  for _, text in ipairs(#names > 0 and redis.call('HMGET', states, unpack(names)) or {}) do
+    if flow.read(text or nil).scheduled > 0 then return bucket.interval end
+  end
+  return first or bucket.interval
+end
+
+-- How long until the next scheduled job comes due: of the flow of a job, or where all_flows is set of any. One of the flow that is neither
+-- there nor in flight is about to leave.
+local function wait_for_due(bucket, part, all_flows)
+  if bucket.paused then return 0 end
+  local g = part.group
+  if all_flows and bucket.has_flows then return wait_on_calendar(bucket, bucket.calendar, g and bucket.groups.key or bucket.flows) end
+  local later = KEYS[part.at + flow.PLACES]
+  if part.state and part.state.scheduled > redis.call('ZCARD', later) then return bucket.interval end
+  local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+  return math.max(tonumber(head[2] or 0) - bucket.now, bucket.interval)
+end
+
 -- full is the code of the answer, bound that of the bucket for the job's priority.
 function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
-    local there, may_be = part.state.unfinished, part.obeys.capacity
-    return there, may_be, wait_until(places.eta(bucket, part, there - may_be), now, interval)
+    local there, may_be = places.taken(part), part.obeys.capacity
+    return there, may_be, wait_until(places.eta(bucket, part, math.max(there - may_be, 0)), now, interval)
   elseif full == places.GROUP_FULL then
-    return part.group.state.unfinished, part.group.obeys.capacity, places.wait_of_group(bucket, part)
+    return places.taken(part.group), part.group.obeys.capacity, places.wait_of_group(bucket, part)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
   elseif full == refusal.SCHEDULED_FULL then
-    local head = redis.call('ZRANGE', KEYS[part.at + flow.PLACES], 0, 0, 'WITHSCORES')
-    local wait = interval
-    if head[2] and tonumber(head[2]) > now then wait = tonumber(head[2]) - now end
-    return bucket.scheduled, bucket.scheduled_capacity, bucket.paused and 0 or wait
+    return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
+  elseif full == places.FLOW_SCHEDULED_FULL then
+    local wait = places.held(bucket, part) and 0 or wait_for_due(bucket, part)
+    return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
+  elseif full == places.GROUP_SCHEDULED_FULL then
+    local g = part.group
+    local wait = g.state.in_flight > 0 and interval or wait_on_calendar(bucket, g.due, bucket.flows)
+    return g.state.scheduled, places.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait
   elseif full == bucket.dead_full then
     return bucket.dead_there, bucket.dead_most,
       dlq.wait(bucket.dead, full, bucket.dead_there, bucket.dead_most, bucket.dead_retention, now)

@@ -116,7 +116,7 @@ func (d *drain) moveCallbacks(ctx context.Context) (pause time.Duration) {
 
 // takeCallbacks tells Redis what became of callbacks, and takes others: those are handed out again unless it hears of them.
 func (d *drain) takeCallbacks(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
-	reply, err := d.store.Run(ctx, lua.MoveCallbacks, d.Keys.Of(lua.MoveCallbacks), slices.Concat([]any{atMost, callbackBytes}, said)...)
+	reply, err := d.store.Run(ctx, lua.MoveCallbacks, d.Keys.Of(lua.MoveCallbacks), slices.Concat([]any{atMost, callbackBytes, d.Levels()}, said)...)
 	if err != nil {
 		return nil, err
 	}

@@ -211,3 +211,29 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A flow and a group have a bound of their own for jobs with a delay: of what is set, else the capacity. The refusal says how long.
+func TestScheduledCapacityOfFlowsAndGroups(t *testing.T) {
+	t.Parallel()
+	b := rig.Flowing("later", shaper.FlowKeyJob)
+	group := shaper.DefaultGroupSettings()
+	b.Group, group.Key, group.ScheduledCapacity, b.Flow.Capacity = &group, shaper.FlowKeyJob, 3, 2
+	c := rig.Clients(t, 1, b)[0]
+	var refused []string
+	for _, flow := range []string{"a", "a", "a", "b", "b"} {
+		receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "later", Group: "g", Flow: flow, Payload: []byte("x"), Delay: 8784 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := receipts[0].Refusal; r != nil {
+			refused = append(refused, fmt.Sprintf("%s: %s", r.Reason, r.Detail))
+			if r.RetryAfter < 8783*time.Hour || r.RetryAfter > 8784*time.Hour {
+				t.Errorf("%s: retry after %s", flow, r.RetryAfter)
+			}
+		}
+	}
+	if len(refused) != 2 || !strings.HasPrefix(refused[0], `scheduled-full: flow "a" of bucket "later" holds 2 of at most 2 jobs for later already: retry in 8`) ||
+		!strings.HasPrefix(refused[1], `scheduled-full: group "g" of bucket "later" holds 3 of at most 3 jobs for later already: retry in 8`) {
+		t.Errorf("%q", refused)
+	}
+}

@@ -34,6 +34,8 @@ const (
 	codeFlowDisabled
 	codeWaitTooLong
 	codeIDTaken
+	codeFlowScheduledFull
+	codeGroupScheduledFull
 )
 
 // fullUntilDeparture are those of refusals that end when enough jobs have left.
@@ -246,16 +248,24 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 		refusal.Reason = shaper.ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
 			b.Name, held, bound, next)
+	case codeFlowScheduledFull:
+		refusal.Reason = shaper.ReasonScheduledFull
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q holds %d of at most %d jobs for later already: %s or raise flow.scheduled_capacity, which is flow.capacity where it is not set",
+			t.job.Flow, b.Name, held, bound, next)
+	case codeGroupScheduledFull:
+		refusal.Reason = shaper.ReasonScheduledFull
+		refusal.Detail = fmt.Sprintf("group %q of bucket %q holds %d of at most %d jobs for later already: %s or raise group.scheduled_capacity, which is group.capacity where it is not set",
+			t.job.Group, b.Name, held, bound, next)
 	case codeFlowFull:
 		refusal.Reason = shaper.ReasonFlowFull
-		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, next)
+		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d%s): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, counted, next)
 	case codeFlowDisabled:
 		refusal.Reason = shaper.ReasonFlowDisabled
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
 			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
 	case codeGroupFull:
 		refusal.Reason = shaper.ReasonGroupFull
-		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d): %s or raise group.capacity", t.job.Group, b.Name, held, bound, next)
+		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, held, bound, counted, next)
 	case codeDeadFull, codeDeadTooLarge:
 		refusal.Reason = shaper.ReasonDeadFull
 		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)

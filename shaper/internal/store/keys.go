@@ -128,9 +128,11 @@ func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
 
-// Callbacks are outcomes that somebody is to be told, and CallbackTexts what they hold: see lua/lib/callbacks.lua.
-func (k Keys) Callbacks() string     { return k.Prefix + "callbacks" }
-func (k Keys) CallbackTexts() string { return k.Prefix + "callback_texts" }
+// Callbacks are outcomes that somebody is to be told, CallbackTexts what they hold, and CallbackCounts how many each flow and group
+// has: see lua/lib/callbacks.lua.
+func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
+func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
+func (k Keys) CallbackCounts() string { return k.Prefix + "callback_counts" }
 
 // Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is the same for who waits for a job's:
 // see lua/lib/results.lua.
@@ -181,7 +183,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.Riders(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Riders(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 

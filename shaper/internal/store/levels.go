@@ -44,9 +44,11 @@ func partFields(b *shaper.Bucket) []any {
 	return []any{
 		"flows", levelsOf(b), "max_flows", flows.MaxFlows,
 		"flow_rate_count", flows.Rate.Count, "flow_rate_per", flows.Rate.Per.Microseconds(), "flow_burst", flows.Burst,
-		"flow_capacity", flows.Capacity, "flow_max_in_flight", flows.MaxInFlight, "flow_quotas", codec.QuotasText(flows.Quotas),
+		"flow_capacity", flows.Capacity, "flow_scheduled_capacity", flows.ScheduledCapacity,
+		"flow_max_in_flight", flows.MaxInFlight, "flow_quotas", codec.QuotasText(flows.Quotas),
 		"group_rate_count", groups.Rate.Count, "group_rate_per", groups.Rate.Per.Microseconds(), "group_burst", groups.Burst,
-		"group_capacity", groups.Capacity, "group_max_in_flight", groups.MaxInFlight, "group_quotas", codec.QuotasText(groups.Quotas),
+		"group_capacity", groups.Capacity, "group_scheduled_capacity", groups.ScheduledCapacity,
+		"group_max_in_flight", groups.MaxInFlight, "group_quotas", codec.QuotasText(groups.Quotas),
 	}
 }
 
