@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 )
 
@@ -36,9 +37,28 @@ func FlowSettingNames() []FlowSetting {
 	return []FlowSetting{FlowRate, FlowBurst, FlowCapacity, FlowMaxInFlight, FlowWeight, FlowURL, FlowHeaders, FlowSecrets}
 }
 
-// RedactedPath stands for the path and the query of a flow's URL where the URL is shown. No
-// flow is given a URL that ends in it.
+// RedactedPath stands for the path and the query of a URL where the URL is shown. No
+// flow and no configuration is given a URL that ends in it.
 const RedactedPath = "/***"
+
+// RedactedURL is a URL as it is shown: its origin, and RedactedPath for the rest, which may be secret.
+func RedactedURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return RedactedPath
+	}
+	origin, err := OriginOf(u)
+	switch {
+	case err != nil:
+		return u.Scheme + "://" + RedactedPath[1:]
+	case u.User == nil && u.RawQuery == "" && u.Fragment == "" && (u.Path == "" || u.Path == "/"):
+		return origin.String() + u.Path
+	}
+	return origin.String() + RedactedPath
+}
 
 // Setting is a setting of a bucket that can be changed at run time, named as in
 // the configuration.

@@ -136,7 +136,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 // in the config.toml that we ship.
 func wantsSink(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool {
-		return b.Webhook.URL == "http://"+cfg.Dispatcher.Listen+httpapi.SinkPath
+		return b.Webhook.URL.Reveal() == "http://"+cfg.Dispatcher.Listen+httpapi.SinkPath
 	})
 }
 

@@ -11,10 +11,10 @@ import (
 
 // callbackSettings say where the outcomes of a bucket's jobs are told.
 type callbackSettings struct {
-	Bucket     string   `mapstructure:"bucket"`
-	URL        Secret   `mapstructure:"url"`
-	FailureURL Secret   `mapstructure:"failure_url"`
-	Origins    []string `mapstructure:"origins"`
+	Bucket     string    `mapstructure:"bucket"`
+	URL        SecretURL `mapstructure:"url"`
+	FailureURL SecretURL `mapstructure:"failure_url"`
+	Origins    []string  `mapstructure:"origins"`
 }
 
 // minCallbackDedupe is how long the bucket of callbacks has to remember ids at least: a dispatcher that does not know whether a callback

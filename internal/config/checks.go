@@ -56,10 +56,7 @@ func isLoopback(host string) bool {
 // webhookURL wants an absolute URL of HTTP without a secret in its authority.
 func (l *loader) webhookURL(p place, text string) {
 	u, err := url.Parse(text)
-	shown := literal(text)
-	if strings.Contains(text, "@") {
-		shown = ""
-	}
+	shown := literal(SecretURL(text))
 	switch {
 	case text == "":
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":

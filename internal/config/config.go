@@ -106,7 +106,7 @@ type Bucket struct {
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
-	URL           string              `mapstructure:"url"`     // where a job names none
+	URL           SecretURL           `mapstructure:"url"`     // where a job names none
 	JobURL        bool                `mapstructure:"job_url"` // whether a job may name its own
 	Timeout       time.Duration       `mapstructure:"timeout"` // of one attempt
 	AllowNetworks []netip.Prefix      `mapstructure:"allow_networks"`
@@ -134,7 +134,7 @@ type WebhookTLS struct {
 // It reveals the secrets.
 func (w WebhookSettings) Worker(concurrency int) webhook.Config {
 	c := webhook.Config{
-		URL: w.URL, JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
+		URL: w.URL.Reveal(), JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
 		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: outgoing.TLS(w.TLS),
 		EgressProxy: w.EgressProxy.Reveal(),
 	}

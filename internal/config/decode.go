@@ -102,13 +102,16 @@ func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
 		return l.secrets(raw, p)
 	}
 	shown := literal(raw)
+	text, isText := raw.(string)
 	switch {
+	case t == reflect.TypeFor[SecretURL]() && isText:
+		shown = literal(SecretURL(text))
 	case isSecret(t):
 		shown = literal(Secret(mask))
-	case t == reflect.TypeFor[digests]():
+	case t == reflect.TypeFor[digests](), t == reflect.TypeFor[withheld]():
 		shown = "" // it may be the secret itself, by mistake
 	}
-	if text, ok := raw.(string); ok {
+	if isText {
 		if later[unindexed(p.path)+"="+text] {
 			l.fail(p, shown, notYet)
 			return nil, false
@@ -155,7 +158,7 @@ func (l *loader) secrets(raw any, p place) (any, bool) {
 }
 
 func isSecret(t reflect.Type) bool {
-	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[RedisURL]()
+	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[RedisURL]() || t == reflect.TypeFor[SecretURL]()
 }
 
 // resolve follows "env:NAME" and "file:/path".

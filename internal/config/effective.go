@@ -36,6 +36,10 @@ func markOf(value any) uint64 {
 		return maphash.String(markSeed, string(v))
 	case RedisURL:
 		return maphash.String(markSeed, string(v))
+	case SecretURL:
+		return maphash.String(markSeed, string(v))
+	case withheld:
+		return maphash.String(markSeed, string(v))
 	case []Secret:
 		var hash maphash.Hash
 		hash.SetSeed(markSeed)

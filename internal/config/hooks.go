@@ -8,9 +8,9 @@ import (
 )
 
 type hookSettings struct {
-	Events []string `mapstructure:"events"`
-	Bucket string   `mapstructure:"bucket"`
-	URL    Secret   `mapstructure:"url"`
+	Events []string  `mapstructure:"events"`
+	Bucket string    `mapstructure:"bucket"`
+	URL    SecretURL `mapstructure:"url"`
 }
 
 // Hook is where dispatchers tell of events in buckets.

@@ -14,15 +14,15 @@ import (
 
 // HTTPSettings are the settings of a bucket whose worker is "http".
 type HTTPSettings struct {
-	BaseURL       string            `mapstructure:"base_url"` // that jobs go below
+	BaseURL       SecretURL         `mapstructure:"base_url"` // that jobs go below
 	Timeout       time.Duration     `mapstructure:"timeout"`  // of one attempt
 	AllowNetworks []netip.Prefix    `mapstructure:"allow_networks"`
 	EgressProxy   Secret            `mapstructure:"egress_proxy"`
-	Headers       map[string]Secret `mapstructure:"headers"` // of each request
-	Auth          HTTPAuth          `mapstructure:"auth"`
-	TLS           WebhookTLS        `mapstructure:"tls"`
 	ServeProxy    bool              `mapstructure:"serve_proxy"`
 	ProxyTimeout  time.Duration     `mapstructure:"proxy_timeout"` // how long a client of the proxy waits
+	Headers       map[string]Secret `mapstructure:"headers"`       // of each request
+	Auth          HTTPAuth          `mapstructure:"auth"`
+	TLS           WebhookTLS        `mapstructure:"tls"`
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
@@ -35,7 +35,7 @@ type HTTPAuth struct {
 
 // HTTPBasic are a user and a password.
 type HTTPBasic struct {
-	User     string `mapstructure:"user"`
+	User     Secret `mapstructure:"user"`
 	Password Secret `mapstructure:"password"`
 }
 
@@ -47,24 +47,24 @@ type HTTPHeader struct {
 
 // HTTPOAuth2 are client credentials of OAuth 2.
 type HTTPOAuth2 struct {
-	TokenURL     string   `mapstructure:"token_url"`
-	ClientID     string   `mapstructure:"client_id"`
-	ClientSecret Secret   `mapstructure:"client_secret"`
-	Scopes       []string `mapstructure:"scopes"`
+	TokenURL     SecretURL `mapstructure:"token_url"`
+	ClientID     string    `mapstructure:"client_id"`
+	ClientSecret Secret    `mapstructure:"client_secret"`
+	Scopes       []string  `mapstructure:"scopes"`
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
 // It reveals the secrets.
 func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	c := httpworker.Config{
-		BaseURL: h.BaseURL, Timeout: h.Timeout, AllowNetworks: h.AllowNetworks, Concurrency: concurrency, EgressProxy: h.EgressProxy.Reveal(),
+		BaseURL: h.BaseURL.Reveal(), Timeout: h.Timeout, AllowNetworks: h.AllowNetworks, Concurrency: concurrency, EgressProxy: h.EgressProxy.Reveal(),
 		TLS: outgoing.TLS(h.TLS), Headers: make(map[string]string, len(h.Headers)),
 		Auth: httpworker.Auth{
 			Bearer: h.Auth.Bearer.Reveal(),
-			Basic:  httpworker.Basic{User: h.Auth.Basic.User, Password: h.Auth.Basic.Password.Reveal()},
+			Basic:  httpworker.Basic{User: h.Auth.Basic.User.Reveal(), Password: h.Auth.Basic.Password.Reveal()},
 			Header: httpworker.Header{Name: h.Auth.Header.Name, Value: h.Auth.Header.Value.Reveal()},
 			OAuth2: httpworker.OAuth2{
-				TokenURL: h.Auth.OAuth2.TokenURL, ClientID: h.Auth.OAuth2.ClientID, ClientSecret: h.Auth.OAuth2.ClientSecret.Reveal(),
+				TokenURL: h.Auth.OAuth2.TokenURL.Reveal(), ClientID: h.Auth.OAuth2.ClientID, ClientSecret: h.Auth.OAuth2.ClientSecret.Reveal(),
 				Scopes: h.Auth.OAuth2.Scopes,
 			},
 		},
@@ -128,9 +128,9 @@ func (s *bucketSettings) defaultURL() string {
 	case s.Worker == workerAsynq:
 		return ""
 	case s.Worker == workerHTTP && s.HTTP != nil:
-		return s.HTTP.BaseURL
+		return s.HTTP.BaseURL.Reveal()
 	}
-	return s.Webhook.URL
+	return s.Webhook.URL.Reveal()
 }
 
 // timeout is that of one attempt, with its key; 0 if no worker of the dispatcher waits for it.

@@ -92,7 +92,7 @@ func (l *loader) scope(p place, b bucketSettings) {
 // webhook checks the settings of the worker of the bucket at p, and reads the files that they name.
 func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
 	w, of := b.Webhook, p.key("webhook")
-	l.webhookURL(of.key("url"), w.URL)
+	l.webhookURL(of.key("url"), w.URL.Reveal())
 	if w.URL == "" && !w.JobURL {
 		l.fail(of.key("url"), `""`, "is empty while job_url is false: no job would have anywhere to go")
 	}

@@ -15,8 +15,8 @@ type scheduleSettings struct {
 	Bucket      string            `mapstructure:"bucket"`
 	CatchUp     string            `mapstructure:"catch_up"`
 	Overlap     string            `mapstructure:"overlap"`
-	Payload     string            `mapstructure:"payload"`
-	URL         Secret            `mapstructure:"url"`
+	Payload     withheld          `mapstructure:"payload"`
+	URL         SecretURL         `mapstructure:"url"`
 	Method      string            `mapstructure:"method"`
 	Flow        string            `mapstructure:"flow"`
 	Group       string            `mapstructure:"group"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 const mask = "***"
@@ -36,6 +37,30 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue masks the value in logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// SecretURL is the URL of a receiver. However it is printed or logged, its path and its query show as
+// [shaper.RedactedPath]: they hold tokens of many services.
+type SecretURL string
+
+// Reveal returns the URL itself.
+func (u SecretURL) Reveal() string { return string(u) }
+
+func (u SecretURL) String() string { return shaper.RedactedURL(string(u)) }
+
+// GoString masks the URL for %#v.
+func (u SecretURL) GoString() string { return fmt.Sprintf("config.SecretURL(%q)", u.String()) }
+
+// Format masks the URL for every verb.
+func (u SecretURL) Format(f fmt.State, verb rune) { writeMasked(f, verb, u.String(), u.GoString()) }
+
+// MarshalText masks the URL in JSON and the like.
+func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// LogValue masks the URL in logs.
+func (u SecretURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// withheld is text that is not printed, though it is written in the file as it is: "env:NAME" is not followed.
+type withheld string
 
 const embedded RedisURL = "embedded"
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,6 +78,86 @@ func TestSecretsOfWebhooksDoNotShow(t *testing.T) {
 	for _, part := range []string{`secrets = ["***", "***"]`, `egress_proxy = "***"`} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("%s is not in\n%s", part, out.String())
+		}
+	}
+}
+
+// The path and the query of every URL of a receiver stay secret, and so do the names of users and the payloads of schedules. They arrive
+// where they are used, and a change of one is a change.
+func TestSecretURLsDoNotShow(t *testing.T) {
+	t.Parallel()
+	const text = `
+[[buckets]]
+name = "hooks"
+rate = "1/s"
+webhook.url = "https://hooks.example/hunter2?k=hunter2"
+[[buckets]]
+name = "api"
+rate = "1/s"
+worker = "http"
+http.base_url = "env:BASE"
+http.auth.basic = { user = "hunter2", password = "hunter2" }
+callbacks = { bucket = "hooks", url = "https://told.example/hunter2", failure_url = "https://failed.example/?hunter2" }
+[[buckets]]
+name = "token"
+rate = "1/s"
+worker = "http"
+http.base_url = "https://plain.example"
+http.auth.oauth2 = { token_url = "https://token.example/hunter2", client_id = "c", client_secret = "hunter2" }
+[[hooks]]
+events = ["job.dead"]
+bucket = "hooks"
+url = "https://ops.example/hunter2"
+[[schedules]]
+name = "nightly"
+cron = "@daily"
+bucket = "hooks"
+url = "https://nightly.example/hunter2"
+payload = '"env:hunter2"'
+[[schedules]]
+name = "path"
+cron = "@daily"
+bucket = "api"
+url = "/hunter2"
+`
+	c := mustLoad(t, text, "BASE=https://base.example/hunter2")
+	hooks, api := c.Buckets[0], c.Buckets[1]
+	if got := api.HTTP.Worker(1); got.BaseURL != "https://base.example/hunter2" || got.Auth.Basic.User != "hunter2" || hooks.Webhook.Worker(1).URL != "https://hooks.example/hunter2?k=hunter2" ||
+		c.Hooks[0].URL != "https://ops.example/hunter2" || api.Callbacks.FailureURL != "https://failed.example/?hunter2" ||
+		c.Buckets[2].HTTP.Worker(1).Auth.OAuth2.TokenURL != "https://token.example/hunter2" || string(hooks.Schedules[0].Job.Payload) != `"env:hunter2"` {
+		t.Error("something did not arrive")
+	}
+	var out bytes.Buffer
+	if err := c.WriteTOML(&out); err != nil {
+		t.Error(err)
+	}
+	if _, err := load(out.String()); err == nil || !strings.Contains(err.Error(), "is redacted: give the whole URL") {
+		t.Errorf("what was printed is taken: %v", err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		fmt.Fprintf(&out, verb+"\n", hooks.Webhook)
+		fmt.Fprintf(&out, verb+"\n", *api.HTTP)
+	}
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("loaded", "webhook", hooks.Webhook, "http", *api.HTTP)
+	if err := json.NewEncoder(&out).Encode([]any{hooks.Webhook, api.HTTP, c.Effective(), c.Warnings()}); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), fmt.Sprintf("%x", "hunter2")) {
+		t.Errorf("a secret shows in\n%s", out.String())
+	}
+	for _, part := range []string{
+		`url = "https://hooks.example/***"`, `base_url = "https://base.example/***"`, `base_url = "https://plain.example"`, `user = "***"`, `token_url = "https://token.example/***"`,
+		`url = "https://told.example/***"`, `failure_url = "https://failed.example/***"`, `url = "https://ops.example/***"`, `url = "https://nightly.example/***"`, `payload = "***"`,
+		`url = "/***"`,
+	} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%s is not in\n%s", part, out.String())
+		}
+	}
+	for _, changed := range []string{"https://hooks.example/hunter2", "https://nightly.example/hunter2", "env:hunter2"} {
+		other := mustLoad(t, strings.Replace(text, changed, changed+"x", 1), "BASE=https://base.example/hunter2")
+		if got := Changes(c, other); !slices.ContainsFunc(got, func(c Change) bool { return strings.HasSuffix(c.Path, ".url") || strings.HasSuffix(c.Path, ".payload") }) {
+			t.Errorf("%s: %v", changed, got)
 		}
 	}
 }

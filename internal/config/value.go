@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // size is a number of bytes, written as an integer or as "256KiB", "1MiB".
@@ -76,6 +77,13 @@ func convert(want reflect.Type, v any) (any, error) {
 	case RedisURL:
 		if isText {
 			return RedisURL(text), nil
+		}
+	case SecretURL:
+		if strings.HasSuffix(text, shaper.RedactedPath) {
+			return nil, errors.New("is redacted: give the whole URL")
+		}
+		if isText {
+			return SecretURL(text), nil
 		}
 	}
 	switch want.Kind() {
@@ -267,6 +275,10 @@ func literal(v any) string {
 		return strconv.Quote(v.String())
 	case RedisURL:
 		return strconv.Quote(v.String())
+	case SecretURL:
+		return strconv.Quote(v.String())
+	case withheld:
+		return literal(Secret(v))
 	case time.Duration:
 		return strconv.Quote(brief(v))
 	case size:

@@ -198,3 +198,40 @@ func TestWaitForTheJobOfAProgramWithoutCallers(t *testing.T) {
 		t.Errorf("waited for %s", got.text)
 	}
 }
+
+// The URLs of hooks, schedules and callbacks are secrets: nobody sees their paths. Those of other jobs are seen.
+func TestURLsOfTheProgramsJobsAreWithheld(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	all := buckets(t)[:1]
+	all[0].Name = "slow"
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	keys := []httpapi.Key{keyOf("read", []string{"*"}, httpapi.RoleRead), keyOf("put", []string{"*"}, httpapi.RoleEnqueue), keyOf("admin", []string{"*"}, httpapi.RoleAdmin)}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: client, Keys: keys, Operator: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output()),
+	}))
+	for id, url := range map[string]string{
+		shaper.HookID + "1": "https://a.example/***", shaper.ScheduleID + "n-1": "https://a.example/***", shaper.CallbackID + "1": "https://a.example/***",
+		shaper.ScheduleID + "path-1": "/***", "plain": "https://a.example/token?token",
+	} {
+		job := shaper.Job{Bucket: "slow", ID: id, URL: "https://a.example/token?token", Payload: []byte("1")}
+		if url == "/***" {
+			job.URL = "/token"
+		}
+		if receipts, err := client.Enqueue(t.Context(), job); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+		for _, key := range []string{"read", "admin"} {
+			api.as(key, "GET", slowJobs+"/"+id, "").want(200, "").has("url", url)
+		}
+		api.as("put", "GET", slowJobs+"/"+id, "").want(404, "unknown-job")
+	}
+	list := api.as("read", "GET", slowJobs, "").want(200, "")
+	if n := strings.Count(list.text, "token"); n != 2 {
+		t.Errorf("the list shows %d tokens, want those of one job: %s", n, list.text)
+	}
+}

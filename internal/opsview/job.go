@@ -49,7 +49,7 @@ func JobOf(info *shaper.JobInfo) *Job {
 	view.Group, view.KeptAttempts = info.Group, len(info.LastAttempts)
 	view.Why, view.BlockedBy, view.ETA = info.Why(), info.BlockedBy(), instant(info.Earliest())
 	view.EnqueuedAt, view.LeaseUntil, view.DiedAt = instant(info.Enqueued), instant(info.Deadline), instant(info.Died)
-	view.URL, view.Method, view.Due = info.URL, info.Method, instant(info.Due)
+	view.URL, view.Method, view.Due = urlOf(info), info.Method, instant(info.Due)
 	if info.State == shaper.StateQueued {
 		view.Position = &info.Position
 	}
@@ -62,6 +62,16 @@ func JobOf(info *shaper.JobInfo) *Job {
 		view.PayloadBytes = info.Payload
 	}
 	return view
+}
+
+// urlOf is the URL of a job as it is shown. Those of hooks, schedules and callbacks are secrets of the configuration, or of another job.
+func urlOf(info *shaper.JobInfo) string {
+	for _, beginning := range []string{shaper.HookID, shaper.ScheduleID, shaper.CallbackID} {
+		if strings.HasPrefix(info.ID, beginning) {
+			return shaper.RedactedURL(info.URL)
+		}
+	}
+	return info.URL
 }
 
 // JobForOperators shows a job in full, with its headers but for credentials, and how its last attempts ended.

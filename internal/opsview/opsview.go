@@ -5,7 +5,6 @@ package opsview
 import (
 	"context"
 	"maps"
-	"net/url"
 	"slices"
 	"time"
 
@@ -161,7 +160,7 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause), Disabled: DisabledOf(own.Disabled),
 		Settings: Settings{
 			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
-			URL: redactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
+			URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
 		},
 	}
 	if !own.Rate.IsZero() {
@@ -169,20 +168,4 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 	}
 	view.Turn = instant(turn)
 	return view
-}
-
-// redactedURL is a URL as it is shown: its origin, and [shaper.RedactedPath] for the rest.
-func redactedURL(text string) string {
-	u, err := url.Parse(text)
-	if text == "" || err != nil {
-		return ""
-	}
-	origin, err := shaper.OriginOf(u)
-	switch {
-	case err != nil:
-		return u.Scheme + "://" + shaper.RedactedPath[1:]
-	case u.RawQuery == "" && (u.Path == "" || u.Path == "/"):
-		return origin.String() + u.Path
-	}
-	return origin.String() + shaper.RedactedPath
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -148,7 +147,7 @@ func quotas(name shaper.Setting, field string) described {
 }
 
 func address(name shaper.Setting, field string) described {
-	return described{name, []string{field}, func(values []string) string { return RedactedURL(values[0]) }}
+	return described{name, []string{field}, func(values []string) string { return shaper.RedactedURL(values[0]) }}
 }
 
 func choice(name shaper.Setting, field string, texts ...string) described {
@@ -179,18 +178,6 @@ var describedSettings = []described{
 	quotas("group.quotas", "group_quotas"), plain("group.key", fieldGroupKey),
 	address("url", fieldDefaultURL), plain("max_payload", fieldMaxPayload), plain("callbacks.bucket", fieldCallbackBucket),
 	address("callbacks.url", fieldCallbackURL), address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
-}
-
-// RedactedURL is a URL that may be shown: its path and its query may be secret.
-func RedactedURL(text string) string {
-	if text == "" {
-		return ""
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return shaper.RedactedPath
-	}
-	return u.Scheme + "://" + u.Host + shaper.RedactedPath
 }
 
 const longestValue = 200 // bytes of a value that is shown
