@@ -1,34 +1,9 @@
 package httpapi
 
 import (
-	"fmt"
 	"slices"
 
-	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/opsview"
-)
-
-// NewOps returns the operator's API: buckets and pools in numbers, what changes them
-// at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
-// machine are served.
-func NewOps(cfg OpsConfig) *Handler {
-	log := orDiscard(cfg.Logger)
-	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
-	draining := newDraining()
-	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
-	if cfg.Sink {
-		routes = append(routes, (&sink{log: log}).routes()...)
-	}
-	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
-	h.ops = o
-	return h
-}
-
-// Where the routes of the two programs are served.
-const (
-	producerAPI = "the API of the producer (producer.listen, by default port 8080)"
-	operatorAPI = "the operator's API, that of the dispatcher (dispatcher.listen, by default port 8081); the producer has it, too, with producer.operator_api = true"
 )
 
 func (o *ops) routes() []route {

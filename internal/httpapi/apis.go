@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tundish-io/tundish/admission/httplimit"
+)
+
+// NewProducer returns the producer's API: jobs come in, are looked at and
+// cancelled, limits are asked, looked at and changed. It serves /livez, /readyz,
+// /metrics and /openapi.yaml too.
+func NewProducer(cfg ProducerConfig) *Handler {
+	log := orDiscard(cfg.Logger)
+	p := &producer{
+		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy,
+		access: newAccess(cfg.Keys, httplimit.Proxies{
+			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
+		}),
+	}
+	draining := newDraining()
+	p.draining = draining
+	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
+	routes := slices.Concat(p.routes(), p.oneJob().routes(), probes.routes())
+	var o *ops
+	if cfg.Operator != nil {
+		o = newOps(cfg.Operator, cfg.Pools, fmt.Sprintf(byPrograms, "producer"), log)
+		routes = append(routes, o.routes()...)
+	}
+	var elsewhere map[string][]route
+	if o == nil {
+		elsewhere = map[string][]route{operatorAPI: (&ops{}).routes()}
+	}
+	h := newHandler(routes, elsewhere, p.access, cfg.BodyMemory, draining, log)
+	h.ops = o
+	return h
+}
+
+// NewOps returns the operator's API: buckets and pools in numbers, what changes them
+// at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
+// machine are served.
+func NewOps(cfg OpsConfig) *Handler {
+	log := orDiscard(cfg.Logger)
+	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
+	draining := newDraining()
+	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
+	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
+	if cfg.Sink {
+		routes = append(routes, (&sink{log: log}).routes()...)
+	}
+	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
+	h.ops = o
+	return h
+}
+
+// Where the routes of the two programs are served.
+const (
+	producerAPI = "the API of the producer (producer.listen, by default port 8080)"
+	operatorAPI = "the operator's API, that of the dispatcher (dispatcher.listen, by default port 8081); the producer has it, too, with producer.operator_api = true"
+)
