@@ -20,17 +20,19 @@ const (
 // KeyCollector reports how many keys each limit has in Redis, as an estimate:
 // the share of 200 keys at random, of all keys there are. Its error is about
 // 7 % of all keys at most (two standard deviations). It reads at a scrape, at
-// most every 30 s, in one pipeline (to each master of a cluster); when Redis is
-// down the series are absent.
+// most every 30 s, in two round trips (to each master of a cluster). When Redis is
+// down the series are absent. They stay absent if Redis refuses DBSIZE or RANDOMKEY,
+// which tell a user of keys that are not its own.
 type KeyCollector struct {
 	ctx    context.Context //nolint:containedctx // a scrape brings none
 	client redis.UniversalClient
 	limits map[string]bool
 	desc   *prometheus.Desc
 
-	mu     sync.Mutex
-	at     time.Time
-	counts map[string]float64
+	mu      sync.Mutex
+	at      time.Time
+	counts  map[string]float64
+	refused bool
 }
 
 // NewKeyCollector returns a collector to register, for limits of these names,
@@ -61,7 +63,7 @@ func (c *KeyCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 func (c *KeyCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at.IsZero() || time.Since(c.at) >= sampleEvery {
+	if !c.refused && (c.at.IsZero() || time.Since(c.at) >= sampleEvery) {
 		c.counts, c.at = c.sample(), time.Now()
 	}
 	for name, n := range c.counts {
@@ -101,6 +103,7 @@ func (c *KeyCollector) sample() map[string]float64 {
 		err = draw(ctx, c.client)
 	}
 	if err != nil {
+		c.refused = redis.HasErrorPrefix(err, "NOPERM")
 		return nil
 	}
 	return counts
@@ -108,27 +111,23 @@ func (c *KeyCollector) sample() map[string]float64 {
 
 // drawKeys draws keys of one server at random; each stands for the same number of keys.
 func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each float64, err error) {
-	var size *redis.IntCmd
+	size, err := client.DBSize(ctx).Result()
+	if err != nil || size == 0 { // without keys there is none to draw
+		return nil, 0, err
+	}
 	drawn := make([]*redis.StringCmd, sampledKeys)
-	_, err = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		size = pipe.DBSize(ctx)
+	if _, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range drawn {
 			drawn[i] = pipe.RandomKey(ctx)
 		}
 		return nil
-	})
-	switch {
-	case size.Err() != nil:
-		return nil, 0, size.Err()
-	case size.Val() == 0: // then there is none to draw
-		return nil, 0, nil
-	case err != nil:
+	}); err != nil {
 		return nil, 0, err
 	}
 	for _, cmd := range drawn {
 		keys = append(keys, cmd.Val())
 	}
-	return keys, float64(size.Val()) / sampledKeys, nil
+	return keys, float64(size) / sampledKeys, nil
 }
 
 // limitOf is the limit whose state a key of Redis holds. A limit on its own has keys

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
@@ -112,6 +113,36 @@ func TestKeyCollector(t *testing.T) {
 	} {
 		if got, ok := limitOf(key); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %q, %t", key, got, ok)
+		}
+	}
+}
+
+// A user without the rights to draw keys is refused once, and then not asked again.
+func TestKeyCollectorRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	if err := server.Client().Set(t.Context(), "tundish:{l:a}:k", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range []string{"dbsize", "randomkey"} {
+		if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "app", "reset", "on", "nopass", "~tundish:*", "+@all", "-"+right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		options := *server.Client().Options()
+		options.Username, options.Password = "app", "any"
+		client := redis.NewClient(&options)
+		defer client.Close()
+		c := NewKeyCollector(t.Context(), client, []string{"a"})
+		if n := testutil.CollectAndCount(c); n != 0 {
+			t.Errorf("without %s: %d series", right, n)
+		}
+		c.SetLimits([]string{"a", "b"})
+		if err := server.Client().ACLLogReset(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_ = testutil.CollectAndCount(c)
+		if log := server.Client().ACLLog(t.Context(), 10).Val(); len(log) != 0 {
+			t.Errorf("without %s: asked again", right)
 		}
 	}
 }

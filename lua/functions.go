@@ -18,15 +18,22 @@ import (
 // them, and by EVALSHA where it does not. A run does the same either way. It costs Redis less as a function:
 // EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
 //
-// The first run loads the library, which takes two more round trips. So does a run at a server that
+// The first run looks for the library, and loads it where it is missing, which takes up to four more round trips. So does a run at a server that
 // has not got the library: one that restarted without its data, another node of a cluster, one where somebody said
 // FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
 // answer, the run fails as without functions.
-func AsFunctions(client redis.UniversalClient) { client.AddHook(&asFunctions{client: client}) }
+//
+// Another user of the Redis who may load functions can replace the library, and its code then runs with the rights of this client. A client in use
+// compares the library with its own within each minute. It reports an error that wraps [ErrLibraryChanged], once, and uses EVALSHA
+// from then on. It also reports, once, that Redis does not let it compare.
+func AsFunctions(client redis.UniversalClient, report func(error)) {
+	client.AddHook(&asFunctions{client: client, report: report})
+}
 
 // library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly
 // four times as much to keep and to look through for garbage: a decision of a limit took 5 µs more.
 type library struct {
+	name      string
 	text      string          // what FUNCTION LOAD is given
 	functions map[*Script]any // strings: the names. They tell the version of the library, so programs of several versions run beside each other
 }
@@ -45,16 +52,17 @@ var theLibrary = sync.OnceValue(func() *library {
 	}
 	render := func(version string) *library {
 		var text strings.Builder
+		name := "tundish_" + version
 		// The pieces are made when the library is loaded. So none of them may keep anything from one run for the next.
 		// While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
-		fmt.Fprintf(&text, "#!lua name=tundish_%s\nlocal KEYS, ARGV\n%s", version, a.pieces.String())
+		fmt.Fprintf(&text, "#!lua name=%s\nlocal KEYS, ARGV\n%s", name, a.pieces.String())
 		functions := map[*Script]any{}
 		for _, script := range All() {
-			name := "tundish_" + script.name + "_" + version + "_" + script.SHA()
-			functions[script] = name
-			fmt.Fprintf(&text, "redis.register_function('%s', function(keys, args)\nKEYS, ARGV = keys, args\n%send)\n", name, bodies[script])
+			function := "tundish_" + script.name + "_" + version + "_" + script.SHA()
+			functions[script] = function
+			fmt.Fprintf(&text, "redis.register_function('%s', function(keys, args)\nKEYS, ARGV = keys, args\n%send)\n", function, bodies[script])
 		}
-		return &library{text: text.String(), functions: functions}
+		return &library{name: name, text: text.String(), functions: functions}
 	}
 	const digits = 12
 	return render(digest(render("").text)[:digits])
@@ -82,8 +90,12 @@ func ScriptOf(cmd redis.Cmder) *Script {
 // asFunctions is the hook of a client; see AsFunctions.
 type asFunctions struct {
 	client    redis.UniversalClient
+	report    func(error)
 	loaded    atomic.Bool  // the last time that a server was asked to load
 	notBefore atomic.Int64 // nanoseconds since 1970: no server is asked to load before
+	checkAt   atomic.Int64 // nanoseconds since 1970: the next check
+	changed   atomic.Bool  // the library in Redis is another one: functions are not used any more
+	unchecked atomic.Bool  // Redis does not let this client check
 }
 
 // refusedFor is how long a server that refused to load the library is not asked again.
@@ -160,9 +172,10 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 	}
 	digest, _ := args[1].(string)
 	script := byDigest[digest]
-	if script == nil || !f.loaded.Load() && !f.load(ctx, cmd) {
+	if script == nil || f.changed.Load() || !f.loaded.Load() && !f.load(ctx, cmd) {
 		return nil
 	}
+	f.checkInTime(ctx)
 	args[0], args[1] = "fcall", theLibrary().functions[script]
 	return script
 }
@@ -187,8 +200,19 @@ func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 	if node.Ping(ctx).Err() != nil {
 		return false
 	}
-	err := node.FunctionLoad(ctx, Library()).Err()
+	checked := checkNode(ctx, node)
+	if f.isChanged(checked) {
+		return false
+	}
+	err := checked
+	if err != nil {
+		err = node.FunctionLoad(ctx, Library()).Err()
+	}
 	there := err == nil || strings.Contains(err.Error(), "already exists")
+	if there {
+		f.reportUnchecked(checked)
+		f.checkAt.CompareAndSwap(0, time.Now().Add(checkEvery).UnixNano())
+	}
 	if refused := redis.Error(nil); !there && errors.As(err, &refused) {
 		f.notBefore.Store(time.Now().Add(refusedFor).UnixNano())
 	}

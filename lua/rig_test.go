@@ -83,7 +83,7 @@ func onReal(t *testing.T, test func(t *testing.T, r *rig)) {
 func realRig(t *testing.T, args ...string) *rig {
 	t.Helper()
 	client := redistest.Start(t, args...).Client()
-	lua.AsFunctions(client) // a miniredis has none
+	lua.AsFunctions(client, func(err error) { t.Error(err) }) // a miniredis has none
 	clock, err := clocked(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)

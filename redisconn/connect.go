@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +22,13 @@ type Options struct {
 	Timeout          time.Duration // for one command; 0 means 1 s
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
+
+	// NoFunctions runs the scripts by EVALSHA, never as functions of Redis. Set it where another user of the Redis may load functions: such a
+	// user can replace the library of functions, and its code then runs with the rights of this client.
+	NoFunctions bool
+
+	// Logger gets an error when another user has replaced the library of functions; nil logs nothing. See [lua.AsFunctions].
+	Logger *slog.Logger
 }
 
 // DefaultTimeout bounds a command if no other timeout is given.
@@ -82,8 +90,23 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	o.Protocol = 2 // scripts answer alike in 2 and 3, and 2 has no pushes to look for before each reply
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := a.client(opts)
-	lua.AsFunctions(client)
+	if !opts.NoFunctions {
+		lua.AsFunctions(client, opts.reportFunctions)
+	}
 	return client, nil
+}
+
+// reportFunctions logs what is wrong with the library of functions in Redis.
+func (o *Options) reportFunctions(err error) {
+	switch {
+	case o.Logger == nil:
+	case errors.Is(err, lua.ErrLibraryChanged):
+		o.Logger.Error("code of another client of this Redis may have run with the rights of this program, which uses EVALSHA from now on", "error", err,
+			"next", "set redis.functions = false in all programs, and remove the rights to load functions from other users of this Redis")
+	default:
+		o.Logger.Warn("functions of Redis are used unchecked", "error", err,
+			"next", "give the user of redis.url the right function|list, or set redis.functions = false")
+	}
 }
 
 func (a *address) client(opts Options) redis.UniversalClient {

@@ -1,12 +1,16 @@
 package redisconn
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
 )
 
 func TestConnect(t *testing.T) {
@@ -65,5 +69,51 @@ func TestConnectToSentinelsAndClusters(t *testing.T) {
 		o.ClusterStateReloadInterval != time.Second || !o.DisableRoutingPolicies || !o.DisableIdentity || o.Protocol != 2 ||
 		o.MaintNotificationsConfig == nil || string(o.MaintNotificationsConfig.Mode) != "disabled" || o.DialerRetries != 1 {
 		t.Errorf("options %+v", o)
+	}
+}
+
+// TestNoFunctions counts what Redis was sent: without functions there is neither FCALL nor FUNCTION.
+func TestNoFunctions(t *testing.T) {
+	t.Parallel()
+	for _, none := range []bool{false, true} {
+		server := redistest.Start(t)
+		client, err := Connect(server.URL(), Options{NoFunctions: none})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		_ = lua.RunAll(t.Context(), client, []lua.Call{{Script: lua.InspectResult, Keys: []string{"{x}"}}}) // refuses its arguments
+		stats, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"cmdstat_fcall:", "cmdstat_function|load:", "cmdstat_function|list:"} {
+			if strings.Contains(stats, command) == none {
+				t.Errorf("NoFunctions %t: Redis has run %s\n%s", none, command, stats)
+			}
+		}
+		if strings.Contains(stats, "cmdstat_evalsha:") != none {
+			t.Errorf("NoFunctions %t: Redis has run\n%s", none, stats)
+		}
+	}
+}
+
+// TestChangedLibraryIsLogged runs a script beside a library that another client has changed.
+func TestChangedLibraryIsLogged(t *testing.T) {
+	t.Parallel()
+	server, log := redistest.Start(t), &strings.Builder{}
+	if err := server.Client().FunctionLoad(t.Context(), lua.Library()+"-- and more").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := Connect(server.URL(), Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_ = lua.RunAll(t.Context(), client, []lua.Call{{Script: lua.InspectResult, Keys: []string{"{x}"}}})
+	for _, want := range []string{"level=ERROR", "has other code", "redis.functions = false"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, log)
+		}
 	}
 }

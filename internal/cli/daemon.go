@@ -45,7 +45,7 @@ type daemon struct {
 // used. A daemon that takes jobs in has a limiter, and short timeouts for its callers. Where a dispatcher is beside the client, that
 // one writes the settings of buckets.
 func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn, dispatches bool) (*daemon, error) {
-	conn, err := connect(cfg, url)
+	conn, err := connect(cfg, url, log)
 	if err != nil {
 		return nil, err
 	}

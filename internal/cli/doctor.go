@@ -68,6 +68,6 @@ func (s *station) examineAll(ctx context.Context) []check {
 			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen)}
 	}
 	checks = append(checks, examine(ctx, s.redis)...)
-	checks = append(checks, examineClock(ctx, s.redis), examineLatency(ctx, s.redis), examineScripts(ctx, s.redis))
+	checks = append(checks, examineClock(ctx, s.redis), examineLatency(ctx, s.redis), examineScripts(ctx, s.redis, s.config.Redis.Functions))
 	return append(checks, s.examineBuckets(ctx)...)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,13 +67,32 @@ func examineLatency(ctx context.Context, client redis.UniversalClient) check {
 	return ok(name, "%s", text)
 }
 
-// examineScripts sees that the server runs our scripts, as functions or as they are, and knows how many of these it has.
-func examineScripts(ctx context.Context, client redis.UniversalClient) check {
+// examineScripts sees that the server runs our scripts, as functions or as they are.
+func examineScripts(ctx context.Context, client redis.UniversalClient, functions bool) check {
 	const name = "scripts"
-	refused := client.FunctionLoad(ctx, lua.Library()).Err()
-	if refused == nil || strings.Contains(refused.Error(), "already exists") {
-		return ok(name, "run as functions of Redis")
+	unused := "redis.functions is false"
+	if functions {
+		err := lua.CheckLibrary(ctx, client)
+		if errors.Is(err, lua.ErrLibraryChanged) {
+			return bad(name, "set redis.functions = false in all programs, and remove the rights to load functions from other users of this Redis",
+				"%s: its code runs with the rights of the user of redis.url", line(err.Error(), 200))
+		}
+		refused := client.FunctionLoad(ctx, lua.Library()).Err()
+		switch there := refused == nil || strings.Contains(refused.Error(), "already exists"); {
+		case there && err == nil:
+			return ok(name, "run as functions of Redis")
+		case there:
+			return warn(name, "give the user of redis.url the right function|list, or set redis.functions = false where other users of this Redis may load functions",
+				"run as functions of Redis. That no other user has changed these is unknown: %s", line(err.Error(), 120))
+		}
+		unused = line(refused.Error(), 60)
 	}
+	return examineEval(ctx, client, unused)
+}
+
+// examineEval sees that the server runs scripts, and counts those that it has.
+func examineEval(ctx context.Context, client redis.UniversalClient, unused string) check {
+	const name = "scripts"
 	if err := client.Eval(ctx, "return 1", nil).Err(); err != nil {
 		return bad(name, "allow FCALL and FUNCTION LOAD, or EVAL and EVALSHA, to the user of redis.url",
 			"Redis refuses to run them: %s", line(err.Error(), 120))
@@ -92,7 +112,7 @@ func examineScripts(ctx context.Context, client redis.UniversalClient) check {
 		}
 	}
 	return ok(name, "run, not as functions, which would cost this Redis less (%s); %d of %d are loaded, the others will be on first use",
-		line(refused.Error(), 60), loaded, len(digests))
+		unused, loaded, len(digests))
 }
 
 // examineBuckets sees whether every job is in its place: in the list, in later,

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/lua"
 )
 
 // examined runs the doctor on a Redis and returns its findings by name.
@@ -133,5 +136,36 @@ func TestDoctorOfSentinels(t *testing.T) {
 	_, code, text = examined(t, trio.URL()+"2")
 	if code != 1 || !strings.Contains(text, "know no master of this name") {
 		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
+// The library of functions: another user has changed it, or may do so without our notice, or it is not used.
+func TestDoctorOfFunctions(t *testing.T) {
+	t.Parallel()
+	const more = "[redis]\nfunctions = %t\nurl = %q\n[[buckets]]\nname = \"webhooks\"\nrate = \"50/s\"\n"
+	server := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb")
+	for _, step := range []struct {
+		functions bool
+		library   string
+		code      int
+		want      string
+	}{
+		{false, "", 0, "run, not as functions, which would cost this Redis less (redis.functions is false)"},
+		{true, "", 0, "run as functions of Redis"},
+		{true, lua.Library() + "-- and more", 1, "another client of this Redis has changed the library of functions"},
+		{false, lua.Library() + "-- and more", 0, "run, not as functions"},
+	} {
+		if err := server.Client().FunctionFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if step.library != "" {
+			if err := server.Client().FunctionLoad(t.Context(), step.library).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		command(t.Context(), writeConfig(t, fmt.Sprintf(more, step.functions, server.URL())), "", "dispatcher doctor").want(t, step.code, step.want)
+		if there := server.Client().FunctionList(t.Context(), redis.FunctionListQuery{}).Val(); !step.functions && step.library == "" && len(there) != 0 {
+			t.Errorf("redis.functions is false, and Redis has %d libraries", len(there))
+		}
 	}
 }

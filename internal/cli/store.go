@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (a *app) open() (*station, error) {
 	if cfg.Redis.URL.Embedded() {
 		url = "redis://" + cfg.Redis.EmbeddedListen
 	}
-	conn, err := connect(cfg, url)
+	conn, err := connect(cfg, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +50,9 @@ func (s *station) close() {
 	_ = s.redis.Close() // every call was answered
 }
 
-// connect makes the client for a URL with the settings of the configuration.
-func connect(cfg *config.Config, url string) (redis.UniversalClient, error) {
-	options := redisconn.Options{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize}
+// connect makes the client for a URL with the settings of the configuration. A nil log logs nothing.
+func connect(cfg *config.Config, url string, log *slog.Logger) (redis.UniversalClient, error) {
+	options := redisconn.Options{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize, NoFunctions: !cfg.Redis.Functions, Logger: log}
 	if r := cfg.Redis; !r.URL.Embedded() { // that one has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
 		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}

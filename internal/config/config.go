@@ -45,6 +45,7 @@ type Redis struct {
 	TLSCert          string        `mapstructure:"tls_cert"`
 	TLSKey           string        `mapstructure:"tls_key"`
 	TLSServerName    string        `mapstructure:"tls_server_name"`
+	Functions        bool          `mapstructure:"functions"` // scripts run as functions of Redis, else by EVALSHA
 	PoolSize         int           `mapstructure:"pool_size"` // 0 lets the client choose
 	Timeout          time.Duration `mapstructure:"timeout"`
 }

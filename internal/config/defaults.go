@@ -17,7 +17,7 @@ import (
 
 func defaultSettings() settings {
 	return settings{
-		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Timeout: time.Second},
+		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Functions: true, Timeout: time.Second},
 		Producer: Producer{
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: httplimit.XForwardedFor, IPv6Prefix: httplimit.DefaultIPv6Prefix,

@@ -22,6 +22,7 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_REDIS_TLS_CERT", "cert.pem", "redis.tls_cert", `"cert.pem"`},
 		{"TUNDISH_REDIS_TLS_KEY", "key.pem", "redis.tls_key", `"key.pem"`},
 		{"TUNDISH_REDIS_TLS_SERVER_NAME", "db", "redis.tls_server_name", `"db"`},
+		{"TUNDISH_REDIS_FUNCTIONS", "false", "redis.functions", "false"},
 		{"TUNDISH_REDIS_POOL_SIZE", "5", "redis.pool_size", "5"},
 		{"TUNDISH_REDIS_TIMEOUT", "1500ms", "redis.timeout", `"1.5s"`},
 		{"TUNDISH_PRODUCER_LISTEN", "localhost:9000", "producer.listen", `"localhost:9000"`},
