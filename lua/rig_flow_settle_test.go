@@ -134,8 +134,9 @@ type swept struct {
 // found is the answer of sweep.lua alone.
 type found struct {
 	swept
-	ids   []string // leases that ran out, then retries
-	flows []string
+	ids    []string // leases that ran out, then retries
+	flows  []string
+	listed []string // flows with jobs in their lists
 }
 
 func (r *rig) find(s sweep) found {
@@ -146,12 +147,15 @@ func (r *rig) find(s sweep) found {
 	}
 	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.fixed(lua.Sweep), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
-	ids, astray := in.Int()+in.Int(), in.Int()
+	ids, astray, listed := in.Int()+in.Int(), in.Int(), in.Int()
 	for range ids {
 		f.ids = append(f.ids, in.Text())
 	}
 	for range astray {
 		f.flows = append(f.flows, in.Text())
+	}
+	for range listed {
+		f.listed = append(f.listed, in.Text())
 	}
 	for in.Left() > 0 {
 		if flow := in.Text(); r.turn(flow) == 0 {
