@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -107,7 +108,16 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		settled[i] = in.Int()
 	}
 	for in.Left() > 0 {
-		r.disabled = append(r.disabled, flows[in.Int()-1])
+		what, n, reason := in.Int(), in.Int(), in.Text()
+		if what == 1 {
+			r.disabled = append(r.disabled, flows[n-1])
+			continue
+		}
+		name := ""
+		if n > 0 {
+			name = flows[n-1]
+		}
+		r.breakers = append(r.breakers, fmt.Sprintf("%s %q (%s)", map[int64]string{2: "opened", 3: "closed"}[what], name, reason))
 	}
 	r.ok(in.Err())
 	return settled
