@@ -46,6 +46,8 @@ func TestFlowBoundsModel(t *testing.T) {
 					want = 7
 				case e.due == "" && f.capacity > 0 && counts[0] >= f.capacity:
 					want = flowFull
+				case e.due != "" && f.capacity > 0 && counts[1] >= f.capacity:
+					want = flowScheduledFull
 				case isNew && int64(len(there)) >= f.maxFlows:
 					want = tooManyFlows
 				case e.due != "":

@@ -25,6 +25,10 @@ func (m *flowModel) codeOf(e entry, there, groups map[string]bool) int64 {
 		return groupFull
 	case e.due == "" && f.capacity > 0 && m.count(m.nameOf(e), false) >= f.capacity:
 		return flowFull
+	case e.due != "" && m.groupScheduledFull(m.nameOf(e)):
+		return groupScheduledFull
+	case e.due != "" && f.capacity > 0 && m.count(m.nameOf(e), true) >= f.capacity:
+		return flowScheduledFull
 	case m.hasGroups && !groups[e.group] && int64(len(groups)) >= m.of.maxFlows:
 		return tooManyGroups
 	case !there[m.nameOf(e)] && int64(len(there)) >= m.of.maxFlows:

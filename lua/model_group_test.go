@@ -75,6 +75,16 @@ func (m *flowModel) groupFull(flow string) bool {
 	return most > 0 && m.unfinishedOf(m.groupOf(flow)) >= most
 }
 
+// groupScheduledFull reports whether the group of a flow takes no scheduled job more.
+func (m *flowModel) groupScheduledFull(flow string) bool {
+	if !m.hasGroups {
+		return false
+	}
+	group := m.groupOf(flow)
+	most := m.obeyedBy(group).capacity
+	return most > 0 && m.sum(group, func(flow string) int64 { return m.count(flow, true) }) >= most
+}
+
 // obeyedBy are the settings that a group obeys.
 func (m *flowModel) obeyedBy(group string) flowSettings {
 	return obeyed(m.ofGroups, m.ownGroups[group])

@@ -46,6 +46,26 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// maxRow bounds a row of a table: CSV writes a quotation mark twice.
+const maxRow = 2 * maxLine
+
+var errLongRow = fmt.Errorf("is longer than %d bytes: is a quotation mark missing at the end of a field?", maxRow)
+
+// rowReader ends a row that is longer than maxRow: the reader of package csv keeps rows of any length in memory.
+type rowReader struct {
+	io.Reader
+	left int // bytes of this row
+}
+
+func (r *rowReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, errLongRow
+	}
+	n, err := r.Reader.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
 // rowError is the fault of one row: the others go on.
 type rowError struct{ error }
 
@@ -83,7 +103,8 @@ func (s *jobSource) rows(text string) error {
 	if err != nil {
 		return fmt.Errorf("--template: %w", err)
 	}
-	table := csv.NewReader(s.read)
+	bounded := &rowReader{Reader: s.read, left: maxRow}
+	table := csv.NewReader(bounded)
 	table.ReuseRecord = true
 	first, err := table.Read()
 	if err != nil {
@@ -91,9 +112,13 @@ func (s *jobSource) rows(text string) error {
 	}
 	names := append([]string(nil), first...)
 	s.next = func() (raw, job []byte, err error) {
+		bounded.left = maxRow
 		row, err := table.Read()
 		if _, ofRow := errors.AsType[*csv.ParseError](err); ofRow {
 			return nil, nil, rowError{err}
+		}
+		if errors.Is(err, errLongRow) {
+			return nil, nil, fmt.Errorf("row %d: %w", s.line+1, err)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -154,3 +154,19 @@ func TestImportOfATable(t *testing.T) {
 	i.run(t, path, "--csv", "--template", "{{.id").want(t, 2, "--template: ")
 	i.run(t, filepath.Join(i.dir, "none")).want(t, 2, "no such file")
 }
+
+// A row that ends nowhere is an error, and is not kept in memory whole.
+func TestImportOfALongRow(t *testing.T) {
+	t.Parallel()
+	i := newImporting(t)
+	for name, text := range map[string]string{
+		"a field": "id,name\n7,Anna\n8,\"Bert\n", "the first row": "id,name",
+	} {
+		path := i.file(t, "long.csv", text)
+		if err := os.Truncate(path, 600<<20); err != nil { // a hole, which takes no room on the disk
+			t.Fatal(err)
+		}
+		i.run(t, path, "--csv", "--template", `{"payload":{{json .name}}}`).
+			want(t, map[string]int{"a field": 1, "the first row": 2}[name], "is longer than 16777218 bytes: is a quotation mark missing")
+	}
+}

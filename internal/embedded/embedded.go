@@ -5,6 +5,7 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"syscall"
 
@@ -17,32 +18,56 @@ import (
 // replicas and a fraction of the speed of Redis. Use it for trying things out
 // and for tests of Go code, never for jobs that matter.
 type Store struct {
-	server *miniredis.Miniredis
-	addr   string
-	close  sync.Once
+	server   *miniredis.Miniredis
+	listener net.Listener
+	accepts  sync.WaitGroup
+	close    sync.Once
 }
 
 // Start listens on addr, a host and a port. Port 0 takes a free one, which
 // [Store.Addr] tells. Listen on a loopback address: whoever reaches the port
 // may read and change everything.
 func Start(addr string) (*Store, error) {
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true) // else keys never expire
-	if err := server.StartAddr(addr); err != nil {
+	listener, err := net.Listen("tcp", addr) //nolint:noctx // listening on an address takes no time
+	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return nil, fmt.Errorf("embedded: %s is taken: another process, probably one with an embedded store, already listens there; "+
 				"stop it or choose another address for redis.embedded_listen: %w", addr, err)
 		}
 		return nil, fmt.Errorf("embedded: cannot listen on %q, check redis.embedded_listen: %w", addr, err)
 	}
-	return &Store{server: server, addr: server.Addr()}, nil
+	s := &Store{server: miniredis.NewMiniRedis(), listener: listener}
+	s.server.ClockTTL(true)       // else keys never expire
+	first, err := s.server.Dial() // starts it without a listener of its own
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded: %w", err), listener.Close())
+	}
+	_ = first.Close()
+	s.accepts.Go(s.accept)
+	return s, nil
+}
+
+func (s *Store) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.server.Server().ServeConn(newCheckedConn(conn))
+	}
 }
 
 // Addr returns the host and port on which the store listens.
-func (s *Store) Addr() string { return s.addr }
+func (s *Store) Addr() string { return s.listener.Addr().String() }
 
 // URL returns the address as redis://host:port.
-func (s *Store) URL() string { return "redis://" + s.addr }
+func (s *Store) URL() string { return "redis://" + s.Addr() }
 
 // Close stops the store and forgets what was in it. Closing twice is harmless.
-func (s *Store) Close() { s.close.Do(s.server.Close) }
+func (s *Store) Close() {
+	s.close.Do(func() {
+		_ = s.listener.Close()
+		s.accepts.Wait()
+		s.server.Close()
+	})
+}

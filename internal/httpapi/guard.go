@@ -36,6 +36,10 @@ func (a *access) guard(next http.Handler) http.Handler {
 // request without a known key, and 403 to a key without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if needs.clientKey && a.foreign(r, http.MethodPost) { // the proxy: a GET uses the API with its credentials
+			a.refuse(otherOrigin).write(w, r)
+			return
+		}
 		switch ring := a.ring(); {
 		case len(ring) == 0 || needs.local:
 			// The guard has seen to it where there are no keys, but there may have

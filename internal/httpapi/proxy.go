@@ -230,11 +230,13 @@ func (p *producer) answerProxied(w http.ResponseWriter, r *http.Request, result 
 		return
 	}
 	h := w.Header()
-	h.Del("Cache-Control") // ours
-	h.Del("X-Content-Type-Options")
+	h.Del("Cache-Control") // the API's counts
 	for name, values := range endToEnd(a.Headers) {
-		h[name] = values
+		if !isOurs(name) {
+			h[name] = values
+		}
 	}
+	h.Add("Content-Security-Policy", "sandbox") // beside those of the API: a browser obeys all of them
 	switch length := http.Header(a.Headers).Get("Content-Length"); {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
@@ -286,6 +288,12 @@ func (p *producer) giveUpProxied(w http.ResponseWriter, r *http.Request, receipt
 		newFault(codeNotInTime, "the request is under way as job %q of bucket %q, and the API has not answered in time: "+
 			"GET /v1/buckets/%s/jobs/%s/result may show the answer", receipt.ID, receipt.Bucket, receipt.Bucket, receipt.ID).write(w, r)
 	}
+}
+
+// isOurs reports whether a header of an answer is this server's: what the API says in it would be taken for ours. An API that lets web
+// pages of any origin read its answers says so of itself, not of this server.
+func isOurs(name string) bool {
+	return name == "X-Request-Id" || name == "X-Content-Type-Options" || strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "Access-Control-")
 }
 
 // ofConnection are headers of one connection only (RFC 9110, 7.6.1), or that each hop writes.

@@ -185,7 +185,7 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 		body    string
 		headers http.Header
 	}{
-		"found":      {"GET", 200, `{"id":7}`, http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}, "Set-Cookie": {"a=1", "b=2"}, "X-Request-Id": {"theirs"}}},
+		"found":      {"GET", 200, `{"id":7}`, http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}, "Set-Cookie": {"a=1", "b=2"}}},
 		"created":    {"POST", 201, "", http.Header{"Location": {"https://api.example.com/7"}}},
 		"no content": {"DELETE", 204, "", nil},
 		"moved":      {"GET", 302, "", http.Header{"Location": {"/elsewhere"}}},
@@ -234,6 +234,55 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 	})
 	p.do("GET", "/v1/proxy/api/x", "").want(502, "result-too-large")
 	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
+}
+
+// A web page of another origin reaches no API, whatever the method and whether the server has keys, and is allowed nothing by what an API says.
+func TestProxyAndWebPages(t *testing.T) {
+	t.Parallel()
+	for name, headers := range map[string][]string{"keyless": nil, "keys": {"Tundish-Key", "ours"}} {
+		var keys []httpapi.Key
+		if headers != nil {
+			keys = append(keys, keyOf("ours", []string{"*"}, httpapi.RoleEnqueue))
+		}
+		p := newProxyRig(t, keys...)
+		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE"} {
+			for _, page := range [][]string{{"Origin", "http://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
+				if a := p.do(method, "/v1/proxy/api/x", "", slices.Concat(headers, page)...); a.status != 403 {
+					t.Errorf("%s: %s with %v: %d", name, method, page, a.status)
+				}
+			}
+		}
+		if calls := p.called(); len(calls) > 0 {
+			t.Errorf("%s: the API was called", name)
+		}
+		p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Access-Control-Allow-Credentials", "true")
+			h.Set("Content-Security-Policy", "script-src 'self'")
+			h.Set("X-Content-Type-Options", "none")
+			h.Set("Tundish-Job", "theirs")
+			h.Set("Tundish-Other", "theirs")
+			h.Set("X-Request-Id", "theirs")
+			h.Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<script>")
+		})
+		for _, page := range [][]string{nil, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
+			a := p.do("GET", "/v1/proxy/api/x", "", slices.Concat(headers, page, []string{"X-Request-Id", "ours-1"})...).want(200, "")
+			for header, want := range map[string][]string{
+				"Access-Control-Allow-Origin": nil, "Access-Control-Allow-Credentials": nil, "X-Content-Type-Options": {"nosniff"},
+				"Content-Security-Policy": {"script-src 'self'", "sandbox"}, "X-Request-Id": {"ours-1"}, "Tundish-Other": nil,
+			} {
+				if got := a.header.Values(header); !slices.Equal(got, want) {
+					t.Errorf("%s: %s is %q, want %q", name, header, got, want)
+				}
+			}
+			if ids := a.header.Values("Tundish-Job"); len(ids) != 1 || ids[0] == "theirs" {
+				t.Errorf("%s: Tundish-Job is %q", name, ids)
+			}
+		}
+		p.do("GET", "/v1/proxy/api/x", "", slices.Concat(headers, []string{"Transfer_Encoding", "chunked"})...).want(400, "invalid")
+	}
 }
 
 // Nothing of these reaches the API.

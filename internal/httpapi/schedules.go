@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -193,6 +194,12 @@ func readSchedule(w http.ResponseWriter, r *http.Request) (bucket string, s shap
 			}
 		}
 		j := d.job
+		noReference(d, "url", j.URL)
+		for name, values := range j.Headers {
+			for _, value := range values {
+				noReference(d, "headers."+name, value)
+			}
+		}
 		s.Job = shaper.ScheduledJob{
 			Flow: j.Flow, Group: j.Group, URL: j.URL, Method: j.Method, Headers: j.Headers, Payload: j.Payload, Priority: j.Priority,
 			MaxAttempts: j.MaxAttempts, ExpiresIn: j.ExpiresIn,
@@ -200,6 +207,13 @@ func readSchedule(w http.ResponseWriter, r *http.Request) (bucket string, s shap
 		return isObject
 	})
 	return bucket, s, dryRun, f
+}
+
+// noReference refuses what the same key of the configuration reads from elsewhere: here it would be sent as it is.
+func noReference(d *jobDecoder, field, text string) {
+	if strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:") {
+		d.fail(field, "begins with env: or file:, which is read in the configuration only: give the value itself")
+	}
 }
 
 // setSchedule makes a schedule, or changes one that was made so: PUT /v1/schedules/{schedule}.

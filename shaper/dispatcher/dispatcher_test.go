@@ -327,7 +327,7 @@ func TestNewDispatcherChecks(t *testing.T) {
 		"no Redis client":    func(c *Config) { c.Redis = nil },
 		"is given twice":     func(c *Config) { c.Buckets = append(c.Buckets, c.Buckets[0]) },
 		"rate: is missing":   func(c *Config) { c.Buckets[0].Rate.Count, c.Buckets[0].Rate.Per = 0, 0 },
-		"max_in_flight: 0":   func(c *Config) { c.Buckets[0].MaxInFlight = 0 },
+		"max_in_flight: -1":  func(c *Config) { c.Buckets[0].MaxInFlight = -1 },
 		"retry.max_attempts": func(c *Config) { c.Buckets[0].Retry.MaxAttempts = 0 },
 	} {
 		cfg := valid()

@@ -110,7 +110,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 func TestRetryAfterMindsThePool(t *testing.T) {
 	t.Parallel()
 	full := rig.Pooled("full", 1000, 1, shaper.Pool{Name: "p", Rate: rig.PerSecond(10)})
-	full.Capacity = 10
+	full.Capacity, full.Shed = 10, shaper.Shed{Low: 70, Normal: 80, High: 90}
 	w := rig.NewPoolWorld(t, full)
 	enqueue := func(priority shaper.Priority) *shaper.Refusal {
 		t.Helper()

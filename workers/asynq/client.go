@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *Client) Enqueue(task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInf
 }
 
 // EnqueueContext enqueues a task into the bucket that the option Queue names, "default" without it. Of conflicting options the last one
-// counts. Options inside the task are an error, because asynq does not export them.
+// counts. The options of a task count first if [NewTask] made it. Options of asynq.NewTask are an error, because asynq does not export them.
 //
 // It returns [asynq.ErrDuplicateTask] for a task with Unique, and [asynq.ErrTaskIDConflict] for one with TaskID, that is there or
 // remembered; a [*RefusedError]; an error that wraps [shaper.ErrUnknownBucket]; or a fault of the task. After any other error the outcome is
@@ -56,10 +57,12 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...a
 	if strings.TrimSpace(task.Type()) == "" {
 		return nil, errors.New("task typename cannot be empty")
 	}
-	if hasOptions(task) {
-		return nil, errors.New("the task has options of its own, which Tundish cannot read: give options to Enqueue")
+	own, ok := optionsOf(task)
+	if !ok {
+		return nil, errors.New("asynq.NewTask was given options, which asynq does not export: make the task with NewTask of " +
+			"github.com/tundish-io/tundish/workers/asynq, or give the options to Enqueue")
 	}
-	o, err := readOptions(opts)
+	o, err := readOptions(slices.Concat(own, opts))
 	if err != nil {
 		return nil, err
 	}

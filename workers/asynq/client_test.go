@@ -39,20 +39,6 @@ func TestMethodSet(t *testing.T) {
 	}
 }
 
-// TestTaskHidesItsOptions fails when the field goes by which options inside a task are found.
-func TestTaskHidesItsOptions(t *testing.T) {
-	t.Parallel()
-	field, ok := reflect.TypeFor[hibiken.Task]().FieldByName("opts")
-	if !ok || field.Type != reflect.TypeFor[[]hibiken.Option]() {
-		t.Fatal("asynq.Task keeps its options elsewhere: options inside a task would be dropped in silence")
-	}
-	w := newWorld(t)
-	_, err := asynq.NewClient(w.producer).Enqueue(hibiken.NewTask("email:send", nil, hibiken.MaxRetry(3)), hibiken.Queue(bucket))
-	if err == nil || !strings.Contains(err.Error(), "give options to Enqueue") {
-		t.Errorf("options inside a task: %v", err)
-	}
-}
-
 // step is one call of a row.
 type step struct {
 	task *hibiken.Task

@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
-	tundish "github.com/tundish-io/tundish/workers/asynq"
+	tundishasynq "github.com/tundish-io/tundish/workers/asynq"
 )
 
 // A handler of an asynq server fails once. Tundish, not asynq, tries the task again, at the pace of the bucket.
@@ -43,11 +43,11 @@ func Example() {
 	defer leases.Close()
 	ran := make(chan struct{}, 2)
 	mux := hibiken.NewServeMux()
-	mux.Use(tundish.Middleware(leases))
+	mux.Use(tundishasynq.Middleware(leases))
 	mux.HandleFunc("email:send", func(_ context.Context, task *hibiken.Task) error {
 		defer func() { ran <- struct{}{} }()
-		fmt.Printf("attempt %s: %s\n", task.Headers()[tundish.HeaderAttempt], task.Payload())
-		if task.Headers()[tundish.HeaderAttempt] == "1" {
+		fmt.Printf("attempt %s: %s\n", task.Headers()[tundishasynq.HeaderAttempt], task.Payload())
+		if task.Headers()[tundishasynq.HeaderAttempt] == "1" {
 			return errors.New("the mail server is busy")
 		}
 		return nil
@@ -59,9 +59,9 @@ func Example() {
 	defer tasks.Shutdown()
 
 	// The dispatcher: `dispatcher run` does the same with [buckets.asynq].
-	config := tundish.DefaultConfig()
+	config := tundishasynq.DefaultConfig()
 	config.Queue, config.Redis = "default", conn
-	worker, err := tundish.New(config)
+	worker, err := tundishasynq.New(config)
 	if err != nil {
 		panic(err)
 	}
@@ -74,9 +74,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	client := tundish.NewClient(jobs)
+	client := tundishasynq.NewClient(jobs)
 	defer client.Close()
-	info, err := client.Enqueue(hibiken.NewTask("email:send", []byte("hello")), hibiken.Queue("emails"), hibiken.TaskID("welcome-7"))
+	info, err := client.Enqueue(tundishasynq.NewTask("email:send", []byte("hello"), hibiken.TaskID("welcome-7")), hibiken.Queue("emails"))
 	if err != nil {
 		panic(err)
 	}

@@ -18,7 +18,7 @@ import (
 // bucket handed over pass through unchanged:
 //
 //	mux := asynq.NewServeMux()
-//	mux.Use(tundish.Middleware(leases))
+//	mux.Use(tundishasynq.Middleware(leases))
 //
 // Before the handler, the middleware marks the start of the job in Redis, once an epoch. A task of an old epoch, or one that was started
 // before, is revoked unrun. While the handler runs, its lease is extended. The context of the handler ends when the lease is lost. What the

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -40,15 +39,6 @@ type options struct {
 	deadline    time.Time
 	unique      time.Duration
 	processAt   time.Time
-}
-
-// fields of asynq.Task that are not exported.
-const fieldOpts = "opts"
-
-// hasOptions reports whether options were given to asynq.NewTask.
-func hasOptions(task *asynq.Task) bool {
-	opts := reflect.ValueOf(task).Elem().FieldByName(fieldOpts)
-	return opts.IsValid() && opts.Len() > 0
 }
 
 // readOptions reads options as asynq does: the last one of a kind counts. Its faults have the words of asynq where asynq has the same.

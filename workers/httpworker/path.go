@@ -3,7 +3,7 @@ package httpworker
 import (
 	"errors"
 	"net/url"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -28,8 +28,8 @@ func below(base outgoing.Target, text string) (*url.URL, error) {
 	u := *base.URL
 	raw := strings.TrimSuffix(u.EscapedPath(), "/") + path
 	decoded, err := url.PathUnescape(raw)
-	if err != nil {
-		return nil, errors.New("holds a % that begins no percent-encoding")
+	if err != nil { // of the base URL, as staysBelow has seen the rest
+		return nil, err
 	}
 	u.Path, u.RawPath = decoded, raw
 	if hasQuery {
@@ -38,25 +38,30 @@ func below(base outgoing.Target, text string) (*url.URL, error) {
 	return &u, nil
 }
 
-// staysBelow wants that no reading of a path leaves the base URL: no "." or ".." and no empty part between two slashes, whether they
-// are percent-encoded or not. Some servers decode a path twice, so what one more decoding would make of it counts too.
+// staysBelow wants that no reading of a path leaves the base URL. Servers differ: some decode a path twice, cut its parts at a ";", or trim
+// them. So no part may be "." or ".." after that, none may be empty between two slashes, and nothing may be percent-encoded twice.
 func staysBelow(path string) error {
-	const decodings = 2
-	for range decodings + 1 {
-		parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
-		if slices.Contains(parts, "..") || slices.Contains(parts, ".") {
-			return errors.New("has a part that climbs, \".\" or \"..\"")
-		}
-		if strings.Contains(strings.ReplaceAll(path, `\`, "/"), "//") {
-			return errors.New("has an empty part between two slashes")
-		}
-		decoded, err := url.PathUnescape(path)
-		if strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return errors.New("holds a control character")
-		}
-		if path = decoded; err != nil { // nobody can decode it any further: it is "" then
-			path = ""
+	decoded, err := url.PathUnescape(path)
+	if err != nil {
+		return errors.New("holds a % that begins no percent-encoding")
+	}
+	decoded = strings.ReplaceAll(decoded, `\`, "/")
+	switch {
+	case encoded.MatchString(decoded):
+		return errors.New("is percent-encoded twice")
+	case strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return errors.New("holds a control character")
+	case strings.Contains(decoded, "//"):
+		return errors.New("has an empty part between two slashes")
+	}
+	for part := range strings.SplitSeq(decoded, "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if part = strings.TrimSpace(part); part == "." || part == ".." {
+			return errors.New(`has a part that climbs, "." or ".."`)
 		}
 	}
 	return nil
 }
+
+// encoded is what a decoder makes another character of.
+var encoded = regexp.MustCompile("%[0-9A-Fa-f]{2}")

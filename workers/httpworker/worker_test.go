@@ -100,6 +100,7 @@ func TestRequests(t *testing.T) {
 		"query":     {shaper.Attempt{Method: "GET", URL: "?a=b"}, seen{"GET", "/v1?a=b", "", nil}},
 		"no method": {shaper.Attempt{URL: "/x", Payload: []byte(`{"a": 1}`)}, seen{"POST", "/v1/x", `{"a": 1}`, http.Header{"Content-Type": {"application/json"}}}},
 		"encoded":   {shaper.Attempt{Method: "GET", URL: "/projects/group%2Fproject/x%20y"}, seen{"GET", "/v1/projects/group%2Fproject/x%20y", "", nil}},
+		"odd":       {shaper.Attempt{Method: "GET", URL: "/50%25/..a/;v=1/b..;c/d%3B%20/...;"}, seen{"GET", "/v1/50%25/..a/;v=1/b..;c/d%3B%20/...;", "", nil}},
 		"form": {
 			shaper.Attempt{Method: "PUT", URL: "/x", Payload: []byte("a=b"), Headers: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Many": {"1", "2"}}},
 			seen{"PUT", "/v1/x", "a=b", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Many": {"1", "2"}}},
@@ -133,16 +134,20 @@ func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	config := configOf(a)
-	config.Auth.Bearer = "hunter2"
+	config.Auth.Header = Header{"X-Vendor-Key", "hunter2"}
 	w := workerOf(t, config)
 	for _, job := range []shaper.Job{
 		{URL: "/../admin"}, {URL: "/a/../../admin"}, {URL: "/.."}, {URL: "/a/.."}, {URL: "/./a"}, {URL: "/%2e%2e/admin"}, {URL: "/%2E./admin"},
 		{URL: "/a/%2e%2e%2f%2e%2e/admin"}, {URL: "/..%2fadmin"}, {URL: "/%252e%252e/admin"}, {URL: "//evil.example/a"}, {URL: "/a//b"},
-		{URL: "/a%2f%2fb"}, {URL: `/..\admin`}, {URL: `/..%5cadmin`}, {URL: "/a b"}, {URL: "/a\nb"}, {URL: "/a%0d%0ab"}, {URL: "/a#b"}, {URL: "/ä"},
+		{URL: "/..;/admin"}, {URL: "/a/..;x=1/admin"}, {URL: "/%2e%2e;/admin"}, {URL: "/%2e%2e%3Bx/admin"}, {URL: "/%2e%2e%20/admin"}, {URL: "/%09../admin"},
+		{URL: "/.;/admin"}, {URL: "/%25zz/%252e%252e/admin"}, {URL: "/a%252fb"}, {URL: "/%25%32%65./admin"}, {URL: "/%25252e%25252e/admin"}, {URL: `/..;\admin`},
+		{URL: "/..%C2%A0/admin"}, {URL: "/a%2f%2fb"}, {URL: `/..\admin`}, {URL: `/..%5cadmin`}, {URL: "/a b"}, {URL: "/a\nb"}, {URL: "/a%0d%0ab"}, {URL: "/a#b"}, {URL: "/ä"},
 		{URL: "/%zz"}, {URL: "http://evil.example/"}, {URL: "//evil.example"}, {URL: "evil.example/a"}, {URL: "@evil.example"}, {URL: "/" + strings.Repeat("a", 3000)},
 		{URL: "/a", Method: "TRACE"}, {URL: "/a", Method: "CONNECT"}, {URL: "/a", Method: "get"}, {URL: "/a", Method: "GET", Payload: []byte("{}")},
-		{URL: "/a", Headers: map[string][]string{"Authorization": {"mine"}}}, {URL: "/a", Headers: map[string][]string{"authorization": {"mine"}}},
+		{URL: "/a", Headers: map[string][]string{"X-Vendor-Key": {"mine"}}}, {URL: "/a", Headers: map[string][]string{"x-vendor-key": {"mine"}}},
 		{URL: "/a", Headers: map[string][]string{"Host": {"evil"}}}, {URL: "/a", Headers: map[string][]string{"Transfer-Encoding": {"chunked"}}},
+		{URL: "/a", Headers: map[string][]string{"Transfer_Encoding": {"chunked"}}}, {URL: "/a", Headers: map[string][]string{"content_length": {"1"}}},
+		{URL: "/a", Headers: map[string][]string{"Tundish_Attempt": {"1"}}}, {URL: "/a", Headers: map[string][]string{"x_vendor_key": {"mine"}}},
 		{URL: "/a", Headers: map[string][]string{"X-A": {"a\r\nX-B: b"}}}, {URL: "/a", Headers: map[string][]string{"Content-Length": {"1"}}},
 	} {
 		if err := config.CheckJob(&job); err == nil {

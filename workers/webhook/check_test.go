@@ -172,6 +172,7 @@ func TestCheckJobMethodAndHeaders(t *testing.T) {
 		"ours":          {shaper.Job{Headers: map[string][]string{"HOST": {""}, "Webhook-Id": {""}, "tundish-attempt": {""}}}, []string{"headers.HOST", "headers.Webhook-Id", "headers.tundish-attempt"}},
 		"hop by hop":    {shaper.Job{Headers: map[string][]string{"Connection": {""}, "TE": {""}, "Transfer-Encoding": {""}, "Upgrade": {""}}}, []string{"headers.Connection", "headers.TE", "headers.Transfer-Encoding", "headers.Upgrade"}},
 		"length, proxy": {shaper.Job{Headers: map[string][]string{"content-length": {"1"}, "Proxy-Authorization": {""}, "Expect": {"100-continue"}}}, []string{"headers.Expect", "headers.Proxy-Authorization", "headers.content-length"}},
+		"underscores":   {shaper.Job{Headers: map[string][]string{"Transfer_Encoding": {""}, "content_length": {""}, "WEBHOOK_ID": {""}, "X_A": {""}}}, []string{"headers.Transfer_Encoding", "headers.WEBHOOK_ID", "headers.content_length"}},
 		"two types":     {shaper.Job{Headers: map[string][]string{"content-type": {"text/csv", "text/plain"}}}, []string{"headers.content-type"}},
 		"second line":   {shaper.Job{Headers: map[string][]string{"X": {"a", "b\n"}}}, []string{"headers.X"}},
 		"too many":      {shaper.Job{Headers: many}, []string{"headers"}},

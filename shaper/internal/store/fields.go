@@ -50,7 +50,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 	}
 	fields := []any{
 		FieldRateCount, own.Rate.Count, FieldRatePer, own.Rate.Per.Microseconds(), "burst", own.Burst,
-		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.EffectiveMaxInFlight(), fieldInFlightRule, inFlightRule(own),
+		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.EffectiveMaxInFlight(),
 		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
 		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
 		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,

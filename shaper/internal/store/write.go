@@ -25,7 +25,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	if err != nil {
 		return false, err
 	}
-	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches}
+	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches, fieldInFlightRule, inFlightRule(own)}
 	reply, err := s.Run(ctx, lua.Configure, k.Of(lua.Configure), append(args, settings...)...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
