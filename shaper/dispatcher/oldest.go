@@ -25,7 +25,7 @@ type oldestJob struct {
 // through all flows. It looks at each flow unless bodies are large. Then it looks at as many as its bounds allow, at others each time.
 func (d *drain) findOldest(ctx context.Context, w *sweepWatch, flows []string, next string) error {
 	through := w.flows != "" && !strings.HasPrefix(w.flows, "g") && w.flows != "i" && (next == "0" || next == "i" || next == "g0")
-	rand.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] })
+	rand.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] }) //nolint:gosec // which ones come first, no secret
 	for range oldestScripts {
 		if len(flows) == 0 {
 			break
