@@ -4,7 +4,7 @@
 -- KEYS[2]  …:settings    hash  settings of the bucket
 -- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see
---          sweep.lua; events_dropped: see outbox.lua
+--          sweep.lua; oldest: see oldest_waiting.lua; events_dropped: see outbox.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -22,7 +22,7 @@
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
 --          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
---          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head (0 none),
+--          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head of a list (0 none, with flows also unknown),
 --          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
 --          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, number of flows,
 --          of flows on the calendar, of groups, and of groups on their calendar; of
@@ -35,7 +35,9 @@
 --          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and nine numbers
 --          of it (see timetable.view), 0 of none; the text of its last drain ("" none); author and reason of the pause; and for each
 --          override: field, value of the configuration, value
---          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs, "in later" is 0, and no head is known
+--          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs and "in later" is 0. The oldest
+--          head is then the one that the last audit found (see oldest_waiting.lua). If that job has left, the next one is taken to be as
+--          old.
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -62,7 +64,7 @@ local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per',
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
-  'held', 'open', 'half_open', 'events_dropped')
+  'held', 'open', 'half_open', 'events_dropped', 'oldest')
 local scheduled = math.max(tonumber(counters[1] or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 local requests = batch.in_flight(leases, riders)
@@ -81,6 +83,12 @@ if not has_flows then
     local job = head and redis.call('HGET', body, head)
     local came = job and tonumber(string.match(job, '^%-?%d+ (%d+) '))
     if came and (oldest == 0 or came < oldest) then oldest = came end
+  end
+elseif waiting > 0 then
+  local came, seen_at, id = string.match(counters[11] or '', '^(%d+) (%d+) (.*)$')
+  if came then
+    local waits = redis.call('HEXISTS', body, id) == 1 and not redis.call('ZSCORE', leases, id) and not redis.call('ZSCORE', dead, id)
+    oldest = waits and came + 0 or now - (seen_at - came)
   end
 end
 

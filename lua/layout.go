@@ -173,6 +173,11 @@ var layouts = map[string]layout{
 		then: []Keys{CalendarsOfFlows},
 		more: true,
 	},
+	"oldest_waiting": {
+		keys: names("body count"),
+		then: []Keys{PlacesOfFlows},
+		args: names("most_bytes keep came id"),
+	},
 	"override": {
 		keys: names("settings"),
 		args: names("limit change limits_rev"),

@@ -26,6 +26,7 @@ var (
 	MoveEvents    = newScript("move_events")
 	MoveCallbacks = newScript("move_callbacks")
 	OffCalendar   = newScript("off_calendar")
+	OldestWaiting = newScript("oldest_waiting")
 	FlowsOf       = newScript("flows_of")
 	Cancel        = newScript("cancel")
 	Redrive       = newScript("redrive")
@@ -59,7 +60,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -197,7 +197,8 @@ func TestKindsOfEvents(t *testing.T) {
 	})
 }
 
-// A breaker that opens, and one that closes, is told once, of each scope; a probe that fails changes nothing.
+// A breaker that opens, and one that closes, is told once, of each scope, to hooks and to the dispatcher whose outcome did it; a probe that
+// fails changes nothing.
 func TestEventsOfBreakers(t *testing.T) {
 	t.Parallel()
 	listening(t, "60000000 100 2 1000000 4000000", func(t *testing.T, l *listener) {
@@ -214,6 +215,17 @@ func TestEventsOfBreakers(t *testing.T) {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
 			l.moveEvents(events...)
+			logged := ""
+			switch name := strings.TrimPrefix(of, " "); when {
+			case "open":
+				logged = fmt.Sprintf("opened %q (http_429)", name)
+			case "closed":
+				logged = fmt.Sprintf("closed %q (-)", name)
+			}
+			if got := strings.Join(l.breakers, ", "); got != logged {
+				t.Errorf("%s: the dispatcher hears %q, want %q", when, got, logged)
+			}
+			l.breakers = nil
 		}
 		for range 2 {
 			for _, job := range l.take(1).jobs {

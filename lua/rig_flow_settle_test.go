@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -107,7 +108,16 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		settled[i] = in.Int()
 	}
 	for in.Left() > 0 {
-		r.disabled = append(r.disabled, flows[in.Int()-1])
+		what, n, reason := in.Int(), in.Int(), in.Text()
+		if what == 1 {
+			r.disabled = append(r.disabled, flows[n-1])
+			continue
+		}
+		name := ""
+		if n > 0 {
+			name = flows[n-1]
+		}
+		r.breakers = append(r.breakers, fmt.Sprintf("%s %q (%s)", map[int64]string{2: "opened", 3: "closed"}[what], name, reason))
 	}
 	r.ok(in.Err())
 	return settled
@@ -134,8 +144,9 @@ type swept struct {
 // found is the answer of sweep.lua alone.
 type found struct {
 	swept
-	ids   []string // leases that ran out, then retries
-	flows []string
+	ids    []string // leases that ran out, then retries
+	flows  []string
+	listed []string // flows with jobs in their lists
 }
 
 func (r *rig) find(s sweep) found {
@@ -146,12 +157,15 @@ func (r *rig) find(s sweep) found {
 	}
 	in := lua.NewReader(r.run(lua.Sweep, r.inPool(r.placesOf(r.fixed(lua.Sweep), true, "")), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
-	ids, astray := in.Int()+in.Int(), in.Int()
+	ids, astray, listed := in.Int()+in.Int(), in.Int(), in.Int()
 	for range ids {
 		f.ids = append(f.ids, in.Text())
 	}
 	for range astray {
 		f.flows = append(f.flows, in.Text())
+	}
+	for range listed {
+		f.listed = append(f.listed, in.Text())
 	}
 	for in.Left() > 0 {
 		if flow := in.Text(); r.turn(flow) == 0 {

@@ -52,6 +52,7 @@ type rig struct {
 	shared []int64 // states of the last question to allow or ask instead of which the shared one was asked
 
 	disabled []string // flows that settle has disabled
+	breakers []string // what settle said of breakers
 
 	asker string // the dispatcher that reserves, "" means "d"
 }

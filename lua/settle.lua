@@ -52,8 +52,9 @@
 --          the channel of who waits, and of a job with a callback the first line of its body (else ""); then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
---          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then the
---          flows that were disabled, counted from 1}
+--          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what
+--          became of scopes, for each: 1 a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the
+--          bucket or the pool; the word for the reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
 --          callbacks until they are moved on; results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
 -- Needs    Redis 7.0
@@ -221,15 +222,24 @@ if levels ~= '0' then
     levels == '2' and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
 
+local DISABLED = 1
+local function report(change, n, reason)
+  if not change then return end
+  local at_end = #reply
+  reply[at_end + 1], reply[at_end + 2], reply[at_end + 3] = change, n, reason
+end
+
 -- What the downstream says.
-local said_key, before, said, sooner, in_force = pace, nil, nil, false, nil
+local said_key, before, said, sooner, change, in_force = pace, nil, nil, false, nil, nil
 if rules.scope == 'f' then
   for _, part in ipairs(touched) do
     local f = loaded[part.n]
     if f and (f.state.down or part.heard) then
       local offset = calendar.offset
       in_force = in_force or rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
-      f.state.down, f.sooner = hearing.hear(f.state.down, { part }, rules, f.configured, in_force, now + offset, offset, box, f.name)
+      local down, is_sooner, became = hearing.hear(f.state.down, { part }, rules, f.configured, in_force, now + offset, offset, box, f.name)
+      f.state.down, f.sooner = down, is_sooner
+      report(became, part.n, down and down.reason or '-')
       f.settings = flow.obeys(f.state, f.configured)
       if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then
         part.disabled, some_disabled = f.state.down.reason, true
@@ -242,7 +252,7 @@ elseif rules.scope == 'b' then
   before = of_pace[1] and downstream.read(of_pace[1])
   if before or some_heard then
     in_force = rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
-    said, sooner = hearing.hear(before, touched, rules, nil, in_force, now + offset, offset, box)
+    said, sooner, change = hearing.hear(before, touched, rules, nil, in_force, now + offset, offset, box)
   end
   wake = wake or sooner
 elseif rules.scope == 'p' and member ~= '' then
@@ -250,9 +260,10 @@ elseif rules.scope == 'p' and member ~= '' then
   said_key = of_pool.pace
   before = downstream.read(redis.call('HGET', said_key, 'down'))
   if before or some_heard then
-    said, sooner = hearing.hear(before, touched, rules, nil, rates.above(nil, nil, of_pool.conf), now, 0, box)
+    said, sooner, change = hearing.hear(before, touched, rules, nil, rates.above(nil, nil, of_pool.conf), now, 0, box)
   end
 end
+report(change, 0, said and said.reason or '-')
 
 -- Jobs that wait again, or are dead.
 for _, job in ipairs(others) do
@@ -302,7 +313,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      reply[#reply + 1] = part.n
+      report(DISABLED, part.n, part.disabled)
       if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
     else
       part.disabled = nil

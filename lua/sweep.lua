@@ -8,7 +8,8 @@
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds; offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters; held, open,
---          half_open: flows that are held by their downstream, or whose breaker is in that state, as the last whole audit found them
+--          half_open: flows that are held by their downstream, or whose breaker is in that state, as the last whole audit found them;
+--          oldest: see oldest_waiting.lua, which follows a whole audit that named flows for it
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -39,7 +40,8 @@
 -- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
 --          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
 --          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
---          that wait for a retry, how many flows, then their ids and names; then, where flows are in groups, more flows,
+--          that wait for a retry, how many flows, how many flows of the audit that have jobs in their lists, then the ids and
+--          names of these four; then, where flows are in groups, more flows,
 --          which are only meant if they are not on the calendar of their group}
 --          Of a bucket that is not configured it names nothing: it gets another tag, or the next claim configures it
 -- Stores   nothing new
@@ -78,7 +80,7 @@ redis.call('ZREM', leases, '')
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(n) return string.format('%d', n) end
-if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0 } end
+if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0, 0 } end
 
 -- Leases beyond their length mean that the clock stepped back.
 local of_pace = redis.call('HMGET', pace, 'lease', 'offset')
@@ -90,7 +92,7 @@ if longest > 0 then
   end
 end
 
-local expired, retries, astray, suspects, claimed, repaired = {}, {}, {}, {}, {}, 0
+local expired, retries, astray, in_lists, suspects, claimed, repaired = {}, {}, {}, {}, {}, {}, 0
 if at_most > 0 and (bound == 0 or now <= bound) then
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)) do
     local stored = redis.call('HGET', meta, id)
@@ -190,6 +192,11 @@ end
 local function is_idle(f) return flow.is_idle(f.state, f.settings, clock) end
 local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not pacer.is_held(f) end
 
+-- Whether jobs may wait in the lists of a flow.
+local function has_listed(state)
+  return state.unfinished + state.scheduled > state.in_flight and string.find(state.filled, '[khnl]') ~= nil
+end
+
 -- How many flows are held, open and half-open.
 local in_trouble = { 0, 0, 0 }
 local function count_trouble(down)
@@ -198,7 +205,7 @@ local function count_trouble(down)
 end
 
 local function keep_trouble()
-  redis.call('HDEL', count, 'held', 'open', 'half_open')
+  redis.call('HDEL', count, 'held', 'open', 'half_open', 'oldest')
   for i, field in ipairs({ 'held', 'open', 'half_open' }) do
     if in_trouble[i] > 0 then redis.call('HSET', count, field, text(in_trouble[i])) end
   end
@@ -211,6 +218,7 @@ local function audit_flows(names)
   local gone = {}
   each(names, flows, flow_settings, flow.OF_ALL, function(f, turn)
     if f.state.down then count_trouble(f.state.down) end
+    if has_listed(f.state) then in_lists[#in_lists + 1] = f.name end
     if is_idle(f) then
       gone[#gone + 1] = f.name
     elseif none_leased and f.state.in_flight > 0 then
@@ -343,8 +351,8 @@ pool.heal(member, KEYS, now)
 repaired = repaired + batch.repair(leases, riders_key)
 pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
-local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray }
-for _, list in ipairs({ expired, retries, astray, suspects }) do
+local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray, #in_lists }
+for _, list in ipairs({ expired, retries, astray, in_lists, suspects }) do
   for _, name in ipairs(list) do reply[#reply + 1] = name end
 end
 return reply

@@ -7,7 +7,9 @@
 --#include lib/outbox.lua
 --#include lib/rates.lua
 
-local hearing = {}
+local hearing = {
+  OPENED = 2, CLOSED = 3, -- what became of a breaker
+}
 
 -- What the answers to some flows say.
 local function heard_of(some)
@@ -20,21 +22,21 @@ local function heard_of(some)
   return heard
 end
 
--- Notes what becomes of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
-local function tell(box, was_open, down, some, name)
-  local is_open = down ~= nil and down.breaker ~= downstream.CLOSED
-  if was_open == is_open then return end
+-- Tells hooks what became of a breaker. Where hooks made all jobs whose outcomes changed it, nobody is told.
+local function tell(box, change, down, some, name)
   for _, part in ipairs(some) do
     if part.tells then
-      outbox.note(box, is_open and 'breaker.open' or 'flow.recovered', name, 1, { reason = is_open and down.reason or 'breaker closed' })
+      local opened = change == hearing.OPENED
+      outbox.note(box, opened and 'breaker.open' or 'flow.recovered', name, 1, { reason = opened and down.reason or 'breaker closed' })
       return
     end
   end
 end
 
--- What a scope says after the answers to some flows, and whether it may send sooner than before. down is what it said until now, nil
--- nothing; configured is its rate and in_force the rates above it (see rates.lua); clock and offset are those of its times; name is that of
--- a flow; box is an outbox. Where its breaker was open, each part learns since when (probed_from, by the server's clock).
+-- What a scope says after the answers to some flows, whether it may send sooner than before, and what became of its breaker, nil if
+-- nothing did. down is what it said until now, nil nothing; configured is its rate and in_force the rates above it (see rates.lua); clock
+-- and offset are those of its times; name is that of a flow; box is an outbox. Where its breaker was open, each part learns since when
+-- (probed_from, by the server's clock).
 function hearing.hear(down, some, rules, configured, in_force, clock, offset, box, name)
   local heard = heard_of(some)
   if not heard or not down and not downstream.matters(heard) then return down, false end
@@ -44,8 +46,10 @@ function hearing.hear(down, some, rules, configured, in_force, clock, offset, bo
   end
   local rate = rates.at(in_force, configured, math.max(heard.accepted_at, heard.throttled_at, heard.failed_at))
   local said, sooner = downstream.hear(down, heard, rules, rate, clock, offset)
-  if box then tell(box, was_open, said, some, name) end
-  return said, sooner
+  local is_open = said ~= nil and said.breaker ~= downstream.CLOSED
+  local change = is_open ~= was_open and (is_open and hearing.OPENED or hearing.CLOSED) or nil
+  if box and change then tell(box, change, said, some, name) end
+  return said, sooner, change
 end
 
 return hearing

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -20,28 +19,6 @@ const (
 	disabledTurn    = time.Second // of one patrol, after which it goes on
 	disabledRecheck = 5 * time.Second
 )
-
-// noteDisabled reads which flows the outcomes of a batch have disabled.
-func (d *drain) noteDisabled(ctx context.Context, flows []string, r *lua.Reader) {
-	for r.Err() == nil && r.Left() > 0 {
-		nth := r.Int()
-		if nth < 1 || int(nth) > len(flows) {
-			continue
-		}
-		d.died.Store(true) // the next patrol makes dead letters of what waits
-		d.log.ErrorContext(ctx, "a flow was disabled: its receiver is gone, or has not worked for too long; it sends nothing until it is enabled",
-			d.flowLabel(flows[nth-1])...)
-	}
-}
-
-// flowLabel names a flow for the log, by its name in Redis.
-func (d *drain) flowLabel(name string) []any {
-	if d.Levels() != codec.LevelsGroups {
-		return []any{"flow", name}
-	}
-	group, flow, _ := codec.SplitPath(name)
-	return []any{"group", group, "flow", flow}
-}
 
 // emptyDisabled makes dead letters of the jobs that wait in disabled flows, for at most a while.
 func (d *drain) emptyDisabled(ctx context.Context) {

@@ -89,3 +89,45 @@ func TestPatrolOfFlows(t *testing.T) {
 		t.Error("what is due by the calendar's clock does not wait")
 	}
 }
+
+// An audit finds the job that came first over all flows, however many there are, and keeps it. The next one keeps another, or none.
+func TestAuditFindsTheOldest(t *testing.T) {
+	t.Parallel()
+	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
+	r, k := s.drain(), store.BucketKeys("b")
+	var w sweepWatch
+	oldest := func() string {
+		t.Helper()
+		for w.begin(true); w.auditing; {
+			if err := r.sweep(t.Context(), &w, s.Now.UnixMicro(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s.Redis.HGet(t.Context(), k.Count(), "oldest").Val()
+	}
+	put := func(id, flow string, state shaper.State, came int) {
+		s.Put(id, flow, state)
+		s.Redis.HSet(t.Context(), k.Body(), id, fmt.Sprintf(`1 %d 00000000000cn001 {"f":%q}`+"\nx", came, flow))
+	}
+	if got := oldest(); got != "" {
+		t.Errorf("of an empty bucket it keeps %q", got)
+	}
+	put("flying", "busy", shaper.StateInFlight, 1)
+	s.Redis.ZAdd(t.Context(), k.Leases(), redis.Z{Member: "flying", Score: float64(s.Now.Add(time.Hour).UnixMicro())})
+	for i := range 1200 {
+		put(fmt.Sprint("j", i), fmt.Sprint("f", i), shaper.StateQueued, 1000+(i+1200-777)%1200)
+	}
+	if got, want := oldest(), fmt.Sprintf("1000 %d j777", s.Now.UnixMicro()); got != want {
+		t.Errorf("it keeps %q, want %q", got, want)
+	}
+	s.Redis.Del(t.Context(), k.Queue("f777")) // that job is retried later
+	if got, want := oldest(), fmt.Sprintf("1001 %d j778", s.Now.UnixMicro()); got != want {
+		t.Errorf("then it keeps %q, want %q", got, want)
+	}
+	for i := range 1200 {
+		s.Redis.HDel(t.Context(), k.Flows(), fmt.Sprint("f", i))
+	}
+	if got := oldest(); got != "" {
+		t.Errorf("of a bucket in which nothing waits it keeps %q", got)
+	}
+}

@@ -139,6 +139,7 @@ type sweepWatch struct {
 	auditing  bool      // it goes on where these are; "" where that part is done
 	cursor    string    // of the comparison of jobs and places
 	flows     string    // of the flows
+	oldest    oldestJob // at the head of a list, of the flows that this audit has been through
 	lastWork  time.Time // the last sweep or look that Redis answered
 	spare     time.Time // until then no lease is taken back
 	pardon    time.Time // until then a lost lease is no crash

@@ -117,7 +117,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 		if err == nil {
 			d.outage.worked(ctx, began, d.lease)
 			d.settled(ctx, batch, r, resent)
-			d.noteDisabled(ctx, flows.Names, r)
+			d.logScopes(ctx, flows.Names, r)
 			return nil
 		}
 		gone := d.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > d.lease

@@ -55,8 +55,8 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 	now := r.Int()
 	sum := mended{repaired: r.Int()}
 	cursor, flows = r.Text(), r.Text()
-	missing, unpurged, lost, retries, strays := r.Int(), r.Int(), r.Int(), r.Int(), r.Int()
-	expired, waiting, astray := readTexts(r, lost), readTexts(r, retries), readTexts(r, strays)
+	missing, unpurged, lost, retries, strays, full := r.Int(), r.Int(), r.Int(), r.Int(), r.Int(), r.Int()
+	expired, waiting, astray, listed := readTexts(r, lost), readTexts(r, retries), readTexts(r, strays), readTexts(r, full)
 	suspects := readTexts(r, int64(r.Left()))
 	if r.Err() != nil {
 		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
@@ -86,6 +86,9 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		return err
 	}
 	if audit {
+		if err := d.findOldest(ctx, w, listed, flows); err != nil {
+			return err
+		}
 		w.advance(cursor, flows, start)
 		if missing += sum.missing; missing != w.missing {
 			w.missing = missing
@@ -103,7 +106,7 @@ func (w *sweepWatch) begin(hasFlows bool) {
 	if w.auditing {
 		return
 	}
-	w.auditing, w.cursor, w.flows = true, "0", ""
+	w.auditing, w.cursor, w.flows, w.oldest = true, "0", "", oldestJob{}
 	if hasFlows {
 		w.flows = "0"
 	}

@@ -73,7 +73,9 @@ type BucketInfo struct {
 
 	FlowsDisabled int64 // that send nothing and take no jobs, until an operator enables them
 
-	OldestAge time.Duration // of the job at the head; 0 with flows: nobody knows
+	// OldestAge is the age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for that job about every
+	// 30 seconds. Once it has left, the next one is taken to be as old as it was then. 0: no job waits in a list, or none was found yet.
+	OldestAge time.Duration
 	LastSlot  time.Time
 
 	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate

@@ -1,0 +1,41 @@
+-- oldest_waiting.lua: which job at the head of a list of some flows came first. Dispatchers go through the flows that sweep.lua names,
+-- a number at a time, and have the last call keep what they found. May be sent twice.
+--
+-- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:count   hash  oldest: "came seen_at id", the oldest head of a list, when it came, and when that was found
+-- KEYS[3...]  for each flow its five places: …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset, which it leaves alone
+-- ARGV[1]  most_bytes: of bodies to read in this call; one flow is looked at in any case
+-- ARGV[2]  keep: 1 to keep the oldest
+-- ARGV[3]  came: of the oldest that earlier calls found, microseconds; 0 none
+-- ARGV[4]  id: of that job
+-- Returns  {flows that were looked at, time of enqueue of the oldest (0 none), its id}
+-- Stores   the oldest, until the next audit of sweep.lua ends
+-- Needs    Redis 7.0
+
+--#include lib/flow.lua
+
+local body, count = KEYS[1], KEYS[2]
+local most_bytes, keep, came, id = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
+local FIRST = 2 -- the keys before those of flows
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', count, '')
+
+local bytes, looked_at = 0, 0
+for before = FIRST, #KEYS - flow.PLACES, flow.PLACES do
+  if bytes > most_bytes then break end
+  looked_at = looked_at + 1
+  for i = before + 1, before + flow.PLACES - 1 do
+    local head = redis.call('LINDEX', KEYS[i], 0)
+    local job = head and redis.call('HGET', body, head)
+    local at = job and tonumber(string.match(job, '^%-?%d+ (%d+) '))
+    if job then bytes = bytes + #job end
+    if at and (came == 0 or at < came) then came, id = at, head end
+  end
+end
+
+if keep and came > 0 then
+  local time = redis.call('TIME')
+  redis.call('HSET', count, 'oldest', string.format('%d %s%06d %s', came, time[1], tonumber(time[2]), id))
+end
+return { looked_at, came, id }
