@@ -157,6 +157,15 @@ func TestJobsFromBeforeCallers(t *testing.T) {
 				t.Errorf("%s: %s, want %d: %+v", id, got, want, r.job(id))
 			}
 		}
+		// In a bucket that knew callers from its start, a job without one that has ended is nobody's, although the same job may come
+		// again from an older program.
+		now := r.now()
+		r.knowsCallers(now, now+3600*second)
+		r.put("ended")
+		r.cancel("ended", "")
+		if got := r.job("ended"); !got.nobodys {
+			t.Errorf("a job that has ended: %+v", got)
+		}
 	})
 }
 

@@ -73,7 +73,7 @@ if not job then
   if not settled then return {} end
   local state, expires = string.match(settled, '^...........(%d)(%d+)$')
   if tonumber(expires) <= now or state == callers.NAMED then return {} end
-  return { tonumber(state), -1, 0, '', '', callers.ended(settled), now < select(2, callers.times(conf)) and 1 or 0 }
+  return { tonumber(state), -1, 0, '', '', callers.ended(settled), now < callers.times(conf) and 1 or 0 }
 end
 
 local came_before = tonumber(string.match(job, '^%S+ (%d+)') or 0) < callers.times(conf)
