@@ -83,6 +83,23 @@ func TestLateHandover(t *testing.T) {
 	}
 }
 
+// A handler ran the first attempt, and the deadline passed before the second: the dead letter does not say that no handler had started.
+func TestDeadlineBeforeASecondAttempt(t *testing.T) {
+	t.Parallel()
+	config := asynq.DefaultConfig()
+	config.Queue = queue
+	deadline := time.Now().Add(-time.Second).Format(time.RFC3339)
+	for number, want := range map[int]string{1: "before a handler started attempt 1", 2: "before a handler started attempt 2"} {
+		attempt := shaper.NewAttempt(time.Now().Add(time.Minute), time.Second, nil)
+		attempt.ID, attempt.Bucket, attempt.Number = "a", bucket, number
+		attempt.Headers = map[string][]string{asynq.HeaderTask: {"email:send"}, asynq.HeaderDeadline: {deadline}}
+		outcome := asynq.FromHandler(config, hibiken.NotFoundHandler()).Deliver(t.Context(), attempt)
+		if outcome.Reason != asynq.ReasonDeadline || !strings.Contains(outcome.Detail, want) {
+			t.Errorf("attempt %d: %+v", number, outcome)
+		}
+	}
+}
+
 // TestDeadlineOfAWaitingTask has no asynq server: a task waits until its deadline has passed. asynq would retry it for days. A job whose deadline
 // has passed already becomes no task.
 func TestDeadlineOfAWaitingTask(t *testing.T) {

@@ -19,7 +19,7 @@ func FromHandler(config Config, handler asynq.Handler) shaper.Worker {
 			return shaper.Dead(workers.ReasonInvalid, workers.Snippet([]byte(err.Error())))
 		}
 		if s.isOver() {
-			return tooLate(s.deadline)
+			return tooLate(s.deadline, attempt.Number)
 		}
 		if err := attempt.Depart(); err != nil {
 			return shaper.Returned(workers.ReasonLate)

@@ -16,7 +16,7 @@ import (
 const (
 	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not take the task
 	ReasonNeverStarted = "never_started"     // the task left asynq, and no Middleware had started it
-	ReasonDeadline     = "deadline"          // the deadline of the job's header passed before a handler started
+	ReasonDeadline     = "deadline"          // the deadline of the job's header passed before a handler started the attempt
 	ReasonHandler      = "handler_error"     // the handler returned an error
 	ReasonPanic        = "panic"             // the handler panicked
 	ReasonSkipRetry    = "skip_retry"        // the handler returned asynq.SkipRetry
@@ -73,7 +73,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		return shaper.Dead(workers.ReasonInvalid, workers.Snippet([]byte(err.Error())))
 	}
 	if s.isOver() {
-		return tooLate(s.deadline)
+		return tooLate(s.deadline, attempt.Number)
 	}
 	if err := attempt.Depart(); err != nil {
 		return shaper.Returned(workers.ReasonLate)
@@ -82,7 +82,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	for try := 1; ; try++ {
 		switch err = w.enqueue(ctx, task, id, opts); {
 		case err == nil && w.config.byHandler():
-			return shaper.HandedOver(w.left(id))
+			return shaper.HandedOver(w.left(id, attempt.Number))
 		case err == nil:
 			return shaper.Done(0)
 		case errors.Is(err, errOtherTask):
@@ -137,14 +137,15 @@ func isGone(err error) bool {
 	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
 }
 
-// tooLate is the outcome of a job that asynq would never run.
-func tooLate(deadline time.Time) shaper.Outcome {
-	return shaper.Dead(ReasonDeadline, fmt.Sprintf("no handler had started the job at its deadline, %s", deadline.UTC().Format(time.RFC3339)))
+// tooLate is the outcome of an attempt that asynq would never run. A handler may have run an attempt before it.
+func tooLate(deadline time.Time, attempt int) shaper.Outcome {
+	return shaper.Dead(ReasonDeadline, fmt.Sprintf("the deadline of the job, %s, passed before a handler started attempt %d",
+		deadline.UTC().Format(time.RFC3339), attempt))
 }
 
 // left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, as long as nobody has
 // started the job. One round trip.
-func (w *Worker) left(id string) func(context.Context) (shaper.Outcome, bool, error) {
+func (w *Worker) left(id string, attempt int) func(context.Context) (shaper.Outcome, bool, error) {
 	return func(ctx context.Context) (shaper.Outcome, bool, error) {
 		if ctx.Err() != nil {
 			return shaper.Outcome{}, false, ctx.Err()
@@ -159,7 +160,7 @@ func (w *Worker) left(id string) func(context.Context) (shaper.Outcome, bool, er
 			became = "is " + info.State.String()
 		case !info.Deadline.IsZero() && time.Now().After(info.Deadline):
 			_ = w.inspector.DeleteTask(w.config.Queue, id) // else asynq retries it for days, without running it
-			return tooLate(info.Deadline), true, nil
+			return tooLate(info.Deadline, attempt), true, nil
 		default:
 			return shaper.Outcome{}, false, nil
 		}
