@@ -76,7 +76,9 @@ func (c *Config) notices() (warnings, advice []string) {
 	}
 	c.warnOfPools(warn)
 	for i, limit := range c.Limits {
-		c.warnOfLimit(warn, at("limits").element(i, limit.Name), limit, users[limit.Name])
+		p := at("limits").element(i, limit.Name)
+		c.warnOfLimit(warn, p, limit, users[limit.Name])
+		adviseOnLimit(advise, p, limit)
 	}
 	c.warnOfAccess(warn)
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
@@ -247,6 +249,15 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 			p.shown, limit.OnStoreFailure, names)
 	case limit.SyncInterval != 0:
 		warn("%s: sync_interval is for the check endpoint only: buckets %s ask Redis each time", p.shown, names)
+	}
+}
+
+// adviseOnLimit names a limit whose keys its callers make: one of them may use them all up.
+func adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) {
+	made := slices.IndexFunc(limit.Per, func(per string) bool { return per == admission.PerFlow || admission.HeaderOf(per) != "" })
+	if made >= 0 {
+		advise("%s: callers choose what per has of %q: one that makes up values takes all max_keys (%d), and those who come later share one key; "+
+			"tundish_admission_overflow_total and tundish_limit_overflow_total tell it", p.shown, limit.Per[made], limit.MaxKeys)
 	}
 }
 

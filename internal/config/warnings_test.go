@@ -253,6 +253,17 @@ func TestAdviceOnFlowsWithoutBounds(t *testing.T) {
 	}
 }
 
+// A caller that makes up flows or headers takes all keys of a limit.
+func TestAdviceOnKeysThatCallersMake(t *testing.T) {
+	t.Parallel()
+	for per, want := range map[string]bool{`"caller", "ip"`: false, `"caller", "flow"`: true, `"header:X-Tenant"`: true} {
+		c := mustLoad(t, "[[limits]]\nname = \"l\"\nlimit = \"5/s\"\nmax_keys = 77\nper = ["+per+"]\n")
+		if got := strings.Contains(strings.Join(c.Advice(), "\n"), "takes all max_keys (77)"); got != want {
+			t.Errorf("per %s: advised %t: %q", per, got, c.Advice())
+		}
+	}
+}
+
 func TestAdviceOnJobsThatWaitAlone(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]bool{"": true, "flow.key = \"host\"\n": false, "webhook.url = \"https://example.com\"\n": false} {
