@@ -58,6 +58,10 @@ func (c *Config) notices() (warnings, advice []string) {
 		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
 		adviseOnFlows(advise, p, b)
+		if b.MaxPayload > swiftPayload {
+			advise("%s: max_payload is %s: Redis runs nothing else for about 3 ms a MiB while such a job is enqueued; keep what is larger than %s "+
+				"elsewhere, and have the job name it", p.shown, literal(size(b.MaxPayload)), literal(size(swiftPayload)))
+		}
 		if b.Flow == nil && b.Worker == workerWebhook && b.Webhook.URL == "" {
 			advise("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
 				`[buckets.flow] with key = "host" lets it delay its others`, p.shown)
@@ -184,6 +188,9 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 			p.shown, b.Capacity, max(b.Capacity/flowShare, 1))
 	}
 }
+
+// swiftPayload is the size up to which no script takes 5 ms (docs/measurements.md).
+const swiftPayload = 3 << 19
 
 // flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.
 const flowShare = 10

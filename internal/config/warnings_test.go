@@ -253,6 +253,16 @@ func TestAdviceOnFlowsWithoutBounds(t *testing.T) {
 	}
 }
 
+func TestAdviceOnLargePayloads(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[string]bool{"1536KiB": false, "2MiB": true} {
+		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nwebhook.url = \"https://example.com\"\nmax_payload = \""+most+"\"\n")
+		if got := strings.Contains(strings.Join(c.Advice(), "\n"), `max_payload is "`+most+`": Redis runs nothing else`); got != want {
+			t.Errorf("%s: advised %t: %q", most, got, c.Advice())
+		}
+	}
+}
+
 // A caller that makes up flows or headers takes all keys of a limit.
 func TestAdviceOnKeysThatCallersMake(t *testing.T) {
 	t.Parallel()
