@@ -80,19 +80,43 @@ burst. To resume a bucket that is not paused is harmless.`,
 }
 
 func (a *app) bucketReleaseCommand() *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "release NAME",
 		Short: "End a hold or an open circuit breaker of a bucket",
 		Long: `End a hold or an open circuit breaker of a bucket, and forget its adaptive rate. Waiting
 jobs go on at once, at the bucket's pace. The receiver's next answers may slow or hold
-the bucket again. The flows of a bucket have holds of their own: see ` + "`flow release`" + `. To
-release a bucket that is not held is harmless.`,
-		Example: `  dispatcher bucket release webhooks`,
-		Args:    positional("NAME"),
+the bucket again. The flows of a bucket have holds and breakers of their own: release all
+of them with --all-flows, or one with ` + "`flow release`" + `. Disabled flows stay disabled: see
+` + "`flow enable`" + `. To release a bucket that is not held is harmless.`,
+		Example: `  dispatcher bucket release webhooks
+  dispatcher bucket release webhooks --all-flows`,
+		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(http.MethodPost, "/release", nothing, func(v *opsview.Bucket) string { return releasedText(v.Outcome, v.Name) })
+	ask := func(*cobra.Command, []string) (url.Values, any, error) {
+		if all {
+			return url.Values{"all_flows": {"true"}}, nil, nil
+		}
+		return nil, nil, nil
+	}
+	cmd.RunE = a.onBucket(http.MethodPost, "/release", ask, bucketReleasedText)
 	a.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&all, "all-flows", false, "release its flows too")
 	return cmd
+}
+
+// bucketReleasedText says what a release of a bucket, or of all its flows too, came to.
+func bucketReleasedText(v *opsview.Bucket) string {
+	text := releasedText(v.Outcome, v.Name)
+	switch {
+	case v.FlowsReleased == nil && !deref(v.Changed) && v.Flows != nil:
+		text += ". Its flows have holds and breakers of their own: --all-flows releases them"
+	case v.More:
+		text += fmt.Sprintf(" (%s so far). The time was up: run the command again for the others", count(*v.FlowsReleased, "flow"))
+	case deref(v.FlowsReleased) > 0:
+		text += fmt.Sprintf(" (%s)", count(*v.FlowsReleased, "flow"))
+	}
+	return text
 }
 
 func resumedText(o opsview.Outcome, name string) string {

@@ -58,11 +58,30 @@ func TestReleaseOfAFlow(t *testing.T) {
 	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "waiting    1", "note       held until ", "slowed to 5/s, 10 % of its rate (http_429)")
 	s.run(t, "dispatcher flow show tenants b --json").want(t, 0, `"breaker": "open"`, `"failures": 12`, `"open_since"`)
 	s.run(t, "dispatcher bucket show tenants").want(t, 0, "flows held  1; circuit breaker open: 1, half-open: 0")
+	s.run(t, "dispatcher bucket list").want(t, 0, "  1 breaker open; ")
+	s.redis.HSet(t.Context(), key+"count", "open", 5, "half_open", 2)
+	s.redis.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "gone", Score: 1})
+	s.run(t, "dispatcher bucket list").want(t, 0, "5 breakers open, 2 breakers half-open, 1 flow disabled; ")
+	s.run(t, "dispatcher bucket show tenants --json").want(t, 0, `"5 breakers open, 2 breakers half-open, 1 flow disabled"`)
+	s.redis.Del(t.Context(), key+"disabled")
 	s.run(t, "dispatcher flow release tenants acme").want(t, 0, "released: acme")
 	s.run(t, "dispatcher flow release tenants acme").want(t, 0, "had nothing to release: acme")
 	if out := s.run(t, "dispatcher flow release tenants b --json"); out.code != 0 || strings.Contains(out.out, "downstream") {
 		t.Errorf("released: %+v", out)
 	}
+	hold := func() {
+		for flow, text := range s.redis.HGetAll(t.Context(), key+"flows").Val() {
+			s.redis.HSet(t.Context(), key+"flows", flow, "@"+heldText(until, 1)+" "+text)
+		}
+	}
+	hold()
+	s.run(t, "dispatcher bucket release tenants").want(t, 0, "had nothing to release: tenants. Its flows have holds and breakers of their own: --all-flows releases them")
+	s.run(t, "dispatcher bucket release tenants --all-flows").want(t, 0, "released: tenants (2 flows)")
+	s.run(t, "dispatcher bucket release tenants --all-flows").want(t, 0, "had nothing to release: tenants\n")
+	if out := s.run(t, "dispatcher flow list tenants --json"); out.code != 0 || strings.Contains(out.out, "downstream") {
+		t.Errorf("all released: %+v", out)
+	}
+	s.run(t, "dispatcher bucket release webhooks --all-flows").want(t, 2, "the bucket has no flows")
 	s.run(t, "dispatcher group release tenants acme").want(t, 2, "there is no command")
 	s.run(t, "dispatcher flow release webhooks acme").want(t, 2, "the bucket has no flows")
 }

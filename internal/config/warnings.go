@@ -63,8 +63,9 @@ func (c *Config) notices() (warnings, advice []string) {
 				"elsewhere, and have the job name it", p.shown, literal(size(b.MaxPayload)), literal(size(swiftPayload)))
 		}
 		if b.Flow == nil && b.Worker == workerWebhook && b.Webhook.URL == "" {
-			advise("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers; "+
-				`[buckets.flow] with key = "host" lets it delay its others`, p.shown)
+			advise("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers. "+
+				"No adaptive rate and no circuit breaker protects that receiver, and a 410 disables nothing. "+
+				`[buckets.flow] with key = "host" gives each receiver a hold, a rate and a breaker, and breaker.on_gone = "disable" lets a 410 disable it`, p.shown)
 		}
 		c.warnOfUnbound(warn, p, b)
 		if !c.Redis.URL.Embedded() {

@@ -226,7 +226,8 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 }
 
 const (
-	aloneAdvice    = "it has no flows, and its jobs name their own URLs"
+	aloneAdvice = "it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers. " +
+		"No adaptive rate and no circuit breaker protects that receiver, and a 410 disables nothing. "
 	inFlightAdvice = "flow.max_in_flight is 0"
 	capacityAdvice = "flow.capacity is 0"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
@@ -35,6 +36,19 @@ func (o *ops) change(w http.ResponseWriter, r *http.Request, do bucketChange) {
 		return
 	}
 	o.answerBucket(w, r, outcome)
+}
+
+// patience is how long a request waits for a change of many jobs or flows. The sweeper of a
+// dispatcher finishes a longer purge.
+const patience = 20 * time.Second
+
+// patient is the context of a change that goes on if the client does not wait for it, within bounds. A command that is its own
+// server has all the time, and stops when it is interrupted.
+func (o *ops) patient(r *http.Request) (context.Context, context.CancelFunc) {
+	if o.local {
+		return context.WithCancel(r.Context())
+	}
+	return context.WithTimeout(context.WithoutCancel(r.Context()), patience)
 }
 
 // outcomeOf is the outcome of a change that reports whether there was something to change.
@@ -97,10 +111,25 @@ func (o *ops) resumeBucket(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// releaseBucket ends a hold and an open circuit breaker of a bucket: POST /v1/buckets/{bucket}/release.
+// releaseBucket ends a hold and an open circuit breaker of a bucket, and with ?all_flows=true those of its flows too:
+// POST /v1/buckets/{bucket}/release.
 func (o *ops) releaseBucket(w http.ResponseWriter, r *http.Request) {
+	all := r.URL.Query().Get("all_flows") == "true"
 	o.change(w, r, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
-		return outcomeOf(b.Release(ctx))
+		if !all {
+			return outcomeOf(b.Release(ctx))
+		}
+		within, cancel := o.patient(r)
+		defer cancel()
+		flows, err := b.ReleaseFlows(within)
+		more := err != nil && errors.Is(within.Err(), context.DeadlineExceeded)
+		if err != nil && !more {
+			return opsview.Outcome{}, err
+		}
+		was, err := b.Release(ctx)
+		outcome := opsview.OutcomeOf(was || flows > 0)
+		outcome.FlowsReleased, outcome.More = &flows, more
+		return outcome, err
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 type Local struct{ handler http.Handler }
 
 // NewLocal returns the operator's API on buckets. author is the author of every change. pools are those of the configuration.
-// A purge takes as long as it takes.
+// A purge and a release of all flows take as long as they take.
 func NewLocal(buckets Buckets, pools []shaper.Pool, author string) Local {
 	log := slog.New(slog.DiscardHandler)
 	o := newOps(buckets, pools, author, log)

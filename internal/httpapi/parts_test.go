@@ -192,6 +192,24 @@ func TestReleaseByAPI(t *testing.T) {
 			ops.do("POST", path+"/release"+flow, "").want(200, "").lacks("downstream")
 		}
 	}
+	hold := func(flow string) {
+		connect(t, store.URL()).HSet(t.Context(), "tundish:{flowing}:b:flowing:flows", flow, "@"+text+" 0 0 - 0 1 0 0 .n")
+	}
+	hold("a b")
+	hold("c")
+	const release = "/v1/buckets/flowing/release"
+	plain := ops.do("POST", release, "").want(200, "")
+	plain.has("changed", false)
+	plain.lacks("flows_released")
+	for _, n := range []float64{2, 0} {
+		all := ops.do("POST", release+"?all_flows=true", "").want(200, "")
+		all.has("changed", n > 0)
+		all.has("flows_released", n)
+		all.lacks("more")
+	}
+	ops.do("GET", "/v1/buckets/flowing/flow?flow=c", "").want(200, "").lacks("downstream")
+	ops.do("POST", "/v1/buckets/pooled/release?all_flows=true", "").want(409, "no-flows")
+	ops.do("POST", "/v1/buckets/nobody/release?all_flows=true", "").want(404, "")
 	ops.do("POST", "/v1/buckets/flowing/flow/release", "").want(400, "")
 	ops.do("POST", "/v1/buckets/nobody/release", "").want(404, "")
 	ops.do("POST", "/v1/pools/nobody/release", "").want(404, "")

@@ -6,16 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
-
-// purgePatience is how long a request waits for a purge. The sweeper of a
-// dispatcher finishes a longer purge.
-const purgePatience = 20 * time.Second
 
 // purgeOf is what is to be purged.
 type purgeOf struct {
@@ -66,10 +61,7 @@ func (o *ops) purge(w http.ResponseWriter, r *http.Request, of purgeOf) {
 		writeJSON(w, http.StatusOK, of.view)
 		return
 	}
-	ctx, cancel := r.Context(), func() {}
-	if !o.local {
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), purgePatience)
-	}
+	ctx, cancel := o.patient(r)
 	defer cancel()
 	purged, err := of.purge(ctx, options)
 	of.view.Purged, of.view.Left = purged.Jobs, purged.Left

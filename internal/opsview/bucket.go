@@ -2,6 +2,7 @@ package opsview
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -91,6 +92,9 @@ type PartCounts struct {
 type Outcome struct {
 	Changed *bool           `json:"changed,omitempty"` // of a resume, a release, a reset of a flow's settings: there was something to change
 	Changes []shaper.Change `json:"changes,omitempty"` // of settings that were set or reset
+
+	FlowsReleased *int64 `json:"flows_released,omitempty"` // of a release of all flows: how many had something to release
+	More          bool   `json:"more,omitempty"`           // the time was up before all flows were looked at
 }
 
 // OutcomeOf is the outcome of a change that may have had nothing to do.
@@ -160,6 +164,27 @@ func (v *Bucket) count(info *operator.BucketInfo) {
 	}
 }
 
+// breakersText tells how many flows send nothing because of their receivers, "" if none.
+func breakersText(f *PartCounts) string {
+	if f == nil {
+		return ""
+	}
+	var list []string
+	for _, c := range []struct {
+		n         int64
+		one, many string
+	}{{f.Open, "breaker open", "breakers open"}, {f.HalfOpen, "breaker half-open", "breakers half-open"}, {f.Disabled, "flow disabled", "flows disabled"}} {
+		switch c.n {
+		case 0:
+		case 1:
+			list = append(list, "1 "+c.one)
+		default:
+			list = append(list, fmt.Sprintf("%d %s", c.n, c.many))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
 func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []string {
 	list := []string{}
 	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -168,6 +193,9 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		note("%s", v.Downstream.Text)
+	}
+	if text := breakersText(v.Flows); text != "" {
+		note("%s", text)
 	}
 	if h := v.Hours; h != nil && !h.Open {
 		note("%s", h.Text(info.Now))

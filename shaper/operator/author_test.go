@@ -45,6 +45,7 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 		{"pause", func() { do(nil, b.Flow("f").Pause(ctx, "a leak")) }, "flow=f reason=\"a leak\""},
 		{"resume", func() { do(b.Flow("f").Resume(ctx)) }, "flow=f"},
 		{"release", func() { do(b.Flow("f").Release(ctx)) }, "flow=f before=\"nothing to release\" after=released"},
+		{"release", func() { do(b.ReleaseFlows(ctx)) }, "flows=0"},
 		{"release", func() { do(b.Release(ctx)) }, "before=\"nothing to release\" after=released"},
 		{"cancel", func() { do(b.Job("waits").Cancel(ctx)) }, "job=waits"},
 		{"redrive", func() { do(b.Dead().Redrive(ctx, "dead1")) }, "jobs=1"},

@@ -81,7 +81,7 @@ func (f FlowControl) Purge(ctx context.Context, options PurgeOptions) (Purged, e
 func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	for cursor := uint64(0); ; {
-		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor)
+		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor, func(s codec.FlowState) bool { return s.Waiting() > 0 })
 		if err != nil {
 			return sum, err
 		}
@@ -97,8 +97,8 @@ func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, ma
 	}
 }
 
-// scanFlows returns some of a bucket's flows that have something that waits.
-func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64) (names []string, next uint64, err error) {
+// scanFlows returns some of a bucket's flows, of those whose state is wanted.
+func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64, wanted func(codec.FlowState) bool) (names []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
 	defer cancel()
 	states, next, err := c.store.Redis.HScan(ctx, k.Flows(), cursor, match, flowScan).Result()
@@ -106,7 +106,7 @@ func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, mat
 		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
 	}
 	for i := 0; i+1 < len(states); i += 2 {
-		if codec.ParseFlowState(states[i+1]).Waiting() > 0 {
+		if wanted(codec.ParseFlowState(states[i+1])) {
 			names = append(names, states[i])
 		}
 	}

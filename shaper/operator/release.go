@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
@@ -24,7 +25,7 @@ func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
 }
 
 // Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the
-// bucket's pace. It reports whether there was something to release. It leaves flows as they are: see [FlowControl.Release]. Answers that
+// bucket's pace. It reports whether there was something to release. It leaves flows as they are: see [BucketControl.ReleaseFlows]. Answers that
 // come later may change the bucket again. One round trip.
 func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	c, bucket := b.control(), b.name
@@ -38,6 +39,49 @@ func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 		c.note(ctx, bucket, metrics.ActionRelease, "before", releasedText(said), "after", "released")
 	}
 	return said != "", r.Err()
+}
+
+// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does one flow, and returns how many had something to release.
+// It leaves the bucket itself as it is: see [BucketControl.Release].
+//
+// It looks at 500 flows in one round trip, and each flow that has something takes another one. When ctx ends early, the count comes
+// with the error and the flows behind stay as they are: release them again then.
+func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err error) {
+	c, bucket := b.control(), b.name
+	k, err := c.keysOf(ctx, bucket)
+	if err != nil {
+		return 0, err
+	}
+	if k.Levels == codec.LevelsNone {
+		return 0, fmt.Errorf("bucket %q: %w", bucket, ErrNoFlows)
+	}
+	defer func() {
+		if err == nil || released > 0 {
+			c.note(ctx, bucket, metrics.ActionRelease, "flows", released)
+		}
+	}()
+	heard := func(s codec.FlowState) bool { return s.Downstream != "" }
+	for cursor := uint64(0); ; {
+		names, next, err := c.scanFlows(ctx, bucket, k, "", cursor, heard)
+		if err != nil {
+			return released, err
+		}
+		for _, name := range names {
+			if err := ctx.Err(); err != nil {
+				return released, fmt.Errorf("release flows of bucket %q: %w", bucket, context.Cause(ctx))
+			}
+			change, err := c.changeTarget(ctx, target{bucket: bucket, what: k.Levels, keys: k, name: name}, metrics.ActionRelease)
+			if err != nil {
+				return released, err
+			}
+			if change.said != "" {
+				released++
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return released, nil
+		}
+	}
 }
 
 // releasedText is what was released, for the log.

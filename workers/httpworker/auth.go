@@ -34,7 +34,7 @@ type Basic struct{ User, Password string }
 type Header struct{ Name, Value string }
 
 // OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, keeps it until shortly before it ends, and uses it for all
-// requests. One that the API answers with 401 is not used again.
+// requests. A token that the API answers with 401 is replaced, at most every 30 seconds.
 type OAuth2 struct {
 	TokenURL, ClientID, ClientSecret string
 
@@ -122,12 +122,15 @@ type tokens struct {
 	last     *oauth2.Token
 	fault    error     // of the last try, nil if it gave a token
 	failedAt time.Time // when that was
+
+	rejectedAt time.Time // when the API last had a token replaced
 }
 
 const (
 	tokenTimeout = 10 * time.Second // of a request for a token
 	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more
 	tokenPause   = time.Second      // after a try that failed: those who waited for it do not try one after the other
+	rejectPause  = 30 * time.Second // after a token was replaced: where the next one is not taken either, tokens are not the cause
 )
 
 func newTokens(o OAuth2, allowed []netip.Prefix) *tokens {
@@ -181,12 +184,13 @@ func tokenFault(err error) string {
 	return workers.ClassifyError(err).Detail
 }
 
-// reject drops a token that the API does not take, unless it was replaced meanwhile.
+// reject drops a token that the API does not take, so that the next request fetches another one. It keeps the token where
+// another one was dropped less than a rejectPause ago: a path may answer 401 to any token.
 func (t *tokens) reject(token *oauth2.Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.last == token {
-		t.last = nil
+	if t.last == token && time.Since(t.rejectedAt) >= rejectPause {
+		t.last, t.rejectedAt = nil, time.Now()
 	}
 }
 

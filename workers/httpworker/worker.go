@@ -71,7 +71,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	}
 	outcome := w.sender.Send(ctx, attempt, req)
 	if token != nil && outcome.Status == http.StatusUnauthorized {
-		// The token was taken back, or its time was cut: the next attempt has another one.
+		// The token was taken back, or its time was cut: a later attempt has another one.
 		w.tokens.reject(token)
 		outcome.Result = shaper.ResultRetry
 	}
