@@ -431,7 +431,7 @@ if has_flows and answer[NEXT] ~= now then
 end
 if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
 if times and answer[NEXT] > now then
-  answer[NEXT] = timetable.opens(times, answer[NEXT])
+  answer[NEXT] = timetable.look_at(times, answer[NEXT], now)
   more = more and timetable.opens(times, own_next - offset) == own_next - offset
 elseif times and answer[NEXT] == 0 and timetable.ends_empty(times) and in_flight + out.count > 0 then
   answer[NEXT] = now + timetable.LOOK
@@ -444,7 +444,7 @@ if shared then
   more = more or unfinished
   local at = own_next - offset
   if more and not unfinished then answer[NEXT] = fair_queue.next(shared, at) end
-  if times and answer[NEXT] > now then answer[NEXT] = timetable.opens(times, answer[NEXT]) end
+  if times and answer[NEXT] > now then answer[NEXT] = timetable.look_at(times, answer[NEXT], now) end
   fair_queue.close(shared, more, at)
 end
 return handout.reply(out)

@@ -332,6 +332,62 @@ func TestFinishBy(t *testing.T) {
 	})
 }
 
+// A few jobs are spread over all of the time, and the dispatcher that waits for the slot of one of them sees within half a second that more
+// came. What the jobs were told when they came is when they left.
+func TestFinishByOfFewJobs(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 5000, capacity: 100_000, inFlight: 100_000})
+		const end = 50 * second
+		r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 0, kind: "o", opened: 1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 100 * second, kind: "x"})
+		r.pass(-second)
+		r.put("before") // from then on it is known when the last job left
+		for c := r.claim(ask{}); ; c = r.claim(ask{}) {
+			if len(c.jobs) > 0 {
+				r.settle(outcome{lease: c.jobs[0], result: done})
+				break
+			}
+			r.pass(1000)
+		}
+		r.setTime(epoch)
+		var slots []int64
+		run := func(till int64) (looks int) {
+			for r.now() < epoch+till {
+				c := r.claim(ask{horizon: 100_000, lead: 500})
+				for _, job := range c.jobs {
+					slots = append(slots, job.slot-epoch)
+					r.settle(outcome{lease: job, result: done})
+				}
+				looks++
+				if next := c.next - r.now(); next > second/2 || c.next == 0 && len(slots) < 5 {
+					t.Fatalf("the next look is in %d µs", next)
+				}
+				r.pass(max(min(c.next-r.now(), second/2), 10_000))
+			}
+			return looks
+		}
+		r.put("a", "b", "c", "d", "e")
+		var told []int64
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			told = append(told, r.job(id).instant-epoch)
+		}
+		looks := run(45 * second)
+		if len(slots) != 4 || looks > 120 {
+			t.Fatalf("%v left in %d looks", slots, looks)
+		}
+		r.put(named("more", 200)...)
+		run(end)
+		for i, at := range slots[:4] {
+			if want := int64(i) * 49 * second / 4; at < want-second || at > want+second || told[i] < at-second || told[i] > at+second {
+				t.Errorf("job %d left at %.1f s and was told %.1f s; want %.1f s", i, float64(at)/second, float64(told[i])/second, float64(want)/second)
+			}
+		}
+		if last := slots[len(slots)-1]; len(slots) != 205 || last < 48*second || last >= end {
+			t.Errorf("%d left, the last at %.1f s", len(slots), float64(last)/second)
+		}
+	})
+}
+
 // A finish that cannot be met is told ahead of time, once: because the rate is too low, or because fewer jobs departed than were to.
 func TestFinishWillNotBeMet(t *testing.T) {
 	t.Parallel()

@@ -58,6 +58,10 @@ func (c *Config) notices() (warnings, advice []string) {
 		warnOfRetry(warn, p, b.Retry)
 		warnOfFlows(warn, p, b)
 		adviseOnFlows(advise, p, b)
+		if b.MaxPayload > swiftPayload {
+			advise("%s: max_payload is %s: Redis runs nothing else for about 3 ms a MiB while such a job is enqueued; keep what is larger than %s "+
+				"elsewhere, and have the job name it", p.shown, literal(size(b.MaxPayload)), literal(size(swiftPayload)))
+		}
 		if b.Flow == nil && b.Worker == workerWebhook && b.Webhook.URL == "" {
 			advise("%s: it has no flows, and its jobs name their own URLs: a receiver that asks to wait delays only the job that it answers. "+
 				"No adaptive rate and no circuit breaker protects that receiver, and a 410 disables nothing. "+
@@ -77,7 +81,9 @@ func (c *Config) notices() (warnings, advice []string) {
 	}
 	c.warnOfPools(warn)
 	for i, limit := range c.Limits {
-		c.warnOfLimit(warn, at("limits").element(i, limit.Name), limit, users[limit.Name])
+		p := at("limits").element(i, limit.Name)
+		c.warnOfLimit(warn, p, limit, users[limit.Name])
+		adviseOnLimit(advise, p, limit)
 	}
 	c.warnOfAccess(warn)
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
@@ -184,6 +190,9 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 	}
 }
 
+// swiftPayload is the size up to which no script takes 5 ms (docs/measurements.md).
+const swiftPayload = 3 << 19
+
 // flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.
 const flowShare = 10
 
@@ -248,6 +257,15 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 			p.shown, limit.OnStoreFailure, names)
 	case limit.SyncInterval != 0:
 		warn("%s: sync_interval is for the check endpoint only: buckets %s ask Redis each time", p.shown, names)
+	}
+}
+
+// adviseOnLimit names a limit whose keys its callers make: one of them may use them all up.
+func adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) {
+	made := slices.IndexFunc(limit.Per, func(per string) bool { return per == admission.PerFlow || admission.HeaderOf(per) != "" })
+	if made >= 0 {
+		advise("%s: callers choose what per has of %q: one that makes up values takes all max_keys (%d), and those who come later share one key; "+
+			"tundish_admission_overflow_total and tundish_limit_overflow_total tell it", p.shown, limit.Per[made], limit.MaxKeys)
 	}
 }
 

@@ -254,6 +254,27 @@ func TestAdviceOnFlowsWithoutBounds(t *testing.T) {
 	}
 }
 
+func TestAdviceOnLargePayloads(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[string]bool{"1536KiB": false, "2MiB": true} {
+		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nwebhook.url = \"https://example.com\"\nmax_payload = \""+most+"\"\n")
+		if got := strings.Contains(strings.Join(c.Advice(), "\n"), `max_payload is "`+most+`": Redis runs nothing else`); got != want {
+			t.Errorf("%s: advised %t: %q", most, got, c.Advice())
+		}
+	}
+}
+
+// A caller that makes up flows or headers takes all keys of a limit.
+func TestAdviceOnKeysThatCallersMake(t *testing.T) {
+	t.Parallel()
+	for per, want := range map[string]bool{`"caller", "ip"`: false, `"caller", "flow"`: true, `"header:X-Tenant"`: true} {
+		c := mustLoad(t, "[[limits]]\nname = \"l\"\nlimit = \"5/s\"\nmax_keys = 77\nper = ["+per+"]\n")
+		if got := strings.Contains(strings.Join(c.Advice(), "\n"), "takes all max_keys (77)"); got != want {
+			t.Errorf("per %s: advised %t: %q", per, got, c.Advice())
+		}
+	}
+}
+
 func TestAdviceOnJobsThatWaitAlone(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]bool{"": true, "flow.key = \"host\"\n": false, "webhook.url = \"https://example.com\"\n": false} {

@@ -29,7 +29,7 @@ local timetable = {
   LATE = { '0', 'rate', 'behind' }, -- the rate that is needed is not allowed; fewer departed than planned
   MARGIN = 1000000, -- microseconds before the finish at which the last job is to leave, or a 50th of the time where that is less
   MOST = 64, -- stretches
-  LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done
+  LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done, or whether jobs came that raise an even rate
 }
 
 local function text(n) return string.format('%d', n) end
@@ -197,9 +197,11 @@ function timetable.choose(times, base, down, state, ask)
       s.rate_count, s.rate_per = allowed(times, h, base, drain)
       if h.finish > 0 then
         local jobs, is_even = ask.unfinished(h.finish) - ask.leased
+        -- Jobs share out the time since the last slot of the stretch, so that the rate stays what it is while nothing comes or leaves.
+        local since = state.last >= h.from + offset and state.last or first
         if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, ask.together, first - offset) end
-        s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, jobs, first - offset)
-        if is_even then burst = 1 end
+        s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, jobs, since - offset)
+        if is_even then burst, times.is_even = 1, true end
       end
       s.burst = burst
       s = pacer.prepare(s)
@@ -226,6 +228,12 @@ function timetable.opens(times, at)
     if not h.known then return 0 end
   end
   return 0
+end
+
+-- When a dispatcher looks again whose next slot may be at a time: soon where jobs that come raise the rate, and with it the slot.
+function timetable.look_at(times, at, now)
+  at = timetable.opens(times, at)
+  return times.is_even and math.min(at, now + timetable.LOOK) or at
 end
 
 -- The beginning of the stretch of a slot if it is still to come, else 0; and when permits of it are void, 0 never.
@@ -307,7 +315,7 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
     if h.open then
       times.reached = { at = first, interval = interval, ahead = ahead - n, i = i, drain = drain, from = at }
       local count, per = allowed(times, h, base, drain)
-      if h.finish > 0 then count, per = even(h, count, per, unfinished, at) end
+      if h.finish > 0 then count, per = even(h, count, per, unfinished - 1, at) end -- one leaves then
       local each, room = math.max(per / count, interval), math.huge
       if h.till < math.huge then room = math.ceil((h.till - at) / each) end
       if drain and drain.most > 0 then room = math.min(room, drain.most - drain.gone) end
