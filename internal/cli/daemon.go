@@ -164,7 +164,7 @@ func (a *app) logger(cfg *config.Config) *slog.Logger {
 // producerStage listens on producer.listen and returns what serves the
 // producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
-	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen", d.config.Producer.MaxConnections)
+	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen")
 	if err != nil {
 		return nil, "", err
 	}
@@ -173,6 +173,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       int64(d.config.Producer.BodyMemory),
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
 	}

@@ -96,7 +96,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 
-	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen", httpapi.DefaultMaxConnections)
+	listener, err := httpapi.Listen(ctx, d.config.Dispatcher.Listen, "dispatcher.listen")
 	if err != nil {
 		return err
 	}

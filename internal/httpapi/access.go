@@ -157,10 +157,13 @@ func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	return newFault(codeForbidden, "key %q may not enqueue into flow %q: it is bound to others", key.Name, flow)
 }
 
+// address names the address of a request's client, or the network that counts as one.
+func (a *access) address(r *http.Request) string { return a.proxies.Name(a.proxies.ClientAddr(r)) }
+
 // identity is the caller of a request: by its key, else by its address. names selects the headers
 // by which limits count; nil takes all.
 func (a *access) identity(r *http.Request, names []string) admission.Identity {
-	id := admission.Identity{IP: a.proxies.Name(a.proxies.ClientAddr(r))}
+	id := admission.Identity{IP: a.address(r)}
 	id.Caller = admission.AddrCaller(id.IP)
 	if key := keyOf(r); key != nil {
 		id.Caller, id.Tier = admission.KeyCaller(key.caller()), key.Tier

@@ -32,7 +32,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	if o == nil {
 		elsewhere = map[string][]route{operatorAPI: (&ops{}).routes()}
 	}
-	h := newHandler(routes, elsewhere, p.access, cfg.BodyMemory, draining, log)
+	h := newHandler(routes, elsewhere, p.access, newBounds(cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
 	h.ops = o
 	return h
 }
@@ -49,7 +49,8 @@ func NewOps(cfg OpsConfig) *Handler {
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
-	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, newAccess(cfg.Keys, httplimit.Proxies{}), DefaultBodyMemory, draining, log)
+	a := newAccess(cfg.Keys, httplimit.Proxies{})
+	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds(0, 0, a.address), draining, log)
 	h.ops = o
 	return h
 }

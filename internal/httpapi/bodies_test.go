@@ -102,7 +102,8 @@ func TestHeadersAreCountedWhileRead(t *testing.T) {
 	}
 }
 
-// The bodies of all requests share one memory, until their requests are answered.
+// The bodies of all requests share one memory, until their requests are answered. No caller takes more than it leaves to the others, but for one
+// body of any size.
 func TestBodyMemory(t *testing.T) {
 	t.Parallel()
 	entered, proceed := make(chan struct{}), make(chan struct{})
@@ -115,19 +116,22 @@ func TestBodyMemory(t *testing.T) {
 		}
 		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
 	}
-	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 30 << 10}))
+	keys := []httpapi.Key{keyOf("a", []string{"*"}, httpapi.RoleEnqueue), keyOf("b", []string{"*"}, httpapi.RoleEnqueue)}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 30 << 10, Keys: keys}))
 	release := sync.OnceFunc(func() { close(proceed) })
 	t.Cleanup(release)
 	body := strings.Repeat(" ", 20<<10) + job("")
 	first := make(chan *answer, 1)
-	go func() { first <- api.do("POST", jobs, body) }()
+	go func() { first <- api.as("a", "POST", jobs, body) }()
 	<-entered
-	api.do("POST", jobs, body).want(http.StatusServiceUnavailable, "overloaded").wantHeader("Retry-After", "1")
+	api.as("b", "POST", jobs, body).want(http.StatusServiceUnavailable, "overloaded").wantHeader("Retry-After", "1")
+	api.as("a", "POST", jobs, job("")).want(http.StatusServiceUnavailable, "overloaded") // it has two thirds already
 	chunked, err := http.NewRequestWithContext(t.Context(), "POST", api.http.URL+jobs, struct{ io.Reader }{strings.NewReader(body)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	chunked.Header.Set("Content-Type", "application/json")
+	chunked.Header.Set("Authorization", "Bearer b")
 	response, err := api.http.Client().Do(chunked)
 	if err != nil {
 		t.Fatal(err)
@@ -135,55 +139,10 @@ func TestBodyMemory(t *testing.T) {
 	if response.Body.Close(); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a body of unknown length: status %d", response.StatusCode)
 	}
-	api.do("POST", jobs, job("")).want(http.StatusAccepted, "") // a small one has room
+	api.as("b", "POST", jobs, job("")).want(http.StatusAccepted, "") // a small one has room
 	release()
 	(<-first).want(http.StatusAccepted, "")
-	api.do("POST", jobs, body).want(http.StatusAccepted, "")
-}
-
-// A server has so many connections at a time, and serves the others afterwards.
-func TestMaxConnections(t *testing.T) {
-	t.Parallel()
-	const most, callers = 2, 10
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen", most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var active, peak atomic.Int64
-	entered, proceed := make(chan struct{}, callers), make(chan struct{})
-	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		n := active.Add(1)
-		for was := peak.Load(); n > was && !peak.CompareAndSwap(was, n); was = peak.Load() {
-		}
-		entered <- struct{}{}
-		<-proceed
-		active.Add(-1)
-	})}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	answers := make(chan error)
-	for range callers {
-		go func() {
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-			response, err := client.Get("http://" + listener.Addr().String())
-			if err == nil {
-				err = response.Body.Close()
-			}
-			answers <- err
-		}()
-	}
-	for range callers {
-		<-entered
-		proceed <- struct{}{}
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
-	server.Close()
-	<-served
-	if peak.Load() > most {
-		t.Errorf("%d connections at a time, want at most %d", peak.Load(), most)
-	}
+	api.as("b", "POST", jobs, body).want(http.StatusAccepted, "")
 }
 
 // FuzzPieces holds pieces to what encoding/json makes of the same array or object.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dunglas/httpsfv"
 
@@ -43,8 +45,7 @@ func mediaType(r *http.Request, taken ...string) (string, *fault) {
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
 	body, err := []byte(nil), error(&http.MaxBytesError{Limit: limit})
 	if r.ContentLength <= limit {
-		share, _ := r.Context().Value(bodyShareKey{}).(*bodyShare)
-		body, err = share.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+		body, err = usageOf(r).read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, func(within time.Duration) { setReadDeadline(w, within) })
 	}
 	if err == nil {
 		return body, nil
@@ -57,6 +58,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain strin
 		f := newFault(codeOverloaded, "%v: retry, or raise producer.body_memory", err)
 		f.RetryAfter = retryStore
 		return nil, f
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, newFault(codeTooSlow, "the body came too slowly: want %d KiB in %s, or its end", paceBytes>>10, paceTime)
 	}
 	return nil, newFault(codeInvalid, "the body ended early")
 }

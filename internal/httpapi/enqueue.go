@@ -42,7 +42,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	traceContextOf(r.Header).addTo(&job)
-	if wait > 0 {
+	if wait > 0 && usageOf(r).mayWait() { // where too many wait, the preference is ignored
 		p.enqueueAndWait(w, r, job, wait)
 		return
 	}

@@ -20,6 +20,8 @@ type Handler struct {
 	draining *draining
 	access   *access
 	ops      *ops // nil of a producer without the operator's API
+
+	connections int // with requests, at a time
 }
 
 // SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
@@ -45,14 +47,17 @@ type route struct {
 	needs        rights
 }
 
-// newHandler serves routes behind everything that all requests pass. bodyMemory is for the
-// bodies of all requests together; 0 means DefaultBodyMemory.
+// newHandler serves routes behind everything that all requests pass.
 //
 // elsewhere, if not nil, are the routes that the other program serves, by the name of that program.
-func newHandler(routes []route, elsewhere map[string][]route, a *access, bodyMemory int64, draining *draining, log *slog.Logger) *Handler {
+func newHandler(routes []route, elsewhere map[string][]route, a *access, b *bounds, draining *draining, log *slog.Logger) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
-		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, r.serve))
+		serve := r.serve
+		if r.path != livePath && r.path != readyPath { // probes are answered also where all places are taken
+			serve = b.place(serve)
+		}
+		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, serve))
 	}
 	others := make(map[string]*http.ServeMux, len(elsewhere))
 	for where, routes := range elsewhere {
@@ -61,7 +66,7 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, bodyMem
 			others[where].HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), nobody)
 		}
 	}
-	return &Handler{Handler: observe(log, newBodies(bodyMemory).bound(a.guard(cutProxied(cutOriginal(orProblem(mux, others)))))), draining: draining, access: a}
+	return &Handler{Handler: observe(log, limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others)))))), draining: draining, access: a, connections: b.places}
 }
 
 // nobody stands where only the pattern of a route counts.

@@ -22,7 +22,8 @@ func NewLocal(buckets Buckets, pools []shaper.Pool, author string) Local {
 	log := slog.New(slog.DiscardHandler)
 	o := newOps(buckets, pools, author, log)
 	o.local = true
-	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, newAccess(nil, httplimit.Proxies{}), DefaultBodyMemory, newDraining(), log)}
+	a := newAccess(nil, httplimit.Proxies{})
+	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, a, newBounds(0, 0, a.address), newDraining(), log)}
 }
 
 // RoundTrip answers a request. It returns no error.

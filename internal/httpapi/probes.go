@@ -14,6 +14,12 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
+// Where load balancers and the like ask whether a server works.
+const (
+	livePath  = "/livez"
+	readyPath = "/readyz"
+)
+
 // probes are the routes for machines that both servers have.
 type probes struct {
 	store    *pulse
@@ -29,8 +35,8 @@ func (p *probes) routes() []route {
 	}
 	options := promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError}
 	return []route{
-		{"GET", "/livez", livez, rights{}},
-		{"GET", "/readyz", p.readyz, rights{}},
+		{"GET", livePath, livez, rights{}},
+		{"GET", readyPath, p.readyz, rights{}},
 		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(RoleRead)},
 		{"GET", "/openapi.yaml", serveOpenAPI, rights{}},
 	}

@@ -41,6 +41,7 @@ const (
 	codeNoFlows          code = "no-flows"
 	codeNoGroups         code = "no-groups"
 	codeTooLarge         code = "too-large"
+	codeTooSlow          code = "too-slow"
 	codeMediaType        code = "unsupported-media-type"
 	codeURLNotAllowed    code = "url-not-allowed"
 	codeIDReused              = code(shaper.ReasonIDReused)
@@ -95,6 +96,7 @@ var kinds = map[code]struct {
 	codeIDTaken:          {http.StatusConflict, "The id is that of another caller's job"},
 	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
 	codeFlowDisabled:     {http.StatusConflict, "The flow is disabled"},
+	codeTooSlow:          {http.StatusRequestTimeout, "The request came too slowly"},
 	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The request is too large"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeURLNotAllowed:    {http.StatusUnprocessableEntity, "Jobs of this bucket may not name a URL"},

@@ -59,6 +59,10 @@ type ProducerConfig struct {
 	// RateLimitHeaders selects the headers that tell a client of limits; "" means both.
 	RateLimitHeaders httplimit.RateLimitHeaders
 
+	// MaxConnections is how many requests are under way at a time, and half of them may wait for a result. A caller's share is what it
+	// leaves free for the others. 0 means DefaultMaxConnections. Idle connections are closed where new ones need their places.
+	MaxConnections int
+
 	// BodyMemory is how many bytes the bodies of all requests may take together; above it the
 	// answer is 503. 0 means DefaultBodyMemory.
 	BodyMemory int64

@@ -97,6 +97,9 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		job, f = p.proxiedJob(r, &bucket, settings, body)
 	}
+	if f == nil && !usageOf(r).mayWait() {
+		f = tooMany("wait for answers")
+	}
 	if f != nil {
 		f.write(w, r)
 		return

@@ -88,7 +88,7 @@ func (p *producer) asItIs(r *http.Request, receipt *shaper.Receipt) (shaper.JobR
 
 // waitFor waits for a result, for a time, as long as the client is there and the server does not stop.
 func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *client.Awaited, wait time.Duration) (shaper.JobResult, error) {
-	releaseBody(r)
+	usageOf(r).releaseBody()
 	// The server's bounds are for requests that are answered at once.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(wait + readTimeout)) // a connection that has no deadlines ends by others

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Bounds of a connection. A request takes at most the store's timeout, so that
@@ -22,14 +20,13 @@ const (
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 
-	// DefaultMaxConnections is the default number of connections of a server at a time.
+	// DefaultMaxConnections is the default number of requests of a server at a time.
 	DefaultMaxConnections = 4096
 )
 
-// Listen listens on addr, a host and a port, for maxConnections at a time; further ones wait
-// until one of these is closed. key is the one of the configuration that addr comes from, such
+// Listen listens on addr, a host and a port. key is the one of the configuration that addr comes from, such
 // as "producer.listen": the error names it.
-func Listen(ctx context.Context, addr, key string, maxConnections int) (net.Listener, error) {
+func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	switch {
@@ -38,7 +35,7 @@ func Listen(ctx context.Context, addr, key string, maxConnections int) (net.List
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %q, check %s: %w", addr, key, err)
 	}
-	return netutil.LimitListener(listener, maxConnections), nil
+	return listener, nil
 }
 
 // Serve serves handler on listener until ctx ends. Then /readyz turns to 503, and the listener
@@ -47,6 +44,7 @@ func Listen(ctx context.Context, addr, key string, maxConnections int) (net.List
 // and leaves no goroutine.
 func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdownTimeout time.Duration, log *slog.Logger) error {
 	values := context.WithoutCancel(ctx) // requests outlive ctx
+	limited := limitConnections(listener, handler.connections+spareConnections)
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -56,9 +54,10 @@ func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdow
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(orDiscard(log).Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return values },
+		ConnState:         limited.follow,
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(limited) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), errors.Join(err, server.Close()))

@@ -16,17 +16,17 @@ import (
 
 func TestListenOnWhatIsTaken(t *testing.T) {
 	t.Parallel()
-	first, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen", 10)
+	first, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	_, err = httpapi.Listen(t.Context(), first.Addr().String(), "producer.listen", 10)
+	_, err = httpapi.Listen(t.Context(), first.Addr().String(), "producer.listen")
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()+" is taken") ||
 		!strings.Contains(err.Error(), "producer.listen") {
 		t.Error(err)
 	}
-	if _, err = httpapi.Listen(t.Context(), "nonsense", "producer.listen", 10); err == nil || !strings.Contains(err.Error(), "check producer.listen") {
+	if _, err = httpapi.Listen(t.Context(), "nonsense", "producer.listen"); err == nil || !strings.Contains(err.Error(), "check producer.listen") {
 		t.Error(err)
 	}
 }
@@ -42,7 +42,7 @@ func stopping(t *testing.T, shutdownTimeout time.Duration) (proceed chan struct{
 		<-proceed
 		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
 	}}
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen", 10)
+	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestServeCutsOffWhatTakesTooLong(t *testing.T) {
 
 func TestServeOnABrokenListener(t *testing.T) {
 	t.Parallel()
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen", 10)
+	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
 	if err != nil {
 		t.Fatal(err)
 	}

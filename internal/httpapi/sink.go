@@ -35,6 +35,7 @@ func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	s.last = now
 	s.mu.Unlock()
+	setReadDeadline(w, readTimeout)
 	payload, err := io.ReadAll(io.LimitReader(r.Body, maxSinkPayload))
 	if err != nil {
 		newFault(codeInvalid, "the body could not be read").write(w, r)

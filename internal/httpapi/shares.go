@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
+// alone gets half, and two that want all get a third each. It is safe for concurrent use.
+type shares struct {
+	mu   sync.Mutex
+	free int64
+	held map[string]int64 // by caller
+}
+
+func newShares(total int64) *shares { return &shares{free: total, held: map[string]int64{}} }
+
+// take takes n more for a request of a caller, which has mine already. The caller's only request may take all that is free, so that
+// one large body always fits.
+func (s *shares) take(caller string, mine, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held[caller]
+	if n > s.free || held > mine && held+n > s.free {
+		return false
+	}
+	s.free -= n
+	s.held[caller] = held + n
+	return true
+}
+
+// give gives back what take took.
+func (s *shares) give(caller string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += n
+	if s.held[caller] -= n; s.held[caller] == 0 {
+		delete(s.held, caller)
+	}
+}
+
+// bounds are what the requests of a server use at a time, by caller.
+type bounds struct {
+	places   int // of requests
+	requests *shares
+	waiters  *shares // requests that wait for a result
+	bodies   *shares // bytes
+	address  func(r *http.Request) string
+}
+
+// newBounds bounds requests and the bytes of their bodies; 0 means the defaults. Half of the requests may wait for results.
+func newBounds(requests int, bodyMemory int64, address func(r *http.Request) string) *bounds {
+	if requests <= 0 {
+		requests = DefaultMaxConnections
+	}
+	if bodyMemory <= 0 {
+		bodyMemory = DefaultBodyMemory
+	}
+	n := int64(requests)
+	return &bounds{requests, newShares(n), newShares((n + 1) / 2), newShares(bodyMemory), address}
+}
+
+// place serves a request if its caller has a place, and gives back what the request uses.
+func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		mine := &usage{of: b, caller: "address " + b.address(r)}
+		if key := keyOf(r); key != nil {
+			mine.caller = "key " + key.caller()
+		}
+		if !b.requests.take(mine.caller, 0, 1) {
+			tooMany("are under way").write(w, r)
+			return
+		}
+		defer b.requests.give(mine.caller, 1)
+		defer mine.release()
+		serve(w, r.WithContext(context.WithValue(r.Context(), usageKey{}, mine)))
+	}
+}
+
+// tooMany refuses a request beyond the share of its caller.
+func tooMany(do string) *fault {
+	f := newFault(codeOverloaded, "too many requests of this caller %s: retry, or raise producer.max_connections", do)
+	f.RetryAfter = retryStore
+	return f
+}
+
+type usageKey struct{}
+
+// usage is what one request uses of the bounds.
+type usage struct {
+	of     *bounds
+	caller string
+	body   int64 // bytes
+	waits  bool
+}
+
+func usageOf(r *http.Request) *usage {
+	u, _ := r.Context().Value(usageKey{}).(*usage)
+	return u
+}
+
+// takeBody takes n more bytes for the body of the request.
+func (u *usage) takeBody(n int64) bool {
+	if !u.of.bodies.take(u.caller, u.body, n) {
+		return false
+	}
+	u.body += n
+	return true
+}
+
+// releaseBody gives back the memory of the body, which may be before the request is answered.
+func (u *usage) releaseBody() {
+	u.of.bodies.give(u.caller, u.body)
+	u.body = 0
+}
+
+// mayWait takes a place among the requests that wait for a result.
+func (u *usage) mayWait() bool {
+	u.waits = u.waits || u.of.waiters.take(u.caller, 0, 1)
+	return u.waits
+}
+
+func (u *usage) release() {
+	u.releaseBody()
+	if u.waits {
+		u.of.waiters.give(u.caller, 1)
+	}
+}
+
+// unreadTime is how long the rest of a body that no route reads may keep the connection from its next request.
+const unreadTime = time.Second
+
+// limitUnread bounds the time of a body, until readBody sets another one.
+func limitUnread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, unreadTime)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// setReadDeadline bounds the time of further reads. A request without a connection has no deadlines.
+func setReadDeadline(w http.ResponseWriter, within time.Duration) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within))
+}
