@@ -240,7 +240,7 @@ func TestSettleWithoutFlows(t *testing.T) {
 		r.place(job)
 		keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen", "seen_window", "seen_minute", "flows", "flow_settings", "due:", "idle", "attempts"),
 			false, "f")
-		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, "", 1, 0, "f", "j", 1, "c", returned, 0, "", 0, "-", 0, "", "", "", 0, 0, "", "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
+		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, "", 1, "f", "j", 1, "c", returned, 0, "", 0, "-", 0, "", "", "", 0, "", "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("settle answered %v", reply)
 		}
 	})

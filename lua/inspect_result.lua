@@ -1,35 +1,42 @@
--- inspect_result.lua: whether a job has ended, and what was answered, as far as that is kept or waits for who asked for it.
--- Writes nothing.
+-- inspect_result.lua: whether a job has ended, and what was answered, as far as that is there.
+-- Notes that a process that waited for it has read it.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[4]  …:results hash  id -> what was answered (see results.lua)
--- KEYS[5]  …:settings  hash  what the bucket obeys
--- KEYS[6]  …:answer:<id>  list  the same, for who waits for it
+-- KEYS[5]  …:result_ends  zset  id -> when its result is dropped
+-- KEYS[6]  …:settings  hash  what the bucket obeys
+-- KEYS[7]  …:answer:<id>  list  head and body, from a dispatcher of a version before that has them wait here; expires
 -- ARGV[1]  id
+-- ARGV[2]  waited: 1 if the caller has waited for the result, else 0
 -- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
 --          nothing is kept of its answer; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
 --          between them, since when jobs without a caller are nobody's, microseconds (0 never)}
--- Stores   nothing
+-- Stores   nothing: it has a result dropped sooner
 -- Needs    Redis 7.0
 
 --#include lib/callers.lua
 --#include lib/codec.lua
+--#include lib/results.lua
 
-local body, meta, seen, results_key, conf, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local id = ARGV[1]
+local body, meta, seen, results_key, ends_key, conf, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local id, waited = ARGV[1], ARGV[2] == '1'
 local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', ends_key, '')
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local state = 0
 if redis.call('HEXISTS', body, id) == 1 then
   state = string.match(redis.call('HGET', meta, id) or codec.QUEUED, '^%d')
   if state ~= codec.DEAD then return { tonumber(state), NOT_ENDED } end
 else
   local settled = redis.call('HGET', seen, id)
-  local time = redis.call('TIME')
   local ends = settled and tonumber(string.sub(settled, 13))
-  if ends and ends > tonumber(time[1]) * 1000000 + tonumber(time[2]) and string.sub(settled, 12, 12) ~= callers.NAMED then
+  if ends and ends > now and string.sub(settled, 12, 12) ~= callers.NAMED then
     state = string.sub(settled, 12, 12)
   end
 end
@@ -38,9 +45,13 @@ local function kept_as(text)
   local from = callers.times(conf)
   return { state, KEPT, text, from < math.huge and from or 0 }
 end
+local kept = redis.call('HGET', results_key, id)
+if kept then
+  local retention = waited and redis.call('HGET', conf, 'result_retention')
+  if waited then results.was_read(results.open(retention or 0, nil, nil, results_key, ends_key, nil, now), id) end
+  return kept_as(kept)
+end
 local parts = redis.call('LRANGE', answer, 0, 1)
 if parts[2] then return kept_as(parts[1] .. '\n' .. parts[2]) end
-local kept = redis.call('HGET', results_key, id)
-if kept then return kept_as(kept) end
 if state == 0 then return {} end
 return { state, NOT_KEPT }

@@ -33,7 +33,6 @@ const (
 	CalendarsOfFlows                    // for each flow the calendar on which it stands
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
-	KeysOfAnswers                       // of answers that somebody waits for: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
 	KeyOfNames                          // of jobs with former ids: seen_window; the caller adds it
 	KeysToMove                          // what relocate.lua writes or removes: the caller names them
@@ -148,8 +147,8 @@ var layouts = map[string]layout{
 		more: true,
 	},
 	"inspect_result": {
-		keys: names("body meta seen results settings answer:<id>"),
-		args: names("id"),
+		keys: names("body meta seen results result_ends settings answer:<id>"),
+		args: names("id waited"),
 	},
 	"instances": {
 		keys: names("tundish:instances"),
@@ -219,8 +218,8 @@ var layouts = map[string]layout{
 	},
 	"settle": {
 		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders callback_counts"),
-		then: []Keys{KeysOfAnswers, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
-		args: names("channel bucket levels member flow_count answer_count"),
+		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
+		args: names("channel bucket levels member flow_count"),
 		more: true,
 	},
 	"start": {

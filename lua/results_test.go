@@ -17,11 +17,14 @@ func (r *rig) keepsResults(retention, most, bytes int64) {
 }
 
 // resultOf asks for the result of a job, in a line.
-func (r *rig) resultOf(id string) string {
+func (r *rig) resultOf(id string) string { return r.readResult(id, 0) }
+
+// readResult asks for the result of a job, in a line, as a process that has waited for it (1) or not (0).
+func (r *rig) readResult(id string, waited int) string {
 	r.t.Helper()
 	keys := r.fixed(lua.InspectResult)
 	keys[len(keys)-1] = r.key("answer:" + id)
-	text := strings.Trim(fmt.Sprint(r.run(lua.InspectResult, keys, id)), "[]")
+	text := strings.Trim(fmt.Sprint(r.run(lua.InspectResult, keys, id, waited)), "[]")
 	if strings.Count(text, " ") > 1 {
 		text = strings.TrimSuffix(text, " 0") // of a bucket that knows no callers
 	}
@@ -214,15 +217,119 @@ func TestAwaitedAnswers(t *testing.T) {
 						t.Errorf("%s: %s, want %s", id, got, want)
 					}
 				}
-				if list := r.c.LRange(r.ctx, r.key("answer:a"), 0, -1).Val(); fmt.Sprint(list) != "[head body of a end]" {
-					t.Errorf("%v", list)
-				}
-				if left := r.c.PTTL(r.ctx, r.key("answer:a")).Val(); left <= 0 {
-					t.Errorf("the answer expires in %s", left)
+				if counts := r.resultCounts(); counts != "2 2 <nil>" {
+					t.Errorf("there are %s", counts)
 				}
 			})
 		})
 	}
+}
+
+// Answers that processes wait for have the bounds of results, also where the bucket keeps none, and whether they are read or not.
+func TestAwaitedAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		configured bool
+		retention  int64
+		isRead     bool
+	}{
+		"none is kept":               {configured: true},
+		"none is kept, read":         {configured: true, isRead: true},
+		"kept":                       {configured: true, retention: 3600 * second},
+		"kept, read":                 {configured: true, retention: 3600 * second, isRead: true},
+		"settings of before results": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, r *rig) {
+				r.configure(settings{})
+				most, size := 500, 100
+				if tt.configured {
+					r.keepsResults(tt.retention, 10, int64(most))
+				} else {
+					most, size = 64<<20, 8<<20
+				}
+				for n := range 12 {
+					r.put(fmt.Sprint("j", n))
+					o := r.takeOne(1)
+					o.body, o.waiter, o.kept = strings.Repeat("x", size), "answers", tt.retention > 0
+					r.settle(o)
+					bytes := 0
+					for _, key := range r.c.Keys(r.ctx, "*").Val() {
+						if strings.Contains(key, "answer") {
+							t.Errorf("there is a key %s", key)
+						}
+					}
+					for id, text := range r.c.HGetAll(r.ctx, r.key("results")).Val() {
+						bytes += len(id) + len(text)
+					}
+					if bytes > most || n > 9 && bytes < most/2 {
+						t.Errorf("%d bytes after %d answers", bytes, n+1)
+					}
+					if got := r.readResult(o.id, map[bool]int{true: 1}[tt.isRead]); got != "6 2 "+o.head+"\n"+o.body {
+						t.Errorf("the newest: %.40s", got)
+					}
+				}
+				r.resultCounts()
+			})
+		})
+	}
+}
+
+// An answer that a process waits for is there for 30 s, and for 5 s once that process has read it: it can read it again, and others can. One
+// that the bucket keeps stays for its retention. Nothing that is dropped goes on counting.
+func TestAnswersAfterTheWait(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		there := func(at string, want ...string) {
+			t.Helper()
+			r.run(lua.TrimResults, r.fixed(lua.TrimResults), 100)
+			r.resultCounts()
+			ids := r.c.HKeys(r.ctx, r.key("results")).Val()
+			slices.Sort(ids)
+			if !slices.Equal(ids, want) {
+				t.Errorf("%s: %v, want %v", at, ids, want)
+			}
+		}
+		r.put("gone", "kept", "looked", "read")
+		var all []outcome
+		for range 4 {
+			o := r.takeOne(1)
+			o.waiter = "answers"
+			all = append(all, o)
+		}
+		retention := map[bool]int64{true: 60 * second}
+		for _, o := range all {
+			o.kept = o.id == "kept"
+			r.keepsResults(retention[o.kept], 10, 1000)
+			r.settle(o)
+			if o.kept {
+				r.readResult("kept", 1)
+			}
+		}
+		r.keepsResults(0, 10, 1000)
+		for range 2 { // read twice, the second time later
+			if got := r.readResult("read", 1); got != "6 2 head of read\nbody" {
+				t.Errorf("read: %s", got)
+			}
+			r.resultOf("looked") // as a caller that did not wait
+			r.pass(3 * second)
+		}
+		there("after 6 s", "gone", "kept", "looked")
+		r.pass(24 * second)
+		there("after 30 s", "kept")
+		r.pass(30 * second)
+		there("after the retention")
+		if got := r.readResult("read", 1); got != "6 1" {
+			t.Errorf("at last: %s", got)
+		}
+		// What a dispatcher of a version before leaves for the process that waits is found, too.
+		r.ok(r.c.RPush(r.ctx, r.key("answer:gone"), "head", "text", "end").Err())
+		if got := r.readResult("gone", 1); got != "6 2 head\ntext" {
+			t.Errorf("of an older dispatcher: %s", got)
+		}
+	})
 }
 
 // A job that would wait too long is refused, and spends nothing.

@@ -82,25 +82,19 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	}
 	flows, numbers := r.flowsOf(ids...)
 	keys := r.fixed(lua.Settle)
-	answers := 0
-	for _, o := range outcomes {
-		if o.waiter != "" {
-			answers++
-			keys = append(keys, r.key("answer:"+o.id))
-		}
+	var noList []any // the version of r.before takes lists of answers: how many, and which one an outcome has
+	if r.before != nil {
+		noList = []any{0}
 	}
-	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows), answers}, flows)
-	waiting := 0
+	args := texts(append([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, noList...), flows)
 	for i, o := range outcomes {
-		nth, kept := 0, 0
-		if o.waiter != "" {
-			waiting++
-			nth = waiting
-		}
+		kept := 0
 		if o.kept {
 			kept = 1
 		}
-		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept, nth, o.waiter, o.callback, o.id, o.mark, numbers[i])
+		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept)
+		args = append(args, noList...)
+		args = append(args, o.waiter, o.callback, o.id, o.mark, numbers[i])
 	}
 	in := r.reader(lua.Settle, r.inPool(r.withGroups(r.placesOf(keys, false, flows...), flows...)), args...)
 	settled := make([]int64, len(outcomes))

@@ -31,7 +31,7 @@
 -- KEYS[22] …:callback_texts  hash  their texts
 -- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[25...]  for each outcome that somebody waits for …:answer:<id>, a list; then for each flow its five places:
+-- KEYS[25...]  for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -40,23 +40,23 @@
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6]  answer_count: number of answers that somebody waits for
--- ARGV[7...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
 --          common: how many jobs, epoch, claim (of a batch with "#" and its number), result (1 done, 2 retry, 3 dead, 4 returned, 5 held,
 --          6 held alone, 7 dead
 --          after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
 --          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
 --          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were
 --          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
---          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the number of its list among the answers (0 nobody waits),
---          the channel of who waits, and of a job with a callback the first line of its body (else ""); then for each
+--          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that waits for
+--          it ("" none), and of a job with a callback the first line of its body (else ""); then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
 --          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what
 --          became of scopes, for each: 1 a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the
 --          bucket or the pool; the word for the reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
---          callbacks until they are moved on; results until their retention ends, answers for 30 s; what is kept of a flow until it is idle
+--          callbacks until they are moved on; results until their retention ends, or for 30 s where a process waits;
+--          what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
@@ -84,8 +84,7 @@ local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEY
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 local callbacks_key, callback_texts, riders_key, callback_counts = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_ANSWER, FIRST_FLOW, HEAD, WIDTH = 24, 6, 16, 3
-local FIRST_PLACE = FIRST_ANSWER + tonumber(ARGV[6])
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 24, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 local CHUNK = 500
 local ACCEPTED, FAILED, FAILED_TOO = '1', '3', '4'
@@ -358,10 +357,10 @@ if #with_results > 0 then
   local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
     local id, from = one[1], one[2]
-    local head, text, waits = args[from], args[from + 1], args[from + 3] + 0
-    if args[from + 2] == '1' then results.keep(kept, id, head, text) end
-    if waits > 0 then results.hand_over(KEYS[FIRST_ANSWER + waits], args[from + 4], bucket, id, head, text) end
-    if args[from + 5] ~= '' then callbacks.note(told, id, one[3], args[from + 5], head, text) end
+    local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
+    results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
+    if waiter ~= '' then redis.call('PUBLISH', waiter, bucket .. ' ' .. id) end
+    if callback ~= '' then callbacks.note(told, id, one[3], callback, head, text) end
   end
   callbacks.write(told)
 end

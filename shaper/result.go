@@ -10,7 +10,8 @@ import (
 type ResultSettings struct {
 	Retention time.Duration // how long the result of a job that ended is kept; 0: not at all
 
-	// Max and Bytes bound the results that are kept: their number, and the bytes of their heads and bodies. The oldest make room.
+	// Max and Bytes bound the results that are kept or that somebody waits for: their number, and the bytes of their heads and bodies. The
+	// oldest make room.
 	Max   int64
 	Bytes int64
 

@@ -110,7 +110,7 @@ func TestProxyIdempotencyKeys(t *testing.T) {
 		}
 	}
 	post("two", "a", "[]").want(422, "id-reused")
-	p.redis.Del(t.Context(), p.redis.Keys(t.Context(), "*:answer:*").Val()...)
+	p.redis.Del(t.Context(), p.redis.Keys(t.Context(), "*:results").Val()...)
 	post("two", "a", "{}").want(409, "answer-not-kept")
 
 	// A request that was given up may be made again.

@@ -1,28 +1,31 @@
--- results.lua: what the downstream answered to jobs that ended: kept for a time, or on its way to who waits for it.
+-- results.lua: what the downstream answered to jobs that ended: kept for a time, or on its way to a process that waits for it.
 --
 -- A result is two texts: a head (JSON, one line) and the body of the answer. A dispatcher writes them (result.go of
 -- shaper/internal/codec); scripts read neither. A bucket keeps results in
 --   results  hash  id -> head LF body
 --   ends     zset  id -> when it is dropped, by the server's clock, microseconds
--- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are kept: the oldest make room, and
--- results_dropped counts these.
+-- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are there: those that end first make
+-- room, and results_dropped counts these.
 --
--- Who waits for a result, whether it is kept or not, finds it in a list of the job, answer:<id>: head, body, and END, behind which nothing
--- follows. The list expires. A message on a channel says that it is there.
+-- A result that a process waits for is there, too, where the bucket keeps none: for WAITS, and for READ once the process has read it. It is
+-- not removed at once, as the reply may be lost, the caller may ask again, and another process may wait for the same job. A message on a
+-- channel tells the process.
 
 local results = {
   CHUNK = 200,
   MOST_OUT = 1000, -- results dropped in one run
-  WAITS = 30000, -- milliseconds that an answer waits for who asked for it, and reads it at once
-  END = 'end',
+  WAITS = 30000000, -- microseconds that a result waits for the process that asked for it
+  READ = 5000000, -- the same, once that process has read it
+  MAX = 10000, -- of a bucket whose settings are older than results; see DefaultResultSettings of result.go
+  BYTES = 67108864,
 }
 
 local function size(hash, id) return #id + redis.call('HSTRLEN', hash, id) end
 
--- The results of a bucket, by its settings: retention in microseconds, max and bytes. "" or 0: it keeps none.
+-- The results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes.
 function results.open(retention, max, bytes, hash, ends, count, now)
-  return { retention = tonumber(retention or 0), max = tonumber(max or 0), bytes = tonumber(bytes or 0), hash = hash, ends = ends,
-    count = count, now = now }
+  return { retention = tonumber(retention or 0), max = tonumber(max or results.MAX), bytes = tonumber(bytes or results.BYTES),
+    hash = hash, ends = ends, count = count, now = now }
 end
 
 local function held(r) return tonumber(redis.call('HGET', r.count, 'result_bytes') or 0) end
@@ -49,7 +52,7 @@ function results.expire(r, at_most)
   return n
 end
 
--- Drops the oldest until there is room for one more of some bytes. Returns whether there is.
+-- Drops those that end first until there is room for one more of some bytes. Returns whether there is.
 local function make_room(r, bytes)
   local there, has, out = redis.call('HLEN', r.hash), held(r), 0
   while there >= r.max or has + bytes > r.bytes do
@@ -64,9 +67,11 @@ local function make_room(r, bytes)
   return true
 end
 
--- Keeps a result, instead of the one of the same id. One for which there is no room is dropped.
-function results.keep(r, id, head, body)
-  if r.retention <= 0 then return end
+-- Keeps a result, instead of the one of the same id: for the retention (is_kept), and for the process that waits for it (is_awaited).
+-- A result for which there is no room is dropped.
+function results.keep(r, id, head, body, is_kept, is_awaited)
+  local life = math.max(is_kept and r.retention or 0, is_awaited and results.WAITS or 0)
+  if life <= 0 then return end
   local text = head .. '\n' .. body
   if redis.call('HEXISTS', r.hash, id) == 1 then drop(r, { id }) end
   if not make_room(r, #id + #text) then
@@ -74,16 +79,14 @@ function results.keep(r, id, head, body)
     return
   end
   redis.call('HSET', r.hash, id, text)
-  redis.call('ZADD', r.ends, string.format('%d', r.now + r.retention), id)
+  redis.call('ZADD', r.ends, string.format('%d', r.now + life), id)
   redis.call('HINCRBY', r.count, 'result_bytes', #id + #text)
 end
 
--- Hands a result to who waits for it.
-function results.hand_over(list, channel, bucket, id, head, body)
-  redis.call('DEL', list)
-  redis.call('RPUSH', list, head, body, results.END)
-  redis.call('PEXPIRE', list, results.WAITS)
-  redis.call('PUBLISH', channel, bucket .. ' ' .. id)
+-- Notes that the process that waits for a result has read it. Where the bucket keeps results, it stays.
+function results.was_read(r, id)
+  local ends = r.retention <= 0 and redis.call('ZSCORE', r.ends, id)
+  if ends and tonumber(ends) > r.now + results.READ then redis.call('ZADD', r.ends, string.format('%d', r.now + results.READ), id) end
 end
 
 return results

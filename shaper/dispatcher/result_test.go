@@ -148,8 +148,33 @@ func TestDo(t *testing.T) {
 	if err != nil || describe(result) != `done http_429 429 [1] "held for 10m"` {
 		t.Errorf("%s, %v", describe(result), err)
 	}
-	if kept := a.redis.Exists(t.Context(), store.BucketKeys("b").Results()).Val(); kept != 0 {
-		t.Error("a bucket that keeps no results has some")
+}
+
+// Where the bucket keeps no results, one that the waiting process has read is dropped before one that nobody has read, although it came later.
+// It can be read again until then.
+func TestResultThatWasReadIsDroppedFirst(t *testing.T) {
+	t.Parallel()
+	a := ask(t, nil)
+	receipt, unread, err := a.there.Await(t.Context(), shaper.Job{Bucket: "b", ID: "unread"})
+	if err != nil || receipt.Refusal != nil {
+		t.Fatal(receipt, err)
+	}
+	defer unread.Stop()
+	for _, err = a.here.Result(t.Context(), "b", "unread"); err != nil; _, err = a.here.Result(t.Context(), "b", "unread") {
+		if !errors.Is(err, shaper.ErrNotEnded) {
+			t.Fatal(err)
+		}
+	}
+	if _, err = a.here.Do(t.Context(), shaper.Job{Bucket: "b", ID: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if ids := a.redis.ZRange(t.Context(), store.BucketKeys("b").ResultEnds(), 0, -1).Val(); !slices.Equal(ids, []string{"read", "unread"}) {
+		t.Errorf("dropped in the order %v", ids)
+	}
+	for _, id := range []string{"read", "unread"} {
+		if result, err := a.there.Do(t.Context(), shaper.Job{Bucket: "b", ID: id}); err != nil || result.State != shaper.StateDone {
+			t.Errorf("%s again: %+v, %v", id, result, err)
+		}
 	}
 }
 

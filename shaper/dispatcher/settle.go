@@ -87,28 +87,21 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	slices.SortStableFunc(batch, compareOutcomes)
 	outcomes := make([]any, 0, 9*len(batch))
 	keys := d.Keys.Fixed(nil, lua.Settle)
-	fixed := len(keys)
 	for i, s := range batch {
 		if i == 0 || !isAlike(batch[i-1], s) {
 			n := 1
 			for n < len(batch)-i && isAlike(s, batch[i+n]) {
 				n++
 			}
-			nth := 0
-			if s.answered.waiter != "" {
-				keys = append(keys, d.Keys.Answer(s.job.ID))
-				nth = len(keys) - fixed
-			}
 			outcomes = append(outcomes, n, s.job.epoch, s.job.owner(), s.code(), s.delay.Microseconds(), s.last,
 				int(s.signal), s.reason, s.job.claimedAt, s.line,
-				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), nth, s.answered.waiter, s.answered.callback)
+				s.answered.head, s.answered.body, store.BoolArg(s.answered.kept), s.answered.waiter, s.answered.callback)
 		}
 		// Pointers: a string would be made an object of its own, as an argument.
 		outcomes = append(outcomes, &s.job.ID, &s.job.mark, flows.Number(codec.PathOf(d.Levels(), s.job.Group, s.job.Flow)))
 	}
-	answers := len(keys) - fixed
 	keys = d.Keys.More(keys, lua.Settle, flows.Names, nil)
-	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names), answers}, flows.Args(), outcomes)
+	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), d.Keys.Member, len(flows.Names)}, flows.Args(), outcomes)
 	ctx := d.life
 	wait, first := minFaultWait, time.Now()
 	for resent := false; ; resent = true {

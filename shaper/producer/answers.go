@@ -34,7 +34,7 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	defer poll.Stop()
 	for look := a.mayBeThere; ; look = true {
 		if look {
-			result, err := a.answers.store.Result(ctx, a.bucket, a.id)
+			result, err := a.answers.store.AwaitedResult(ctx, a.bucket, a.id)
 			switch {
 			case err == nil:
 				return result, nil

@@ -55,8 +55,8 @@ func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Aw
 	return receipt, awaited, nil
 }
 
-// Result returns how a job ended. It is there if the bucket keeps results ([shaper.ResultSettings]), for as long as it does, and for half
-// a minute where somebody waited for it. Before the end it is [shaper.ErrNotEnded], later [shaper.ErrNoResult], and [shaper.ErrNotFound] if the
+// Result returns how a job ended. It is there if the bucket keeps results ([shaper.ResultSettings]), for as long as it does. Where
+// somebody waits for it, it is there for 30 s, and for 5 s once that process has read it. Before the end it is [shaper.ErrNotEnded], later [shaper.ErrNoResult], and [shaper.ErrNotFound] if the
 // bucket remembers no such job. One round trip.
 func (c *Client) Result(ctx context.Context, bucket, id string) (Result, error) {
 	return c.store.Result(ctx, bucket, id)

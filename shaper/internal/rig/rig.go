@@ -114,7 +114,7 @@ func SettleHead(t *testing.T, conn *redis.Client, id, result string) {
 		t.Fatal(err)
 	}
 	mark := strings.Fields(body)[2][:codec.MarkLength]
-	reply, err := lua.Settle.Run(ctx, conn, nil, k.Of(lua.Settle, ""), store.WakeChannel, "b", 0, "", 1, 0, "", 1, 1, "c", result, 0, "", 0, "-", 0, "", "", "", 0, 0, "", "", id, mark, 1)
+	reply, err := lua.Settle.Run(ctx, conn, nil, k.Of(lua.Settle, ""), store.WakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", 0, "-", 0, "", "", "", 0, "", "", id, mark, 1)
 	if settled, intsErr := lua.Integers(reply); err != nil || intsErr != nil || settled[1] != 1 {
 		t.Fatalf("settle %s: %v, %v", id, reply, err)
 	}

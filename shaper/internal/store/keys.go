@@ -134,8 +134,8 @@ func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
 func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
 func (k Keys) CallbackCounts() string { return k.Prefix + "callback_counts" }
 
-// Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is the same for who waits for a job's:
-// see lua/lib/results.lua.
+// Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is where dispatchers of a version before
+// leave the result that a process waits for: see lua/lib/results.lua.
 func (k Keys) Results() string         { return k.Prefix + "results" }
 func (k Keys) ResultEnds() string      { return k.Prefix + "result_ends" }
 func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }

@@ -20,6 +20,15 @@ const (
 // Result returns how a job ended. Its errors are [shaper.ErrNotFound] and, where the result has the state in which the job is,
 // [shaper.ErrNotEnded] and [shaper.ErrNoResult].
 func (s *Store) Result(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
+	return s.result(ctx, bucket, id, false)
+}
+
+// AwaitedResult is Result for a process that waits for it. Where the bucket keeps no results, this one is dropped soon after.
+func (s *Store) AwaitedResult(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
+	return s.result(ctx, bucket, id, true)
+}
+
+func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (shaper.JobResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	none := shaper.JobResult{ID: id, Bucket: bucket}
@@ -27,7 +36,7 @@ func (s *Store) Result(ctx context.Context, bucket, id string) (shaper.JobResult
 	if err != nil {
 		return none, err
 	}
-	reply, err := s.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult, id), id)
+	reply, err := s.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult, id), id, BoolArg(waited))
 	if err != nil {
 		return none, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
