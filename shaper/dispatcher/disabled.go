@@ -53,7 +53,7 @@ func (d *drain) emptySomeDisabled(ctx context.Context, began time.Time) (some bo
 	for _, flow := range flows {
 		dead := int64(0)
 		for left := int64(1); left > 0 && time.Since(began) < disabledTurn; {
-			reply, err := d.store.Run(ctx, lua.EmptyDisabled, d.Keys.Of(lua.EmptyDisabled, flow), d.Levels(), flow, disabledAtMost,
+			reply, err := d.shared.Run(ctx, lua.EmptyDisabled, d.Keys.Of(lua.EmptyDisabled, flow), d.Levels(), flow, disabledAtMost,
 				store.PurgeBytes, disabledRecheck.Microseconds(), shaper.CauseFlowDisabled)
 			if err != nil {
 				return false, fmt.Errorf("bucket %q: %w", d.Name, err)

@@ -59,14 +59,16 @@ type Config struct {
 //
 // Busy, it costs one round trip for all slots of half a horizon (10 to 100 ms)
 // and one for all outcomes that came meanwhile. Idle, it is woken by Redis and
-// looks after its buckets every 2 s. While Redis is down only what was claimed
+// looks after its buckets every 2 s, in one round trip for all of them. While Redis is down only what was claimed
 // is sent; no permit outlives permit_ttl.
 type Dispatcher struct {
 	cfg   Config // its Buckets, Workers and Hooks are those that it began with
 	store *store.Store
 
-	outage outage      // of Redis, as its drains see it
-	guard  poisonGuard // one for all buckets: it is the process that a job may kill
+	shared *store.Store // the store, for what is done for all buckets side by side
+	outage outage       // of Redis, as its drains see it
+	stall  stall        // of this process
+	guard  poisonGuard  // one for all buckets: it is the process that a job may kill
 	hooks  atomic.Pointer[[]Hook]
 	drains atomic.Pointer[[]*drain] // of all buckets, while it runs
 
@@ -99,7 +101,8 @@ func New(cfg Config) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{cfg: cfg, store: s, workers: cfg.Workers, scheduleWake: newScheduleWake()}
+	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newScheduleWake()}
+	d.stall.limit = cfg.Lease / 3
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
@@ -122,7 +125,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.mu.Unlock()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { d.listen(life) })
+	helpers.Go(func() { d.stall.watch(ctx) })
 	helpers.Go(func() { d.patrol(ctx) })
+	helpers.Go(func() { d.watchSettings(ctx) })
 	helpers.Go(func() { d.fireSchedules(ctx) })
 
 	<-ctx.Done()

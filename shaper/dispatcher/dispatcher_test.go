@@ -250,7 +250,7 @@ func TestIdleDispatcherIsWoken(t *testing.T) {
 	}
 }
 
-// The cost of being idle: three commands a bucket in one round trip.
+// The cost of being idle: buckets in which there was nothing share a command. Others cost three commands each, in one round trip.
 func TestCostOfAPatrol(t *testing.T) {
 	t.Parallel()
 	const buckets = 20
@@ -292,6 +292,20 @@ func TestCostOfAPatrol(t *testing.T) {
 		}
 		return commands() - before - 1 // less the INFO
 	}
+	if cost := look(); cost != 1 {
+		t.Errorf("a look at %d buckets in which there was nothing costs %d commands", buckets, cost)
+	}
+	if err := client.RPush(t.Context(), drains[3].Keys.Places("")[0], "a job").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, sight := range d.look(t.Context(), drains) {
+		if sight.waiting != (i == 3) {
+			t.Errorf("a job waits in bucket 3: of bucket %d the look says %v", i, sight.waiting)
+		}
+	}
+	for _, r := range drains {
+		r.quiet = false
+	}
 	cost := look()
 	if cost != 3*buckets {
 		t.Errorf("a look at %d buckets costs %d commands", buckets, cost)
@@ -300,6 +314,7 @@ func TestCostOfAPatrol(t *testing.T) {
 		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
 	}
 	for _, r := range drains {
+		r.quiet = false
 		r.setSleeping(false)
 	}
 	if cost := look(); cost != buckets {

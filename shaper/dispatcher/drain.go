@@ -43,6 +43,7 @@ const (
 type drain struct {
 	*store.Bucket
 	store       *store.Store
+	shared      *store.Store // the same, for what the patrol does
 	log         *slog.Logger
 	worker      atomic.Pointer[shaper.Worker] // replaced by a reload
 	dispatcher  string                        // names the drain in Redis
@@ -53,7 +54,11 @@ type drain struct {
 	kill        context.CancelCauseFunc // ends life
 	stop        context.CancelFunc      // has the drain stop; nil of one that is not run
 	late        shaper.Late             // why the finish will not be met, as last logged; the patrol's own
-	sweeps      sweepWatch              // the patrol's own
+	sweeps      sweepWatch              // of the goroutine that looks after the bucket
+	tended      atomic.Bool             // there is one
+	quiet       bool                    // the last look saw nothing; the patrol's own, as what follows
+	empty       bool                    // Redis keeps nothing of the bucket that is to be audited or trimmed
+	trims       bool                    // it keeps something that is to be trimmed
 
 	clock     *clock
 	wake      chan struct{} // a token: look for work now
@@ -82,6 +87,7 @@ type drain struct {
 	sleeping   bool                // the loop waits for a wake-up only
 	died       atomic.Bool         // jobs became dead letters since they were last trimmed
 	outage     *outage             // shared by all drains, unless Redis is a cluster
+	stall      *stall              // shared by all drains: the process is one
 	told       chan struct{}       // a token: callbacks were written
 	waitingLog sometimes.Sometimes // of callbacks that wait
 	failures   failureLog

@@ -17,9 +17,9 @@ import (
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	worker := d.workers[b.Name]
 	r := &drain{
-		Bucket: b, store: d.store, log: d.store.Log.With("bucket", b.Name),
+		Bucket: b, store: d.store, shared: d.shared, log: d.store.Log.With("bucket", b.Name),
 		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
-		outage: &d.outage, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		outage: &d.outage, stall: &d.stall, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
 	}
 	r.worker.Store(&worker)
@@ -88,7 +88,7 @@ func (d *drain) loop(ctx context.Context) {
 		if err != nil {
 			// The same claim id again: it answers what was lost.
 			if !d.elsewhere.tell(ctx, d.log, err) {
-				d.outage.failed(ctx, err)
+				d.outage.failed(ctx, start, err)
 			}
 			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
 			faultWait = min(2*faultWait, maxFaultWait)
@@ -150,7 +150,7 @@ func (d *drain) heartbeat(ctx context.Context) {
 			if err := d.extend(ctx, jobs[:n], claimID); err == nil {
 				d.outage.worked(ctx, began, d.lease)
 			} else if ctx.Err() == nil {
-				d.outage.failed(ctx, err)
+				d.outage.failed(ctx, began, err)
 			}
 			jobs, claimID = jobs[n:], ""
 		}

@@ -54,7 +54,7 @@ func (d *drain) moveEvents(ctx context.Context) {
 		if time.Since(began) > eventsTurn {
 			atMost = 0
 		}
-		reply, err := d.store.Run(ctx, lua.MoveEvents, d.Keys.Of(lua.MoveEvents), slices.Concat([]any{atMost}, moved)...)
+		reply, err := d.shared.Run(ctx, lua.MoveEvents, d.Keys.Of(lua.MoveEvents), slices.Concat([]any{atMost}, moved)...)
 		if err != nil {
 			if ctx.Err() == nil {
 				d.log.ErrorContext(ctx, "events for hooks were not looked at", "error", err)

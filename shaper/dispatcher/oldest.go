@@ -45,7 +45,7 @@ func (d *drain) findOldest(ctx context.Context, w *sweepWatch, flows []string, n
 
 // lookAtHeads has one script look at flows, or at the first ones of them, and returns at how many it did.
 func (d *drain) lookAtHeads(ctx context.Context, w *sweepWatch, flows []string, keep bool) (looked int, err error) {
-	reply, err := d.store.Run(ctx, lua.OldestWaiting, d.Keys.Of(lua.OldestWaiting, flows...), oldestBytes, store.BoolArg(keep), w.oldest.came, w.oldest.id)
+	reply, err := d.shared.Run(ctx, lua.OldestWaiting, d.Keys.Of(lua.OldestWaiting, flows...), oldestBytes, store.BoolArg(keep), w.oldest.came, w.oldest.id)
 	if err != nil {
 		return 0, fmt.Errorf("bucket %q: look for the oldest job: %w", d.Name, err)
 	}

@@ -7,13 +7,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/redisconn"
 )
 
 // outage logs that Redis went and came back, once each, and remembers when one
 // ended that was long enough for leases to run out with nobody dead.
 type outage struct {
-	log *slog.Logger
+	log     *slog.Logger
+	crowded sync.Once // of calls without a connection
 
 	mu    sync.Mutex
 	since time.Time
@@ -21,9 +24,16 @@ type outage struct {
 	last  time.Time // when the last call was answered
 }
 
-func (o *outage) failed(ctx context.Context, err error) {
+// failed notes a call that began at an instant and failed. It is no outage that a call found no free connection while Redis answered others.
+func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if errors.Is(err, redis.ErrPoolTimeout) && o.last.After(began) {
+		o.crowded.Do(func() {
+			o.log.WarnContext(ctx, "a call found no free connection to Redis and is sent again: raise redis.pool_size", "error", err)
+		})
+		return
+	}
 	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
 		o.since = time.Now()
 		if redisconn.Unavailable(err) {
@@ -34,13 +44,13 @@ func (o *outage) failed(ctx context.Context, err error) {
 	}
 }
 
-// worked notes a call that Redis answered. One that took long counts as an
-// outage too. A heartbeat that fails is made good by the next one, a third of
+// worked notes a call that Redis answered. An outage is the time in which it was asked and answered no call: since the last answer, or
+// since a call that failed or took long. A heartbeat that fails is made good by the next one, a third of
 // a lease later: an outage shorter than that costs no lease.
 func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
+	now, last := time.Now(), o.last
 	o.last = now
 	if !o.since.IsZero() {
 		o.log.InfoContext(ctx, "claims work again", "after", now.Sub(o.since).Round(time.Millisecond))
@@ -49,7 +59,7 @@ func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duratio
 		}
 		o.since = time.Time{}
 	}
-	if now.Sub(began) > lease/3 {
+	if now.Sub(later(began, last)) > lease/3 {
 		o.long = now
 	}
 }

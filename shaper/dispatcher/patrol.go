@@ -1,22 +1,19 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 const (
-	patrolInterval = 2 * time.Second       // a look at every bucket: three commands each, one pipeline
+	patrolInterval = 2 * time.Second       // a look at every bucket: see look
+	trimEvery      = 5                     // rounds of the patrol
 	auditInterval  = 30 * time.Second      // a chunk of the comparison of jobs and places
+	emptyAudits    = 10                    // intervals between two audits of an empty bucket
 	sweepAtMost    = 200                   // leases taken back by one script
 	sweepNames     = 1000                  // leases named by one that compares nothing: each costs two commands
 	sweepMore      = 100                   // after so many taken back there may be more: the next sweep does not wait
@@ -27,108 +24,57 @@ const (
 )
 
 // patrol looks after all buckets until ctx ends. It wakes drains that missed a wake-up, returns jobs whose leases ended,
-// and runs the sweeper. Every 2 s it sends three commands for an idle bucket and one for a busy bucket. One more command every
-// 10 s finds changed settings, and the sweeper runs every 30 s.
+// and runs the sweeper. The buckets are looked after side by side, and their scripts share round trips: however many buckets there
+// are and however far Redis is, the next look is not late.
 func (d *Dispatcher) patrol(ctx context.Context) {
-	more := false                                                                               // leases to take back: their buckets take turns of one chunk each, without a pause
-	for round := 0; more || sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
-		if ctx.Err() != nil {
-			return
-		}
+	var tending sync.WaitGroup
+	defer tending.Wait()
+	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		d.forgetGone()
-		drains := d.drains.Load()
-		more = false
+		drains := *d.drains.Load()
+		trims := round%trimEvery == 0
+		if trims {
+			d.lookForKept(ctx, drains)
+		}
 		began := time.Now()
-		sights := d.look(ctx, *drains)
-		for i, drain := range *drains {
-			if err := sights[i].err; err != nil {
-				drain.outage.failed(ctx, err)
+		for i, s := range d.look(ctx, drains) {
+			drain := drains[i]
+			if s.err != nil {
+				drain.outage.failed(ctx, began, s.err)
 				continue
 			}
 			drain.outage.worked(ctx, began, d.cfg.Lease)
-			if sights[i].waiting {
+			if s.waiting {
 				drain.nudge()
 			}
-			more = drain.tend(ctx, &drain.sweeps, sights[i]) || more
-			if len(*d.hooks.Load()) > 0 && len(drain.Settings.Load().Events) > 0 {
-				drain.moveEvents(ctx)
+			if s.callbacks {
+				drain.someToTell()
 			}
-			if drain.died.Swap(false) || round%watchEvery == 0 {
-				drain.trimDead(ctx, &drain.sweeps)
-				drain.emptyDisabled(ctx)
+			s.trims, s.trimsRound = trims && drain.trims, trims
+			if drain.tended.CompareAndSwap(false, true) {
+				tending.Go(func() {
+					defer drain.tended.Store(false)
+					drain.lookAfter(ctx, s)
+				})
 			}
-			if round%watchEvery == 0 {
-				drain.trimResults(ctx)
-			}
-		}
-		if round%watchEvery == 0 {
-			d.watch(ctx, *drains)
-			d.renewTimetables(ctx, *drains)
 		}
 	}
 }
 
-// sight is what a look at a bucket saw.
-type sight struct {
-	waiting  bool  // there is something to send, and the drain sleeps
-	deadline int64 // of the lease that ends first, 0 none
-	err      error // nothing was seen
-}
-
-// look looks at every bucket. In a cluster, buckets of a node that does not
-// answer are not seen, and the others are.
-func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
-	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
-	defer cancel()
-	sights := make([]sight, len(drains))
-	lua.Spread(ctx, d.store.Redis, len(drains), func(i int) string { return drains[i].Keys.Leases() }, func(some []int) {
-		pipe := d.store.Redis.Pipeline()
-		looks := make([]func() sight, len(some))
-		for at, i := range some {
-			looks[at] = drains[i].look(ctx, pipe)
-		}
-		_, _ = pipe.Exec(ctx) // the commands hold the errors
-		for at, i := range some {
-			if sights[i] = looks[at](); sights[i].err != nil {
-				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, sights[i].err)
-			}
-		}
-	})
-	return sights
-}
-
-// look adds the commands of a look at one bucket to a pipeline, and returns what
-// they saw when it has run.
-func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func() sight {
-	latest := d.clock.latest(time.Now())
-	lease := pipe.ZRangeWithScores(ctx, d.Keys.Leases(), 0, 0)
-	see := func(waiting bool, errs ...error) sight {
-		s := sight{waiting: waiting, err: cmp.Or(append(errs, lease.Err())...)}
-		if head := lease.Val(); len(head) > 0 {
-			s.deadline = int64(head[0].Score)
-		}
-		return s
+// lookAfter does what there is to do for one bucket. One call is under way at a time.
+func (d *drain) lookAfter(ctx context.Context, s sight) {
+	for d.tend(ctx, &d.sweeps, s) && ctx.Err() == nil {
 	}
-	if !d.isSleeping() { // it looks for work by itself
-		return func() sight { return see(false) }
+	if s.events {
+		d.moveEvents(ctx)
 	}
-	if d.HasFlows() {
-		head := pipe.ZRangeWithScores(ctx, d.Keys.Calendar(), 0, 0)
-		offset := pipe.HMGet(ctx, d.Keys.Pace(), "offset") // of the calendar's clock
-		return func() sight {
-			ahead := int64(0)
-			if values := offset.Val(); len(values) > 0 {
-				text, _ := values[0].(string)
-				ahead, _ = strconv.ParseInt(text, 10, 64) // 0 without one
-			}
-			waiting := len(head.Val()) > 0 && int64(head.Val()[0].Score) <= latest+ahead
-			return see(waiting, head.Err(), offset.Err())
-		}
+	if d.died.Swap(false) || s.trims || s.trimsRound && d.sweeps.deadFull != deadRoom { // the last dead letter went: that is to be logged
+		d.trimDead(ctx, &d.sweeps)
+		d.emptyDisabled(ctx)
 	}
-	places := d.Keys.Places("")
-	lists := pipe.Exists(ctx, places[:len(places)-1]...)
-	due := pipe.ZCount(ctx, d.Keys.Later(""), "-inf", strconv.FormatInt(latest, 10))
-	return func() sight { return see(lists.Val() > 0 || due.Val() > 0, lists.Err(), due.Err()) }
+	if s.trims {
+		d.trimResults(ctx)
+	}
 }
 
 // sweepWatch is what the sweeper of one bucket remembers.
@@ -139,8 +85,8 @@ type sweepWatch struct {
 	auditing  bool      // it goes on where these are; "" where that part is done
 	cursor    string    // of the comparison of jobs and places
 	flows     string    // of the flows
+	skips     int       // audits that an empty bucket does not need
 	oldest    oldestJob // at the head of a list, of the flows that this audit has been through
-	lastWork  time.Time // the last sweep or look that Redis answered
 	spare     time.Time // until then no lease is taken back
 	pardon    time.Time // until then a lost lease is no crash
 	missing   int64     // jobs without a place, as last seen
@@ -151,13 +97,8 @@ type sweepWatch struct {
 // to take back, and is to be called again at once.
 func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
 	now := time.Now()
-	away := d.outage.lastLong()
-	if gap := now.Sub(w.lastWork); !w.lastWork.IsZero() && gap > max(d.lease/2, 3*patrolInterval) {
-		away = now
-	}
-	w.lastWork = now
-	if !away.IsZero() {
-		// Redis was away: leases ran out because nobody could extend them.
+	if away := later(d.outage.lastLong(), d.stall.lastLong()); !away.IsZero() {
+		// Redis was away, or this process stood still: leases ran out because nobody could extend them.
 		// Their holders get one heartbeat, and nobody is called a crash.
 		w.spare = later(w.spare, away.Add(d.heartbeatSeen()))
 		w.pardon = later(w.pardon, away.Add(d.lease+2*patrolInterval))
@@ -165,11 +106,17 @@ func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
 	latest := d.clock.latest(now)
 	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
 	audit := !now.Before(w.nextAudit) && now.Sub(w.lastAudit) >= patrolInterval/2 // also where there is no pause
+	if audit && s.empty && w.skips > 0 && !w.auditing {
+		w.skips, w.nextAudit, audit = w.skips-1, now.Add(auditInterval), false
+	}
 	if !expired && !audit {
 		return false
 	}
 	if audit {
-		w.lastAudit = now
+		w.lastAudit, w.skips = now, 0
+		if s.empty {
+			w.skips = emptyAudits - 1
+		}
 	}
 	err := d.sweep(ctx, w, latest, audit)
 	if err != nil && ctx.Err() == nil {

@@ -122,7 +122,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 			d.forgetHeld(batch)
 			return nil
 		}
-		d.outage.failed(ctx, fmt.Errorf("settle in bucket %q: %w", d.Name, err))
+		d.outage.failed(ctx, began, fmt.Errorf("settle in bucket %q: %w", d.Name, err))
 		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
 			d.log.ErrorContext(ctx, "outcomes were not written: the jobs will be delivered again", "count", len(batch), "error", err)
 			d.count(batch...)

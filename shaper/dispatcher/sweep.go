@@ -47,7 +47,7 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 		w.begin(d.HasFlows())
 		cursor, flows = w.cursor, w.flows
 	}
-	reply, err := d.store.Run(ctx, lua.Sweep, d.Keys.Of(lua.Sweep, ""), d.Levels(), atMost, cursor, flows, how.bound, d.Keys.Member, store.WakeChannel)
+	reply, err := d.shared.Run(ctx, lua.Sweep, d.Keys.Of(lua.Sweep, ""), d.Levels(), atMost, cursor, flows, how.bound, d.Keys.Member, store.WakeChannel)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)
 	}
@@ -134,7 +134,7 @@ func (d *drain) offCalendar(ctx context.Context, flows []string) ([]string, erro
 		for i, flow := range some {
 			args[i] = flow
 		}
-		reply, err := d.store.Run(ctx, lua.OffCalendar, d.Keys.Of(lua.OffCalendar, some...), args...)
+		reply, err := d.shared.Run(ctx, lua.OffCalendar, d.Keys.Of(lua.OffCalendar, some...), args...)
 		if err != nil {
 			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
 		}
@@ -161,7 +161,7 @@ func readTexts(r *lua.Reader, n int64) []string {
 
 // takeBack has jobs and flows mended that a sweep has found.
 func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
-	names, err := d.store.FlowsOf(ctx, d.Bucket, ids...)
+	names, err := d.shared.FlowsOf(ctx, d.Bucket, ids...)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *store.Flow
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", shaper.MaxCrashes)}
 	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), how.crash, shaper.MaxCrashes, poison.String(),
 		d.Settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, d.Keys.Member, len(flows.Names)}, flows.Args(), jobs)
-	reply, err := d.store.Run(ctx, lua.TakeBack, d.Keys.Of(lua.TakeBack, flows.Names...), args...)
+	reply, err := d.shared.Run(ctx, lua.TakeBack, d.Keys.Of(lua.TakeBack, flows.Names...), args...)
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", d.Name, err)
 	}

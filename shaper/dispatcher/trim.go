@@ -33,7 +33,7 @@ func (d *drain) someDied(n int64) {
 func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
 	var old, extra int64
 	for began := time.Now(); ; {
-		reply, err := d.store.Run(ctx, lua.TrimDead, d.Keys.Of(lua.TrimDead), trimAtMost, trimMostBytes)
+		reply, err := d.shared.Run(ctx, lua.TrimDead, d.Keys.Of(lua.TrimDead), trimAtMost, trimMostBytes)
 		if err != nil {
 			d.died.Store(true)
 			if ctx.Err() == nil {
@@ -105,7 +105,7 @@ const resultsAtMost = 500 // dropped by one script
 // trimResults has Redis drop the results whose retention has ended.
 func (d *drain) trimResults(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < trimTurn; {
-		dropped, err := d.store.Run(ctx, lua.TrimResults, d.Keys.Of(lua.TrimResults), resultsAtMost)
+		dropped, err := d.shared.Run(ctx, lua.TrimResults, d.Keys.Of(lua.TrimResults), resultsAtMost)
 		if err != nil && ctx.Err() == nil {
 			d.log.ErrorContext(ctx, "results were not looked at", "error", err)
 		}

@@ -7,8 +7,14 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// watchEvery is how many rounds of the patrol lie between two looks at what is in force: store.WatchEvery.
-const watchEvery = 5
+// watchSettings looks every 10 s at what is in force, until ctx ends, and has timetables renewed that end.
+func (d *Dispatcher) watchSettings(ctx context.Context) {
+	for wait := patrolInterval; sleep(ctx, wait); wait = store.WatchEvery {
+		drains := *d.drains.Load()
+		d.watch(ctx, drains)
+		d.renewTimetables(ctx, drains)
+	}
+}
 
 // watch looks at what is in force. A drain whose settings another process has replaced that does not own them, or that comes before this
 // one, writes them again with its next claim.

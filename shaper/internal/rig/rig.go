@@ -327,6 +327,7 @@ func BubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 		DisableIdentity:          true,
 		ContextTimeoutEnabled:    true,
 		ConnMaxIdleTime:          -1,
+		PoolSize:                 1000, // nothing waits for a connection: the timer of such a wait is of no bubble
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { _ = client.Close() })

@@ -32,7 +32,7 @@ func New(role Role, client redis.UniversalClient, buckets []shaper.Bucket, timeo
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m, Role: role, By: redisconn.ProcessName()}
+	s := &Store{Redis: client, Timeout: timeout, Log: log, Metrics: m, Role: role, By: redisconn.ProcessName(), known: &known{}}
 	s.set.Store(&bucketSet{})
 	return s, s.Reconfigure(buckets)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -112,28 +113,37 @@ func (s *Store) Join(ctx context.Context, b *Bucket) error {
 }
 
 // JoinPools brings every bucket into the pool that the configuration of an owner says, or out of one. A guest finds out where it lives.
+// The buckets join side by side, and share round trips.
 func (s *Store) JoinPools(ctx context.Context) error {
-	var errs []error
-	for _, b := range s.All() {
-		if err := s.Join(ctx, b); err != nil && !errors.Is(err, ErrAdopted) {
-			errs = append(errs, err)
+	all := s.All()
+	return s.forEach(len(all), func(s *Store, i int) error {
+		if err := s.Join(ctx, all[i]); !errors.Is(err, ErrAdopted) {
+			return err
 		}
-	}
-	return errors.Join(errs...)
+		return nil
+	})
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say.
+// CheckPools reports the buckets that could not change their pool as these settings say. They share round trips.
 func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
-	var errs []error
-	for i := range buckets {
+	return s.forEach(len(buckets), func(s *Store, i int) error {
 		b := &buckets[i]
 		p, err := s.placeOf(ctx, b.Name)
 		if err == nil && p.tag != "" && p.tag != tagOf(b) {
 			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "look", 0)
 		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		return err
+	})
+}
+
+// forEach calls do for the numbers from 0 to n-1, side by side, with a store whose calls share round trips. It returns the errors in
+// order.
+func (s *Store) forEach(n int, do func(s *Store, i int) error) error {
+	shared, errs := s.Sharing(), make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = do(shared, i) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }

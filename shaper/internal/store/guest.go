@@ -30,17 +30,17 @@ type inForce struct {
 	conf, pool map[string]string
 }
 
-// readInForce reads it, in one round trip.
+// readInForce reads it, in one round trip, which it may share.
 func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	pipe := s.Redis.Pipeline()
-	conf := pipe.HGetAll(ctx, k.Conf())
-	pool := &redis.MapStringStringCmd{}
+	conf, pool := redis.NewMapStringStringCmd(ctx, "hgetall", k.Conf()), &redis.MapStringStringCmd{}
+	cmds := []redis.Cmder{conf}
 	if k.Pool != "" {
-		pool = pipe.HGetAll(ctx, PoolConf(k.Pool))
+		pool = redis.NewMapStringStringCmd(ctx, "hgetall", PoolConf(k.Pool))
+		cmds = append(cmds, pool)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := s.process(ctx, cmds...); err != nil {
 		return inForce{}, fmt.Errorf("read the settings in force: %w", err)
 	}
 	return inForce{k, conf.Val(), pool.Val()}, nil
@@ -271,6 +271,7 @@ func readBatch(text string) shaper.BatchSettings {
 func (s *Store) ofGuest(ctx context.Context, k Keys) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	values, err := s.Redis.HMGet(ctx, k.Conf(), fieldOwned).Result()
-	return err == nil && len(values) == 1 && values[0] == "0"
+	cmd := redis.NewSliceCmd(ctx, "hmget", k.Conf(), fieldOwned)
+	err := s.process(ctx, cmd)
+	return err == nil && len(cmd.Val()) == 1 && cmd.Val()[0] == "0"
 }

@@ -198,8 +198,7 @@ const (
 
 // WithTimeout returns the store with another timeout, for calls that touch this key.
 func (s *Store) WithTimeout(ctx context.Context, key string, timeout time.Duration) *Store {
-	other := &Store{Redis: s.Redis, Timeout: s.Timeout, Log: s.Log, Metrics: s.Metrics, Role: s.Role, By: s.By}
-	other.set.Store(s.set.Load())
+	other := *s
 	switch client := s.Redis.(type) {
 	case *redis.Client:
 		other.Redis, other.Timeout = client.WithTimeout(timeout), timeout
@@ -208,5 +207,5 @@ func (s *Store) WithTimeout(ctx context.Context, key string, timeout time.Durati
 			other.Redis, other.Timeout = node.WithTimeout(timeout), timeout
 		}
 	}
-	return other
+	return &other
 }

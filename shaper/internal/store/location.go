@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -57,11 +60,15 @@ func IsBucketField(field string) bool { return !strings.HasSuffix(field, generat
 func (s *Store) placeOf(ctx context.Context, bucket string) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	values, err := s.Redis.HMGet(ctx, TagsKey, bucket, bucket+generationSuffix).Result()
-	if err != nil {
+	cmd := redis.NewSliceCmd(ctx, "hmget", TagsKey, bucket, bucket+generationSuffix)
+	if err := s.process(ctx, cmd); err != nil {
 		return place{}, fmt.Errorf("look for the bucket: %w", err)
 	}
 	var p place
+	values := cmd.Val()
+	if len(values) != 2 { //nolint:mnd // two fields
+		return p, errors.New("look for the bucket: Redis gave a short answer")
+	}
 	p.tag, _ = values[0].(string)
 	p.generation, _ = values[1].(string)
 	return p, nil
@@ -82,7 +89,7 @@ func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	if err != nil || p.tag != "" {
 		return p, err
 	}
-	if err := s.Redis.HSetNX(ctx, TagsKey, b.Name, tagOf(b)).Err(); err != nil {
+	if err := s.process(ctx, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, tagOf(b))); err != nil {
 		return place{}, fmt.Errorf("record the bucket: %w", err)
 	}
 	return s.placeOf(ctx, b.Name) // another process may have been first

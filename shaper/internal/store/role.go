@@ -25,8 +25,16 @@ func isNamed(b *shaper.Bucket) bool { return reflect.DeepEqual(*b, shaper.Bucket
 
 // poolStarts are the writes of this process of the settings of pools.
 type poolStarts struct {
-	mu sync.Mutex
-	of map[string]poolStart
+	mu      sync.Mutex
+	of      map[string]poolStart
+	writing map[string]*poolWrite
+}
+
+// poolWrite is a write under way.
+type poolWrite struct {
+	settings shaper.Pool
+	done     chan struct{}
+	err      error
 }
 
 type poolStart struct {
@@ -51,4 +59,28 @@ func (p *poolStarts) set(pool *shaper.Pool, started int64) {
 		p.of = map[string]poolStart{}
 	}
 	p.of[pool.Name] = poolStart{*pool, started}
+}
+
+// once calls write, or waits for a call with the same settings that is under way: each of two would count as a start of this process.
+func (p *poolStarts) once(pool *shaper.Pool, write func() error) error {
+	p.mu.Lock()
+	if w := p.writing[pool.Name]; w != nil && samePool(&w.settings, pool) {
+		p.mu.Unlock()
+		<-w.done
+		return w.err
+	}
+	w := &poolWrite{settings: *pool, done: make(chan struct{})}
+	if p.writing == nil {
+		p.writing = map[string]*poolWrite{}
+	}
+	p.writing[pool.Name] = w
+	p.mu.Unlock()
+	w.err = write()
+	p.mu.Lock()
+	if p.writing[pool.Name] == w {
+		delete(p.writing, pool.Name)
+	}
+	p.mu.Unlock()
+	close(w.done)
+	return w.err
 }

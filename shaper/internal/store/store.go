@@ -33,9 +33,15 @@ type Store struct {
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
 	Role    Role
-	By      string      // names this process where settings are written
-	Quiet   bool        // another store of this process logs and notes where settings differ
-	closed  atomic.Bool // of a client: no call goes to Redis any more
+	By      string   // names this process where settings are written
+	Quiet   bool     // another store of this process logs and notes where settings differ
+	sharing *sharing // nil: each call has a round trip of its own
+	*known
+}
+
+// known is what a store knows, which it has in common with its copies.
+type known struct {
+	closed atomic.Bool // of a client: no call goes to Redis any more
 
 	changing sync.Mutex                // of a change of the set
 	set      atomic.Pointer[bucketSet] // replaced by a reload
@@ -130,6 +136,9 @@ func (s *Store) Run(ctx context.Context, script *lua.Script, keys []string, args
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
+	}
+	if s.sharing != nil {
+		return script.Run(ctx, s.sharing, s.Metrics.ObserveScript, keys, args...)
 	}
 	return script.Run(ctx, s.Redis, s.Metrics.ObserveScript, keys, args...)
 }

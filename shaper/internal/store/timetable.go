@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -28,11 +30,11 @@ func (s *Store) timetableField(ctx context.Context, b *shaper.Bucket) (string, e
 	if plan.IsZero() {
 		return "", nil
 	}
-	now, err := s.Redis.Time(ctx).Result()
-	if err != nil {
+	now := redis.NewTimeCmd(ctx, "time")
+	if err := s.process(ctx, now); err != nil {
 		return "", fmt.Errorf("bucket %q: ask the time for its windows: %w", b.Name, err)
 	}
-	return timetableOf(b.Name, plan, now)
+	return timetableOf(b.Name, plan, now.Val())
 }
 
 // timetableOf is the text of the stretches from a time on.

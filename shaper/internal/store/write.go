@@ -73,10 +73,13 @@ func (s *Store) obey(ctx context.Context, kind, name string, own, revision int64
 
 // ConfigurePool writes what scripts obey of a bucket's pool. Each of its buckets does.
 func (s *Store) ConfigurePool(ctx context.Context, b *shaper.Bucket) error {
-	p := b.Pool
-	if p == nil {
+	if b.Pool == nil {
 		return nil
 	}
+	return s.starts.once(b.Pool, func() error { return s.writePool(ctx, b.Pool) })
+}
+
+func (s *Store) writePool(ctx context.Context, p *shaper.Pool) error {
 	args := []any{schemaVersion, p.Revision, WakeChannel, WakePool + p.Name, BoolArg(s.Role == Owner), s.By, s.starts.get(p)}
 	reply, err := s.Run(ctx, lua.Configure, []string{PoolConf(p.Name)}, append(args, poolSettingsOf(p)...)...)
 	if err != nil {

@@ -1,0 +1,332 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// killed is a hook of a process that dies: nothing that it sends arrives from then on.
+type killed struct {
+	far
+	dead atomic.Bool
+}
+
+func (k *killed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	next = k.far.ProcessHook(next)
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if k.dead.Load() {
+			cmd.SetErr(errors.New("dead"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (k *killed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	next = k.far.ProcessPipelineHook(next)
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !k.dead.Load() {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errors.New("dead"))
+		}
+		return cmds[0].Err()
+	}
+}
+
+// roomy is a connection with room for what was written and not read yet, as that of a network has. A [net.Pipe] has none: while
+// one end writes a long pipeline and the other end writes the first answers, neither reads.
+type roomy struct {
+	net.Conn
+	writes chan []byte
+	closed chan struct{}
+	once   sync.Once
+}
+
+func withRoom(conn net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	r := &roomy{Conn: conn, writes: make(chan []byte, 100), closed: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case <-r.closed:
+				return
+			case p := <-r.writes:
+				if _, err := conn.Write(p); err != nil {
+					_ = r.Close()
+				}
+			}
+		}
+	}()
+	return r, nil
+}
+
+func (r *roomy) Write(p []byte) (int, error) {
+	select {
+	case <-r.closed:
+		return 0, net.ErrClosed
+	case r.writes <- slices.Clone(p):
+		return len(p), nil
+	}
+}
+
+func (r *roomy) Close() error {
+	r.once.Do(func() { close(r.closed) })
+	return r.Conn.Close()
+}
+
+// TestOrphansOfManyBucketsFarFromRedis: a dispatcher dies with a job of each bucket in flight. The other one takes them all back within
+// a lease and 5 s, though it looks after many buckets and Redis is 50 ms away: in rounds of one bucket after the other, it would have taken
+// its own round for an outage.
+func TestOrphansOfManyBucketsFarFromRedis(t *testing.T) {
+	t.Parallel()
+	for _, levels := range []string{"plain", "flows", "groups"} {
+		t.Run(levels, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testOrphans(t, levels) })
+		})
+	}
+}
+
+func testOrphans(t *testing.T, levels string) {
+	t.Helper()
+	const (
+		number = 120
+		lease  = 4 * time.Second
+	)
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	t.Cleanup(server.Close)
+	var buckets []shaper.Bucket
+	for i := range number {
+		b := rig.Bucket(fmt.Sprint("b", i), 100)
+		switch levels {
+		case "flows":
+			b = rig.Flowing(b.Name, shaper.FlowKeyJob)
+		case "groups":
+			b = rig.Grouped(b.Name, 100)
+		}
+		buckets = append(buckets, b)
+	}
+	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, server.Dial), Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	dispatch := func(hook redis.Hook, deliver func(context.Context, *shaper.Attempt) shaper.Outcome) {
+		t.Helper()
+		conn := rig.BubbleClient(t, func() (net.Conn, error) { return withRoom(server.Dial()) })
+		conn.AddHook(hook)
+		d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(deliver)), Lease: lease, Concurrency: 1,
+			ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- d.Run(ctx) }()
+	}
+	var held, back atomic.Int64
+	first := &killed{far: far(25 * time.Millisecond)}
+	dispatch(first, func(ctx context.Context, _ *shaper.Attempt) shaper.Outcome {
+		held.Add(1)
+		<-ctx.Done()
+		return shaper.Returned("dead")
+	})
+	for _, b := range buckets {
+		if _, err := client.Client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "f", Group: "g", Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-time.After(5 * time.Second)
+	dispatch(far(25*time.Millisecond), func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		if a.Number == 2 && a.ID == "j" { // after the first one, which its process did not live to settle
+			back.Add(1)
+		}
+		return shaper.Done(200)
+	})
+	<-time.After(5 * time.Second)
+	if held.Load() != number || back.Load() != 0 {
+		t.Fatalf("%d jobs are in flight, %d came back", held.Load(), back.Load())
+	}
+	first.dead.Store(true)
+	<-time.After(lease + 5*time.Second)
+	if back.Load() != number {
+		t.Errorf("%d of %d jobs are back 5 s after their leases have ended", back.Load(), number)
+	}
+	stop()
+	<-ended
+	<-ended
+}
+
+// TestOutage: an outage is the time in which no call was answered, however long one of them took.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	const lease = 30 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			do   func(o *outage)
+			long bool
+		}{
+			{"a call that took long, and no other was answered", func(o *outage) {
+				began := time.Now()
+				<-time.After(11 * time.Second)
+				o.worked(t.Context(), began, lease)
+			}, true},
+			{"a call that took long, while others were answered", func(o *outage) {
+				began := time.Now()
+				for range 4 {
+					<-time.After(5 * time.Second)
+					o.worked(t.Context(), time.Now(), lease)
+				}
+				o.worked(t.Context(), began, lease)
+			}, false},
+			{"calls that failed for long", func(o *outage) {
+				for range 3 {
+					o.failed(t.Context(), time.Now(), errors.New("away"))
+					<-time.After(5 * time.Second)
+				}
+				o.worked(t.Context(), time.Now(), lease)
+			}, true},
+			{"calls that failed for a while", func(o *outage) {
+				o.failed(t.Context(), time.Now(), errors.New("away"))
+				<-time.After(9 * time.Second)
+				o.worked(t.Context(), time.Now(), lease)
+			}, false},
+			{"no call for long", func(o *outage) {
+				o.worked(t.Context(), time.Now(), lease)
+				<-time.After(time.Minute)
+				o.worked(t.Context(), time.Now(), lease)
+			}, false},
+			{"a call without a connection, while others were answered", func(o *outage) {
+				began := time.Now()
+				<-time.After(5 * time.Second)
+				o.worked(t.Context(), time.Now(), lease)
+				o.failed(t.Context(), began, redis.ErrPoolTimeout)
+				if !o.since.IsZero() {
+					t.Error("an outage of Redis, as this process had too few connections")
+				}
+				<-time.After(11 * time.Second)
+				o.worked(t.Context(), time.Now(), lease)
+			}, false},
+			{"a call without a connection, and no other was answered", func(o *outage) {
+				o.failed(t.Context(), time.Now(), redis.ErrPoolTimeout)
+				<-time.After(11 * time.Second)
+				o.worked(t.Context(), time.Now(), lease)
+			}, true},
+		} {
+			o := &outage{log: slog.New(slog.DiscardHandler)}
+			c.do(o)
+			if long := !o.lastLong().IsZero(); long != c.long {
+				t.Errorf("%s: an outage: %v", c.name, long)
+			}
+		}
+	})
+}
+
+// TestStall: a ticker that runs late says that the process stood still, whoever runs first afterwards.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	const limit = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name  string
+			pause time.Duration
+			beats bool // the ticker runs before somebody asks
+			long  bool
+		}{
+			{"the ticker runs first", 11 * time.Second, true, true},
+			{"somebody asks first", 11 * time.Second, false, true},
+			{"it is short", 9 * time.Second, true, false},
+		} {
+			s := &stall{limit: limit}
+			s.note(time.Now())
+			<-time.After(c.pause)
+			end := time.Now()
+			if c.beats {
+				s.note(end)
+				<-time.After(limit / beatsInLimit)
+			}
+			if got := s.lastLong(); got.Equal(end) != c.long || got.IsZero() == c.long {
+				t.Errorf("%s: the last stall ended at %v, the pause at %v", c.name, got, end)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		s := &stall{limit: limit}
+		go s.watch(ctx)
+		<-time.After(time.Hour)
+		if !s.lastLong().IsZero() {
+			t.Error("a stall of a process that runs")
+		}
+		stop()
+	})
+}
+
+// TestStalledProcessPoisonsNothing: a process stands still past its leases, again and again. It keeps its job: the sweeper gives it the time
+// for a heartbeat.
+func TestStalledProcessPoisonsNothing(t *testing.T) {
+	t.Parallel()
+	w := rig.NewWorld(t, rig.Bucket("b", 100))
+	worker := rig.NewWaiting()
+	const lease = time.Minute
+	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, worker), Lease: lease,
+		ShutdownTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	w.Submit("j")
+	<-worker.Began
+	drain := (*d.drains.Load())[0]
+	runOut := func() {
+		t.Helper()
+		if err := d.store.Redis.ZAdd(t.Context(), drain.Keys.Leases(), redis.Z{Member: "j", Score: 1}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range shaper.MaxCrashes + 1 {
+		d.stall.mu.Lock()
+		d.stall.beat = time.Now().Add(-2 * lease) // the process stood still for two leases
+		d.stall.mu.Unlock()
+		runOut()
+		drain.tend(ctx, &sweepWatch{}, sight{deadline: 1})
+		if err := drain.extend(ctx, drain.heldNow(), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j := w.Job("j"); j.State != shaper.StateInFlight || j.Lost != 0 {
+		t.Errorf("after stalls: job %+v", j)
+	}
+	d.stall.mu.Lock()
+	d.stall.beat, d.stall.long = time.Now(), time.Time{}
+	d.stall.mu.Unlock()
+	runOut()
+	drain.tend(ctx, &sweepWatch{}, sight{deadline: 1})
+	if j := w.Job("j"); j.Lost != 1 {
+		t.Errorf("without a stall the lease of a job that ran out is lost: job %+v", j)
+	}
+	worker.End <- shaper.Done(200)
+	stop()
+	<-ended
+}
