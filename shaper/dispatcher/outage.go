@@ -77,3 +77,10 @@ func (o *outage) workedSince(then time.Time) bool {
 	defer o.mu.Unlock()
 	return o.last.After(then)
 }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -125,12 +125,5 @@ func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
 	return err == nil && w.more
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // expiredLast is what is kept of a job that has expired.
 var expiredLast = shaper.LastResponse{Cause: shaper.CauseExpired, Reason: shaper.CauseExpired, Detail: "its time ran out while it waited"}.String()
