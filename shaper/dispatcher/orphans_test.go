@@ -152,7 +152,7 @@ func testOrphans(t *testing.T, levels string) {
 		return shaper.Returned("dead")
 	})
 	for _, b := range buckets {
-		if _, err := client.Client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "f", Group: "g", Payload: []byte("{}")}); err != nil {
+		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "f", Group: "g", Payload: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}
