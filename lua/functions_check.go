@@ -10,7 +10,7 @@ import (
 )
 
 // ErrLibraryChanged says that functions with the names of this program have other code. Code of a function runs with the rights of the
-// client that calls it, so whoever replaces a function takes over these rights.
+// client that calls it, so a client that replaces a function takes over these rights.
 var ErrLibraryChanged = errors.New("another client of this Redis has changed the library of functions")
 
 // errNoLibrary says that the server does not have the library.
