@@ -221,7 +221,6 @@ if levels ~= '0' then
     levels == '2' and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
 
-local DISABLED = 1
 local function report(change, n, reason)
   if not change then return end
   local at_end = #reply
@@ -312,7 +311,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      report(DISABLED, part.n, part.disabled)
+      report(hearing.DISABLED, part.n, part.disabled)
       if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
     else
       part.disabled = nil

@@ -32,7 +32,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	if o == nil {
 		elsewhere = map[string][]route{operatorAPI: (&ops{}).routes()}
 	}
-	h := newHandler(routes, elsewhere, p.access, newBounds(cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
+	h := newHandler(routes, elsewhere, p.access, newBounds("producer.max_connections", cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
 	h.ops = o
 	return h
 }
@@ -50,7 +50,7 @@ func NewOps(cfg OpsConfig) *Handler {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
 	a := newAccess(cfg.Keys, httplimit.Proxies{})
-	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds(0, 0, a.address), draining, log)
+	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds("", 0, 0, a.address), draining, log)
 	h.ops = o
 	return h
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"time"
 )
@@ -67,4 +68,22 @@ func (u *usage) read(from io.Reader, size int64, deadline func(time.Duration)) (
 			return nil, err
 		}
 	}
+}
+
+// unreadTime is how long the rest of a body that no route reads may keep the connection from its next request.
+const unreadTime = time.Second
+
+// limitUnread bounds the time of a body, until readBody sets another one.
+func limitUnread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, unreadTime)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// setReadDeadline bounds the time of further reads. A request without a connection has no deadlines.
+func setReadDeadline(w http.ResponseWriter, within time.Duration) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within))
 }

@@ -23,7 +23,7 @@ func NewLocal(buckets Buckets, pools []shaper.Pool, author string) Local {
 	o := newOps(buckets, pools, author, log)
 	o.local = true
 	a := newAccess(nil, httplimit.Proxies{})
-	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, a, newBounds(0, 0, a.address), newDraining(), log)}
+	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}
 }
 
 // RoundTrip answers a request. It returns no error.

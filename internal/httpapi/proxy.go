@@ -98,7 +98,7 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 		job, f = p.proxiedJob(r, &bucket, settings, body)
 	}
 	if f == nil && !usageOf(r).mayWait() {
-		f = tooMany("wait for answers")
+		f = usageOf(r).of.tooMany("wait for answers")
 	}
 	if f != nil {
 		f.write(w, r)

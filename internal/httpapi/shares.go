@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
@@ -43,15 +42,17 @@ func (s *shares) give(caller string, n int64) {
 
 // bounds are what the requests of a server use at a time, by caller.
 type bounds struct {
-	places   int // of requests
+	places   int    // of requests
+	setting  string // of the configuration that says how many; "" none does
 	requests *shares
 	waiters  *shares // requests that wait for a result
 	bodies   *shares // bytes
 	address  func(r *http.Request) string
 }
 
-// newBounds bounds requests and the bytes of their bodies; 0 means the defaults. Half of the requests may wait for results.
-func newBounds(requests int, bodyMemory int64, address func(r *http.Request) string) *bounds {
+// newBounds bounds requests, as a setting of the configuration says, and the bytes of their bodies; 0 means the defaults. Half of the requests
+// may wait for results.
+func newBounds(setting string, requests int, bodyMemory int64, address func(r *http.Request) string) *bounds {
 	if requests <= 0 {
 		requests = DefaultMaxConnections
 	}
@@ -59,7 +60,7 @@ func newBounds(requests int, bodyMemory int64, address func(r *http.Request) str
 		bodyMemory = DefaultBodyMemory
 	}
 	n := int64(requests)
-	return &bounds{requests, newShares(n), newShares((n + 1) / 2), newShares(bodyMemory), address}
+	return &bounds{requests, setting, newShares(n), newShares((n + 1) / 2), newShares(bodyMemory), address}
 }
 
 // place serves a request if its caller has a place, and gives back what the request uses.
@@ -70,7 +71,7 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 			mine.caller = "key " + key.caller()
 		}
 		if !b.requests.take(mine.caller, 0, 1) {
-			tooMany("are under way").write(w, r)
+			b.tooMany("are under way").write(w, r)
 			return
 		}
 		defer b.requests.give(mine.caller, 1)
@@ -80,8 +81,11 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 }
 
 // tooMany refuses a request beyond the share of its caller.
-func tooMany(do string) *fault {
-	f := newFault(codeOverloaded, "too many requests of this caller %s: retry, or raise producer.max_connections", do)
+func (b *bounds) tooMany(do string) *fault {
+	f := newFault(codeOverloaded, "too many requests of this caller %s: retry", do)
+	if b.setting != "" {
+		f.Detail += ", or raise " + b.setting
+	}
 	f.RetryAfter = retryStore
 	return f
 }
@@ -127,22 +131,4 @@ func (u *usage) release() {
 	if u.waits {
 		u.of.waiters.give(u.caller, 1)
 	}
-}
-
-// unreadTime is how long the rest of a body that no route reads may keep the connection from its next request.
-const unreadTime = time.Second
-
-// limitUnread bounds the time of a body, until readBody sets another one.
-func limitUnread(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			setReadDeadline(w, unreadTime)
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// setReadDeadline bounds the time of further reads. A request without a connection has no deadlines.
-func setReadDeadline(w http.ResponseWriter, within time.Duration) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within))
 }

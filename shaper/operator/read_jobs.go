@@ -46,11 +46,7 @@ func (r *jobReader) read(ctx context.Context, ids []string) ([]storedJob, error)
 	if len(ids) == 0 || r.left <= 0 {
 		return nil, nil
 	}
-	bare := 0
-	if r.bare {
-		bare = 1
-	}
-	args := []any{min(maxBytesRead, r.left), bare}
+	args := []any{min(maxBytesRead, r.left), store.BoolArg(r.bare)}
 	for _, id := range ids {
 		args = append(args, id)
 	}
