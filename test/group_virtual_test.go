@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -30,7 +31,7 @@ func inBubble(t *testing.T, test func(t *testing.T, client redis.UniversalClient
 		client := redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:1", MaxRetries: -1, DisableIdentity: true, Protocol: 2,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return mini.Dial() },
+			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return redistest.WithRoom(mini.Dial()) },
 		})
 		test(t, client)
 		if err := client.Close(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -132,7 +133,7 @@ type actors struct {
 func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker, enqueue func(context.Context, ...shaper.Job) ([]shaper.Receipt, error)) actors {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return redistest.WithRoom(store.Dial()) },
 		MaxRetries:               -1,
 		Protocol:                 2,
 		DisableIdentity:          true,

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
@@ -83,7 +84,7 @@ func (w *world) enter(t *testing.T) {
 func (w *world) connect(t *testing.T, roundTrip time.Duration) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return w.store.Dial() },
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return redistest.WithRoom(w.store.Dial()) },
 		MaxRetries:               -1,
 		Protocol:                 2,
 		DisableIdentity:          true,

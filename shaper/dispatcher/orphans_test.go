@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,49 +48,6 @@ func (k *killed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// roomy is a connection with room for what was written and not read yet, as that of a network has. A [net.Pipe] has none: while
-// one end writes a long pipeline and the other end writes the first answers, neither reads.
-type roomy struct {
-	net.Conn
-	writes chan []byte
-	closed chan struct{}
-	once   sync.Once
-}
-
-func withRoom(conn net.Conn, err error) (net.Conn, error) {
-	if err != nil {
-		return nil, err
-	}
-	r := &roomy{Conn: conn, writes: make(chan []byte, 100), closed: make(chan struct{})}
-	go func() {
-		for {
-			select {
-			case <-r.closed:
-				return
-			case p := <-r.writes:
-				if _, err := conn.Write(p); err != nil {
-					_ = r.Close()
-				}
-			}
-		}
-	}()
-	return r, nil
-}
-
-func (r *roomy) Write(p []byte) (int, error) {
-	select {
-	case <-r.closed:
-		return 0, net.ErrClosed
-	case r.writes <- slices.Clone(p):
-		return len(p), nil
-	}
-}
-
-func (r *roomy) Close() error {
-	r.once.Do(func() { close(r.closed) })
-	return r.Conn.Close()
-}
-
 // TestOrphansOfManyBucketsFarFromRedis: a dispatcher dies with a job of each bucket in flight. The other one takes them all back within
 // a lease and 5 s, though it looks after many buckets and Redis is 50 ms away: in rounds of one bucket after the other, it would have taken
 // its own round for an outage.
@@ -135,7 +89,7 @@ func testOrphans(t *testing.T, levels string) {
 	ended := make(chan error)
 	dispatch := func(hook redis.Hook, deliver func(context.Context, *shaper.Attempt) shaper.Outcome) {
 		t.Helper()
-		conn := rig.BubbleClient(t, func() (net.Conn, error) { return withRoom(server.Dial()) })
+		conn := rig.BubbleClient(t, server.Dial)
 		conn.AddHook(hook)
 		d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(deliver)), Lease: lease, Concurrency: 1,
 			ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})

@@ -321,7 +321,7 @@ func NewActors(cfg producer.Config) (*Actors, error) {
 func BubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return dial() },
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return redistest.WithRoom(dial()) },
 		MaxRetries:               -1,
 		Protocol:                 2,
 		DisableIdentity:          true,
