@@ -1,11 +1,11 @@
 -- expire.lua: makes dead letters of waiting jobs that have expired, wherever they wait, so that they take no place from new ones: a claim
--- finds them only when their turn comes, and none comes while the bucket or the flow is paused. A job in flight is spared: if it comes
--- back, a later run looks at it again. May be sent twice.
+-- finds them only when their turn comes, and none comes while the bucket or the flow is paused. Jobs in flight and jobs of a flow that is
+-- being purged are spared: a later run looks at them again. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: see cancel.lua
--- KEYS[4]  …:count   hash  jobs that came as scheduled, bytes of dead letters
+-- KEYS[4]  …:count   hash  jobs that came as scheduled, bytes of dead letters; purge_flow: of the last purge
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
@@ -17,16 +17,17 @@
 -- KEYS[13] …:callback_texts  hash  their texts
 -- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[15] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[16...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a
---          zset; where flows are in groups then what group.load wants
+-- KEYS[16...]  what a purge has not removed yet: …:purged:<priority>:, four lists, and …:purged_later:, a zset; then for each flow
+--          its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
+--          in groups then what group.load wants
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[2]  again: microseconds until the next look at a job that is in flight, or of another flow than the caller thinks
+-- ARGV[2]  again: microseconds until the next look at a job that is spared, or of another flow than the caller thinks
 -- ARGV[3]  most_bytes: of bodies to read in this call; one is read however large
 -- ARGV[4]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, which of the flows it is of, counted from 1
--- Returns  {now, how many of the jobs, from the first on, were looked at, number of flows whose lists have more entries of ended jobs
---          than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow, attempts}; {0, 0, 0} of a
+-- Returns  {now, how many of the jobs, from the first on, were looked at, number of flows whose lists have more entries of ended
+--          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow, attempts}; {0, 0, 0} of a
 --          bucket that is not configured, or not parted as levels says
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
@@ -43,7 +44,8 @@ local body, meta, conf, count, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local flows, flow_settings, tried, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local callbacks_key, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local levels, again, most_bytes, expired_last, flow_count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local has_flows, in_groups, FIRST_PLACE, FIRST_FLOW = levels ~= '0', levels == '2', 15, 5
+local has_flows, in_groups, PURGED, FIRST_FLOW = levels ~= '0', levels == '2', 15, 5
+local FIRST_PLACE = PURGED + flow.PLACES
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', expiries_key, '')
@@ -54,6 +56,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
+local purging = redis.call('EXISTS', unpack(KEYS, PURGED + 1, FIRST_PLACE)) > 0 and redis.call('HGET', count, 'purge_flow')
 local parts, names, groups = {}, {}, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
 if has_flows then
@@ -87,7 +90,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
     gone[#gone + 1] = id -- it has ended, or does not expire
   elseif ends > now then
     later[#later + 1], later[#later + 2] = string.format('%d', ends), id
-  elseif has_flows and flow.of(job, in_groups) ~= names[n] then
+  elseif names[n] == purging or has_flows and flow.of(job, in_groups) ~= names[n] then
     later[#later + 1], later[#later + 2] = string.format('%d', now + again), id
   elseif not handled[id] then
     handled[id], gone[#gone + 1] = true, id

@@ -120,7 +120,7 @@ var layouts = map[string]layout{
 	},
 	"expire": {
 		keys: names("body meta settings count leases dead flows flow_settings attempts outbox outbox_texts callbacks callback_texts callback_counts expiries"),
-		then: []Keys{PlacesOfFlows, GroupsOfFlows},
+		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 		args: names("levels again most_bytes expired_last flow_count"),
 		more: true,
 	},

@@ -123,7 +123,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     dlq.remove(dead, body, meta, tried, count, id)
     redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
-    if string.match(rest, '^~%d', 3) then expiries.note(expire, id, micros, rest, 3) end
+    if string.match(rest, '^~%d') then expiries.note(expire, id, micros, rest, 1) end
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %d 0 %s ', epoch, attempts + lost, claim) .. last)
     local text = redis.call('HGET', tried, id)
