@@ -27,8 +27,8 @@
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, which of the flows it is of, counted from 1
 -- Returns  {now, how many of the jobs, from the first on, were looked at, number of flows whose lists have more entries of ended
---          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow, attempts}; {0, 0, 0} of a
---          bucket that is not configured, or not parted as levels says
+--          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow,
+--          attempts}; {0, 0, 0} of a bucket that is not configured, or not parted as levels says
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
 
