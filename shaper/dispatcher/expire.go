@@ -16,7 +16,7 @@ const (
 	expireAtMost = 100         // jobs that one script looks at
 	expireTurn   = time.Second // of one patrol, after which it goes on
 	expireAgain  = 5 * time.Second
-	siftAtMost   = 500 // entries of a list that one script looks at
+	siftAtMost   = 200 // entries of a list that one script looks at
 )
 
 // expire makes dead letters of waiting jobs that have expired, for at most a while, so that they take no place from new ones. A claim
