@@ -23,6 +23,8 @@ var (
 	TrimDead      = newScript("trim_dead")
 	TrimResults   = newScript("trim_results")
 	EmptyDisabled = newScript("empty_disabled")
+	Expire        = newScript("expire")
+	Sift          = newScript("sift")
 	MoveEvents    = newScript("move_events")
 	MoveCallbacks = newScript("move_callbacks")
 	OffCalendar   = newScript("off_calendar")
@@ -59,8 +61,8 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 
