@@ -56,12 +56,14 @@ var (
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
+
+	DisabledDeaths = newScript("disabled_deaths")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DueSchedules, EmptyDisabled, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
