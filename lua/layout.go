@@ -122,6 +122,10 @@ var layouts = map[string]layout{
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("levels flow at_most most_bytes again cause"),
 	},
+	"ended": {
+		keys: names("body meta"),
+		more: true,
+	},
 	"expire": {
 		keys: names("body meta settings count leases dead flows flow_settings attempts outbox outbox_texts callbacks callback_texts callback_counts expiries"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows},

@@ -25,6 +25,14 @@ func (r *rig) readResult(id string, waited int) string {
 	keys := r.fixed(lua.InspectResult)
 	keys[len(keys)-1] = r.key("answer:" + id)
 	text := strings.Trim(fmt.Sprint(r.run(lua.InspectResult, keys, id, waited)), "[]")
+	goesOn := len(text) > 1 && strings.HasPrefix(text[1:], " 0") // a state and 0
+	want := "[1 1]"
+	if goesOn {
+		want = "[1 0]"
+	}
+	if got := fmt.Sprint(r.run(lua.Ended, r.fixed(lua.Ended), "unknown", id)); got != want {
+		r.t.Errorf("ended: %s, want %s: of %s the result is %q", got, want, id, text)
+	}
 	if strings.Count(text, " ") > 1 {
 		text = strings.TrimSuffix(text, " 0") // of a bucket that knows no callers
 	}

@@ -72,6 +72,8 @@ type Dispatcher struct {
 	hooks  atomic.Pointer[[]Hook]
 	drains atomic.Pointer[[]*drain] // of all buckets, while it runs
 
+	listens atomic.Bool // it has subscribed to wake-ups
+
 	scheduleWake *scheduleWake
 
 	mu      sync.Mutex // of changes of hooks, drains, and the following
@@ -174,11 +176,14 @@ func (d *Dispatcher) listen(ctx context.Context) {
 					d.scheduleWake.add(bucket)
 				}
 				for _, drain := range byName[m.Payload] {
+					drain.news.Store(true)
 					drain.nudge()
 				}
 				continue
 			}
+			d.listens.Store(true)
 			for _, drain := range *known { // (re)subscribed: something may have been missed
+				drain.news.Store(true)
 				drain.nudge()
 			}
 			d.scheduleWake.add("")

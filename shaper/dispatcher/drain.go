@@ -60,6 +60,7 @@ type drain struct {
 	expiring    bool                    // there were jobs that expire
 	empty       bool                    // Redis keeps nothing of the bucket that is to be audited or trimmed
 	trims       bool                    // it keeps something that is to be trimmed
+	news        atomic.Bool             // since the last look at what is in force there was a wake-up
 
 	clock     *clock
 	wake      chan struct{} // a token: look for work now

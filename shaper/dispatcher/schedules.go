@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 )
 
 const (
-	schedulesPoll   = 10 * time.Second // a look at the schedules of every bucket: one script each, one pipeline
+	schedulesPoll   = 10 * time.Second // a look at the schedules of every bucket: see lookAtSchedules
+	schedulesAtOnce = 128              // buckets in one pipeline
 	schedulesRetry  = time.Second      // after Redis did not answer
 	schedulesLook   = 16               // schedules of a bucket in one look
 	blockedPause    = 2 * time.Second  // until a job that did not get in is tried again
@@ -50,19 +52,20 @@ func (w *scheduleWake) add(bucket string) {
 	}
 }
 
-// take returns a function that tells whether a bucket was named since it was called last.
-func (w *scheduleWake) take() func(bucket string) bool {
+// take returns which buckets were named since it was called last.
+func (w *scheduleWake) take() (all bool, named map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all, named := w.all, w.named
+	all, named = w.all, w.named
 	w.all, w.named = false, make(map[string]bool)
-	return func(bucket string) bool { return all || named[bucket] }
+	return all, named
 }
 
 // scheduler looks after the schedules of one drain's bucket. It belongs to the loop of fireSchedules.
 type scheduler struct {
 	drain  *drain
 	next   time.Time // when there is something to do
+	some   bool      // the last look saw a schedule
 	failed bool      // the last look did not work
 
 	mu    sync.Mutex // of rules: fires of a look run beside each other
@@ -90,15 +93,19 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 		case <-timer.C:
 		case <-d.scheduleWake.token:
 		}
-		named := d.scheduleWake.take()
+		all, named := d.scheduleWake.take()
 		known = schedulersOf(*d.drains.Load(), known)
 		var due []*scheduler
 		for _, s := range known {
-			if named(s.drain.Name) || !time.Now().Before(s.next) {
+			s.some = s.some || named[s.drain.Name]
+			if all || named[s.drain.Name] || !time.Now().Before(s.next) {
 				due = append(due, s)
 			}
 		}
-		d.lookAtSchedules(ctx, due)
+		due = d.withSchedules(ctx, due)
+		for some := range slices.Chunk(due, schedulesAtOnce) {
+			d.lookAtSchedules(ctx, some)
+		}
 		soonest := time.Now().Add(schedulesPoll)
 		for _, s := range known {
 			if s.next.Before(soonest) {
@@ -122,6 +129,27 @@ func schedulersOf(drains []*drain, known []*scheduler) []*scheduler {
 		}
 	}
 	return schedulers
+}
+
+// withSchedules returns those whose buckets have schedules. Buckets that had none are asked about together, as in [Dispatcher.look].
+func (d *Dispatcher) withSchedules(ctx context.Context, all []*scheduler) []*scheduler {
+	var some, none []*scheduler
+	for _, s := range all {
+		if s.some {
+			some = append(some, s)
+		} else {
+			none = append(none, s)
+		}
+	}
+	there := d.anyThere(ctx, len(none), func(n int) []string { return []string{none[n].drain.Keys.ScheduleDue()} })
+	for n, s := range none {
+		if there[n] {
+			some = append(some, s)
+		} else {
+			s.next = time.Now().Add(schedulesPoll)
+		}
+	}
+	return some
 }
 
 // lookAtSchedules fires what is due in some buckets, and notes when there is something to do next. A bucket that has more than one look
@@ -171,11 +199,11 @@ func (s *scheduler) see(ctx context.Context, began time.Time, result lua.Result)
 		s.failed, s.next = true, time.Now().Add(schedulesRetry)
 		return
 	case len(found) > 0: // what they do next is seen by another look
-		s.next = time.Now()
+		s.some, s.next = true, time.Now()
 	case next == 0:
-		s.next = began.Add(schedulesPoll)
+		s.some, s.next = false, began.Add(schedulesPoll)
 	default:
-		s.next = began.Add(min(max(lua.Microseconds(next-now), 0), schedulesPoll))
+		s.some, s.next = true, began.Add(min(max(lua.Microseconds(next-now), 0), schedulesPoll))
 	}
 	s.failed = false
 }

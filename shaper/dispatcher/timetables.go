@@ -13,9 +13,20 @@ import (
 )
 
 // renewTimetables has the timetables of buckets reckoned anew before they end, and logs that a finish will not be met. Any number of
-// dispatchers look, one round trip for all buckets and in a cluster one to each node; the first one that finds a timetable short writes the
-// next.
-func (d *Dispatcher) renewTimetables(ctx context.Context, drains []*drain) {
+// dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
+// short writes the next.
+func (d *Dispatcher) renewTimetables(ctx context.Context, all []*drain) {
+	var drains []*drain
+	for _, r := range all {
+		if r.HasPlan() {
+			drains = append(drains, r)
+		} else {
+			r.tellLate(ctx, shaper.NotLate)
+		}
+	}
+	if len(drains) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
 	found, windows := make([]*redis.SliceCmd, len(drains)), make([]*redis.StringCmd, len(drains))

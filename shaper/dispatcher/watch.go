@@ -2,26 +2,39 @@ package dispatcher
 
 import (
 	"context"
-	"slices"
 
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// watchSettings looks every 10 s at what is in force, until ctx ends, and has timetables renewed that end.
+// watchAll is how many looks at what is in force are apart of which each is at all buckets. The others are at buckets of which a wake-up came:
+// whoever changes what scripts obey sends one, but for a pause, which is only logged here.
+const watchAll = 3
+
+// watchSettings looks every 10 s at what is in force of buckets that may have changed, and every 30 s of all, until ctx ends. It has
+// timetables renewed that end.
 func (d *Dispatcher) watchSettings(ctx context.Context) {
-	for wait := patrolInterval; sleep(ctx, wait); wait = store.WatchEvery {
+	wait := patrolInterval
+	for round := 0; sleep(ctx, wait); round++ {
+		wait = store.WatchEvery
 		drains := *d.drains.Load()
-		d.watch(ctx, drains)
+		d.watch(ctx, drains, round%watchAll == 0 || !d.listens.Load())
 		d.renewTimetables(ctx, drains)
 	}
 }
 
 // watch looks at what is in force. A drain whose settings another process has replaced that does not own them, or that comes before this
 // one, writes them again with its next claim.
-func (d *Dispatcher) watch(ctx context.Context, drains []*drain) {
-	again := d.store.Watch(ctx)
+func (d *Dispatcher) watch(ctx context.Context, drains []*drain, all bool) {
+	byBucket := make(map[*store.Bucket]*drain, len(drains))
 	for _, drain := range drains {
-		if slices.ContainsFunc(again, func(b *store.Bucket) bool { return b == drain.Bucket }) {
+		byBucket[drain.Bucket] = drain
+	}
+	again := d.store.WatchSome(ctx, func(b *store.Bucket) bool {
+		drain := byBucket[b]
+		return drain == nil || drain.news.Swap(false) || all
+	})
+	for _, b := range again {
+		if drain := byBucket[b]; drain != nil {
 			drain.nudge()
 		}
 	}

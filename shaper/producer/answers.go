@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +23,7 @@ type Awaited struct {
 	bucket, id string
 	there      chan struct{} // its result may be there
 	mayBeThere bool          // from the start, as the job was there before
+	polled     atomic.Bool   // somebody has asked for the result
 }
 
 // pollEvery is how long a result may be there without this process having heard of it: the message was lost, or the job ended in a way
@@ -30,8 +33,7 @@ const pollEvery = time.Second
 // Result waits for the job to end. Its errors are [shaper.ErrNoResult], where the result has the state in which the job is, and, when ctx ends
 // first, that of ctx. While Redis is away it waits on.
 func (a *Awaited) Result(ctx context.Context) (Result, error) {
-	poll := time.NewTimer(pollEvery/2 + rand.N(pollEvery/2)) //nolint:gosec // spread
-	defer poll.Stop()
+	a.polled.Store(true)
 	for look := a.mayBeThere; ; look = true {
 		if look {
 			result, err := a.answers.store.AwaitedResult(ctx, a.bucket, a.id)
@@ -50,8 +52,6 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 		case <-ctx.Done():
 			return Result{ID: a.id, Bucket: a.bucket}, fmt.Errorf("job %q has not ended, and goes on: %w", a.id, context.Cause(ctx))
 		case <-a.there:
-		case <-poll.C:
-			poll.Reset(pollEvery)
 		}
 	}
 }
@@ -89,6 +89,7 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l.end = cancel
 		l.heard.Go(func() { l.listen(ctx) })
+		l.heard.Go(func() { l.poll(ctx) })
 	}
 }
 
@@ -117,7 +118,36 @@ func (l *answers) forget(a *Awaited) (last bool) {
 	return before > 0 && len(others) == 0
 }
 
-// listen wakes those that wait. What it misses while the connection is down, they find.
+// poll asks about once a second which of the jobs that are waited for may have ended, and wakes those that wait for them. However many
+// wait, that is one script for 500 jobs of a bucket.
+func (l *answers) poll(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(pollEvery*3/4 + rand.N(pollEvery/4)) //nolint:gosec // spread
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		l.store.Ended(ctx, l.polled(), func(bucket, id string) { l.wake(bucket + " " + id) })
+	}
+}
+
+// polled are the jobs that are waited for, by their buckets.
+func (l *answers) polled() map[string][]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	jobs := map[string][]string{}
+	for _, some := range l.waiting {
+		if slices.ContainsFunc(some, func(a *Awaited) bool { return a.polled.Load() }) {
+			jobs[some[0].bucket] = append(jobs[some[0].bucket], some[0].id)
+		}
+	}
+	return jobs
+}
+
+// listen wakes those that wait. What it misses while the connection is down, poll finds.
 func (l *answers) listen(ctx context.Context) {
 	sub := l.store.Redis.Subscribe(ctx, l.channel)
 	defer sub.Close()
@@ -173,5 +203,4 @@ func (l *answers) close() {
 		end()
 	}
 	l.heard.Wait()
-	l.wakeAll() // to find that the client is closed
 }

@@ -21,8 +21,8 @@ func (e *RefusedError) Error() string {
 // Do enqueues a job and waits until it has ended: done or dead. The result has what the downstream answered.
 //
 // A job that is refused is a [*RefusedError]. When ctx ends the job stays where it is, and the error says so; [Client.Cancel] takes one
-// back that has not left. In each case the result has the job's id. Do takes the round trips of an Enqueue and one more, and one a second
-// while it waits.
+// back that has not left. In each case the result has the job's id. Do takes the round trips of an Enqueue and one more. All that wait in
+// a process share one a second for each bucket.
 func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 	receipt, awaited, err := c.Await(ctx, job)
 	if err != nil {

@@ -90,6 +90,7 @@ func (c *Client) Close() {
 	c.queued.Wait()
 	c.answers.close()
 	c.store.Close()
+	c.answers.wakeAll() // to find that the client is closed
 }
 
 // New checks the buckets and returns a client. It does not talk to Redis

@@ -17,24 +17,24 @@ import (
 // nothing. Labels come from closed lists: buckets of the configuration and
 // constants; never an id, a URL or a tenant.
 type Metrics struct {
-	decisions        *prometheus.CounterVec
-	limits           *prometheus.CounterVec
-	overflow         *prometheus.CounterVec
-	departures       *prometheus.CounterVec
-	batched          *prometheus.CounterVec
+	decisions        *counters
+	limits           *counters
+	overflow         *counters
+	departures       *counters
+	batched          *counters
 	lateness         *prometheus.HistogramVec
-	attempts         *prometheus.CounterVec
+	attempts         *counters
 	reasons          reasons
 	duration         *prometheus.HistogramVec
-	retries          *prometheus.CounterVec
-	dead             *prometheus.CounterVec
-	lost             *prometheus.CounterVec
-	reclaimed        *prometheus.CounterVec
-	repaired         *prometheus.CounterVec
-	expired          *prometheus.CounterVec
-	returned         *prometheus.CounterVec
-	actions          *prometheus.CounterVec
-	schedules        *prometheus.CounterVec
+	retries          *counters
+	dead             *counters
+	lost             *counters
+	reclaimed        *counters
+	repaired         *counters
+	expired          *counters
+	returned         *counters
+	actions          *counters
+	schedules        *counters
 	scheduleLateness *prometheus.HistogramVec
 	steps            prometheus.Counter
 	scripts          *prometheus.HistogramVec
@@ -60,9 +60,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		return nil, nil //nolint:nilnil // a nil *Metrics counts nothing
 	}
 	var errs []error
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return registered(reg, &errs, prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, append([]string{"bucket"}, labels...)))
+	counter := func(name, help string, labels ...string) *counters {
+		return registered(reg, &errs, newCounters(prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, labels...))
 	}
 	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
 		return registered(reg, &errs, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels))
@@ -104,32 +103,48 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// AddBucket makes the series of a bucket, at 0, but for those of attempts that failed.
+// The series of a bucket that are shown from the start, by their labels beside the bucket. All buckets share these.
+var (
+	single    = [][]string{{}}
+	decided   = each(append([]string{decisionAdmitted, decisionDuplicate}, textsOf(shaper.Reasons())...)...)
+	succeeded = [][]string{{shaper.ResultDone.String(), statusClass(200)}}
+	acted     = each(ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
+		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire)
+	fired = each(append(textsOf(shaper.ScheduleOutcomes()), ScheduleBlocked)...)
+	taken = each(reclaimExpired, reclaimPoison)
+)
+
+func each(words ...string) [][]string {
+	series := make([][]string, len(words))
+	for i, word := range words {
+		series[i] = []string{word}
+	}
+	return series
+}
+
+func textsOf[T ~string](words []T) []string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return texts
+}
+
+// AddBucket has the series of a bucket shown, at 0, but for those of attempts that failed.
 func (m *Metrics) AddBucket(b string) {
 	if m == nil {
 		return
 	}
-	m.decisions.WithLabelValues(b, decisionAdmitted)
-	m.decisions.WithLabelValues(b, decisionDuplicate)
-	for _, reason := range shaper.Reasons() {
-		m.decisions.WithLabelValues(b, string(reason))
+	m.decisions.know(b, decided...)
+	m.attempts.know(b, succeeded...)
+	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
+		c.know(b, single...)
 	}
-	m.attempts.WithLabelValues(b, shaper.ResultDone.String(), statusClass(200))
-	for _, v := range []*prometheus.CounterVec{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
-		v.WithLabelValues(b)
-	}
-	for _, action := range []string{ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
-		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire} {
-		m.actions.WithLabelValues(b, action)
-	}
-	for _, outcome := range shaper.ScheduleOutcomes() {
-		m.schedules.WithLabelValues(b, string(outcome))
-	}
-	m.schedules.WithLabelValues(b, ScheduleBlocked)
+	m.actions.know(b, acted...)
+	m.schedules.know(b, fired...)
+	m.reclaimed.know(b, taken...)
 	m.lateness.WithLabelValues(b)
 	m.duration.WithLabelValues(b)
-	m.reclaimed.WithLabelValues(b, reclaimExpired)
-	m.reclaimed.WithLabelValues(b, reclaimPoison)
 }
 
 // RemoveBucket removes the series of a bucket. What is counted afterwards makes new ones.
@@ -137,14 +152,13 @@ func (m *Metrics) RemoveBucket(b string) {
 	if m == nil {
 		return
 	}
-	of := prometheus.Labels{"bucket": b}
-	for _, v := range []*prometheus.CounterVec{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
+	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
 		m.reclaimed, m.repaired, m.expired, m.returned, m.actions, m.schedules} {
-		v.DeletePartialMatch(of)
+		c.forget(b)
 	}
-	m.lateness.DeletePartialMatch(of)
-	m.scheduleLateness.DeletePartialMatch(of)
-	m.duration.DeletePartialMatch(of)
+	m.lateness.DeleteLabelValues(b)
+	m.scheduleLateness.DeleteLabelValues(b)
+	m.duration.DeleteLabelValues(b)
 }
 
 // registered returns the collector, or an equal one that is registered already. Else it adds to errs.
@@ -197,13 +211,13 @@ const (
 	limitShadowRefused = "shadow_refused"
 )
 
-// AddLimit makes the series of a limit of a bucket, at 0.
+// AddLimit has the series of a limit of a bucket shown, at 0.
 func (m *Metrics) AddLimit(bucket, limit string) {
 	if m == nil {
 		return
 	}
 	for _, outcome := range []string{limitRefused, limitImpossible, limitShadowRefused} {
-		m.limits.WithLabelValues(bucket, limit, outcome)
+		m.limits.know(bucket, []string{limit, outcome})
 	}
 }
 
@@ -212,9 +226,8 @@ func (m *Metrics) RemoveLimit(bucket, limit string) {
 	if m == nil {
 		return
 	}
-	of := prometheus.Labels{"bucket": bucket, "limit": limit}
-	m.limits.DeletePartialMatch(of)
-	m.overflow.DeletePartialMatch(of)
+	m.limits.forget(bucket, limit)
+	m.overflow.forget(bucket, limit)
 }
 
 // CountLimit counts a decision that does not allow a job, or would not.
@@ -281,10 +294,10 @@ func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
 	if m == nil {
 		return
 	}
-	m.reclaimed.WithLabelValues(bucket, reclaimExpired).Add(float64(takenBack))
-	m.reclaimed.WithLabelValues(bucket, reclaimPoison).Add(float64(poison))
-	m.dead.WithLabelValues(bucket).Add(float64(poison))
-	m.repaired.WithLabelValues(bucket).Add(float64(repaired))
+	m.reclaimed.add(takenBack, bucket, reclaimExpired)
+	m.reclaimed.add(poison, bucket, reclaimPoison)
+	m.dead.add(poison, bucket)
+	m.repaired.add(repaired, bucket)
 }
 
 // CountGivenUp counts dead letters that were made of jobs that waited, by their cause.
@@ -292,9 +305,9 @@ func (m *Metrics) CountGivenUp(bucket, cause string, jobs int64) {
 	if m == nil {
 		return
 	}
-	m.dead.WithLabelValues(bucket).Add(float64(jobs))
+	m.dead.add(jobs, bucket)
 	if cause == shaper.CauseExpired {
-		m.expired.WithLabelValues(bucket).Add(float64(jobs))
+		m.expired.add(jobs, bucket)
 	}
 }
 

@@ -72,6 +72,7 @@ type Bucket struct {
 	turn       chan struct{}                 // held by whoever writes the conf
 	Configured atomic.Bool
 	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
+	planned    atomic.Bool // what is in force has a plan, as last seen by Watch
 }
 
 // Lent is a bucket as a process sees it that has no configuration. Settings are those that outcomes are settled by.
@@ -84,6 +85,9 @@ func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
 
 // Own are the settings of the configuration.
 func (b *Bucket) Own() *shaper.Bucket { return b.own.Load() }
+
+// HasPlan reports whether the bucket has windows or a calendar, by its configuration or by what is in force.
+func (b *Bucket) HasPlan() bool { return b.planned.Load() || !b.own.Load().Plan().IsZero() }
 
 // IsLent reports whether this process has no configuration of the bucket.
 func (b *Bucket) IsLent() bool { return b.lent }

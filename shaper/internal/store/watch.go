@@ -65,12 +65,19 @@ func (w *settingsWatch) fields() []string {
 // comes before, and notes for operators where a configuration differs. It returns the buckets that are to be written again.
 // What cannot be seen is looked at the next time.
 func (s *Store) Watch(ctx context.Context) (again []*Bucket) {
+	return s.WatchSome(ctx, func(*Bucket) bool { return true })
+}
+
+// WatchSome is Watch of those buckets that need a look. It asks of each bucket once.
+func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (again []*Bucket) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	list := s.watchedBuckets()
-	s.lookAt(ctx, list)
+	looked := slices.DeleteFunc(slices.Clone(list), func(w *watched) bool { return !needsLook(w.b) })
+	s.lookAt(ctx, looked)
 	var news []*watched
-	for _, w := range list {
+	for _, w := range looked {
+		w.b.planned.Store(w.watches[0].last[FieldPlan] != "")
 		if s.isReplaced(w) {
 			w.b.Configured.Store(false)
 			again = append(again, w.b)
@@ -85,7 +92,7 @@ func (s *Store) Watch(ctx context.Context) (again []*Bucket) {
 	return again
 }
 
-// watchedAtOnce is how many buckets are read in one pipeline: their settings have up to 30 KB.
+// watchedAtOnce is how many buckets are read in two round trips: their settings have up to 30 KB.
 const watchedAtOnce = 50
 
 // watchedBuckets are those to look at, with what was seen before. What is watched no more is forgotten.
@@ -173,11 +180,14 @@ func (s *Store) isReplaced(w *watched) bool {
 
 // readNews reads all that is in force of some buckets, logs what has changed, and goes by it.
 func (s *Store) readNews(ctx context.Context, some []*watched) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	for _, w := range some {
-		found, err := s.readInForce(ctx, w.b.Keys)
-		if err != nil || found.conf[FieldRateCount] == "" {
+	read := make([]inForce, len(some))
+	_ = s.forEach(len(some), func(s *Store, i int) (err error) { // what is not read is empty
+		read[i], err = s.readInForce(ctx, some[i].b.Keys)
+		return err
+	})
+	for n, w := range some {
+		found := read[n]
+		if found.conf[FieldRateCount] == "" {
 			w.watches[0].last = nil // the next look reads it again
 			continue
 		}

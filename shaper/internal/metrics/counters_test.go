@@ -1,0 +1,120 @@
+package metrics
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// TestSeriesAtZero: series that were never counted are shown at 0, each once, also while others are counted, and go with their bucket.
+func TestSeriesAtZero(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m, err := New(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(reg) // another actor of the process
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, actor := range []*Metrics{m, again} {
+		actor.AddBucket("b")
+		actor.AddLimit("b", "mine")
+		actor.AddLimit("b", "other")
+	}
+	m.CountReceipt(&shaper.Receipt{Bucket: "b"})
+	m.CountReceipt(&shaper.Receipt{Bucket: "unknown"})
+	m.CountSweep("b", 0, 2, 0)
+	m.CountOverflow("b", "mine")
+	want := `
+# HELP tundish_leases_reclaimed_total Leases that ran out and were taken back, by what became of the job.
+# TYPE tundish_leases_reclaimed_total counter
+tundish_leases_reclaimed_total{bucket="b",outcome="expired"} 0
+tundish_leases_reclaimed_total{bucket="b",outcome="poison"} 2
+# HELP tundish_repairs_total Jobs that the sweeper found in a wrong place and moved.
+# TYPE tundish_repairs_total counter
+tundish_repairs_total{bucket="b"} 0
+# HELP tundish_admission_limit_refusals_total Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.
+# TYPE tundish_admission_limit_refusals_total counter
+`
+	for _, limit := range []string{"mine", "other"} {
+		for _, outcome := range []string{limitImpossible, limitRefused, limitShadowRefused} {
+			want += fmt.Sprintf("tundish_admission_limit_refusals_total{bucket=\"b\",limit=%q,outcome=%q} 0\n", limit, outcome)
+		}
+	}
+	names := []string{"tundish_leases_reclaimed_total", "tundish_repairs_total", "tundish_admission_limit_refusals_total"}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(reg, "tundish_admission_decisions_total"); err != nil || n != len(decided)+1 {
+		t.Errorf("%d decisions, %v", n, err)
+	}
+	m.RemoveLimit("b", "mine")
+	if n, err := testutil.GatherAndCount(reg, names[2], "tundish_admission_overflow_total"); err != nil || n != 3 {
+		t.Errorf("%d series of limits after one went, %v", n, err)
+	}
+	m.RemoveBucket("b")
+	m.RemoveBucket("unknown")
+	if n, err := testutil.GatherAndCount(reg, append(names, "tundish_admission_decisions_total", "tundish_attempts_total")...); err != nil || n != 0 {
+		t.Errorf("%d series of a bucket that went, %v", n, err)
+	}
+}
+
+// TestCountWhileShown: a series that is counted for the first time while metrics are shown is there once.
+func TestCountWhileShown(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m, err := New(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counting sync.WaitGroup
+	for i := range 50 {
+		bucket := fmt.Sprint("b", i)
+		m.AddBucket(bucket)
+		counting.Go(func() {
+			for _, action := range acted {
+				m.CountAction(bucket, action[0])
+			}
+		})
+	}
+	for range 20 {
+		if n, err := testutil.GatherAndCount(reg, "tundish_control_actions_total"); err != nil || n != 50*len(acted) {
+			t.Errorf("%d series, %v", n, err)
+		}
+	}
+	counting.Wait()
+}
+
+// TestMemoryOfABucket: the series of a bucket in which nothing was counted take 6 KB at most. They took 31 KB.
+func TestMemoryOfABucket(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	const buckets, most = 1000, 6 << 10
+	m, err := New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := inUse()
+	for i := range buckets {
+		m.AddBucket(fmt.Sprint("b", i))
+	}
+	if took := (int64(inUse()) - int64(before)) / buckets; took > most {
+		t.Errorf("%d bytes a bucket", took)
+	} else {
+		t.Logf("%d bytes a bucket", took)
+	}
+	m.CountReceipt(&shaper.Receipt{Bucket: "b0"}) // it is in use until here
+}
