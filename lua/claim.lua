@@ -163,7 +163,7 @@ if times then
   local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
   local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
   open, opens = timetable.choose(times, base, down, own.state, { clock = clock, lead = lead, horizon = horizon, offset = offset,
-    unfinished = unfinished, leased = leased, together = rules and rules.size or 1, notes = true })
+    unfinished = unfinished, leased = leased, together = rules and timetable.together(times, rules) or 1, notes = true })
   if open then
     bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
     answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
@@ -417,7 +417,7 @@ local head = turns and next_turns.write(turns, due, flows, idle_key)
 if open and open.ahead and out.count == 0 then own.state = before end -- what holds then is found again
 if own.changed then write_pace() end
 if times then
-  timetable.note(times, out.count, is_empty and out.count == 0, now)
+  timetable.note(times, out.count, requests, is_empty and out.count == 0, now)
   timetable.write(times, pace, box)
 end
 if box then outbox.write(box) end

@@ -172,7 +172,8 @@ func TestViewOfATimetable(t *testing.T) {
 			{200 * second, [9]int64{0, 10, per10, at + 300*second, 0, 0, 0, 0, 0}},
 		} {
 			r.setTime(epoch + c.now)
-			got := r.inspect().times
+			b := r.inspect()
+			got := [9]int64(append(b.times[:], b.empty))
 			if c.want[8] > 0 && got[8]-c.want[8] < 100_000 && c.want[8]-got[8] < 100_000 { // within an interval
 				got[8] = c.want[8]
 			}

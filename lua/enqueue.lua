@@ -20,11 +20,15 @@
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[17...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[17] …:departed  list  times of departures, for the quotas
+-- KEYS[18] …:leases  zset  id -> deadline
+-- KEYS[19...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
---          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
---          group.load wants; of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
+--          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; in a bucket with flows then for each
+--          …:departed:<flow>; where flows are in groups then what group.load wants, and for each flow …:departed_group:<group>; in a
+--          pool then its conf, pace and departed; of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last
+--          …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job
@@ -34,21 +38,23 @@
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[17...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
+-- ARGV[10...]  the names of the flows; for each limit key of KEYS[19...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[17...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[19...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
 --          caller, ^: it has a callback; see codec.lua); if they are alike and there is more
 --          than one flow, the number of its flow; if they are not alike: priority, number of the flow, a key number for each limit, due
---          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait ("" any, else "N/I": N microseconds, where the pool of the
---          bucket lets a job go each I at best); with former ids that which the job had in programs without callers, "" none
+--          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any);
+--          with former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
 --          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
---          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, now, 1, for each flow: position of
---          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart; and for each
---          limit: remaining (-1 not asked), reset}: all are alike and queued, in order; else {0, now, 0, and for each job: code, position
+--          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, from, 1, for each flow: position of
+--          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart, and none before
+--          from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; {0, from, 2, the same, and for
+--          each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job: code, position
 --          or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
 --          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch code: 1
 --          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
@@ -66,8 +72,8 @@
 
 --#include lib/callers.lua
 --#include lib/dlq.lua
---#include lib/downstream.lua
 --#include lib/encoding.lua
+--#include lib/estimate.lua
 --#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -81,21 +87,20 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local FIRST_LIMIT_KEY = 16
+local departed, leases, FIRST_LIMIT_KEY = KEYS[17], KEYS[18], 18
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3'
-local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
+local levels, flow_count, has_former, member = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', ARGV[9]
+local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 9, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch', 'expires')
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch', 'expires',
+  'burst', 'quotas')
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
-local capacity, scheduled_capacity = tonumber(settings[1]), tonumber(settings[2])
-local rate_count, rate_per = tonumber(settings[3]), tonumber(settings[4])
-local interval, paused, has_flows = rate_per / rate_count, settings[9], levels ~= '0'
+local capacity, scheduled_capacity, paused, has_flows = tonumber(settings[1]), tonumber(settings[2]), settings[9], levels ~= '0'
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
 local bounds = { capacity }
@@ -108,10 +113,14 @@ local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
-local names, group_keys = {}, nil
+local names, group_keys, pool_of = {}, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
-local first_place = (group_keys or last_key) - flow.PLACES * flow_count
+if member ~= '' then
+  last_key = last_key - 3
+  pool_of = estimate.pool({ conf = KEYS[last_key + 1], pace = KEYS[last_key + 2], departed = KEYS[last_key + 3] }, now)
+end
+if levels == '2' then group_keys = last_key - 2 - #group.names(names) - flow_count end
+local first_place = (group_keys or last_key) - (has_flows and flow.PLACES + 1 or flow.PLACES) * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
 local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
 local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
@@ -132,21 +141,20 @@ if settings[14] ~= '1' then
   dead_full, dead_there, dead_most = dlq.full(dead_count, tonumber(counters[3] or 0), dlq.bounds(capacity, settings[11], settings[12]))
 end
 
--- See places.lua.
-local there = redis.call('HLEN', body)
-local bucket = { now = now, offset = tonumber(last[2] or 0), next_slot = now + interval,
-  dead = dead, dead_full = dead_full, dead_there = dead_there, dead_most = dead_most, dead_retention = tonumber(settings[13] or 0),
-  rate_count = rate_count, rate_per = rate_per, interval = interval, paused = paused, has_flows = has_flows, group_keys = group_keys,
-  etas = {}, unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
-if last[1] then bucket.next_slot = math.max(tonumber(last[1]) + interval - bucket.offset, now) end
+local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
+local bucket = { now = now, offset = tonumber(last[2] or 0), dead = dead, dead_full = dead_full, dead_there = dead_there,
+  dead_most = dead_most, dead_retention = tonumber(settings[13] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
+  burst = tonumber(settings[19] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
+  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
 if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
-if bucket.times then bucket.next_slot = timetable.slot_after(last[1], last[8], now + bucket.offset) - bucket.offset end
-if last[5] then bucket.next_slot = math.max(bucket.next_slot, downstream.read(last[5]).till - bucket.offset) end -- a hold
+if bucket.times then bucket.leased = redis.call('ZCARD', leases) end
+estimate.open(bucket, pace, last[1], last[8], last[5], settings[20], departed)
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
+  if has_flows then parts[n].departed = KEYS[first_place + flow_count * flow.PLACES + n] end
 end
 if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
 
@@ -234,7 +242,7 @@ local function all_in()
 end
 
 if all_in() then
-  local reply, priority = { 0, now, 1 }, tonumber(args[common + 1])
+  local reply, priority = { 0, math.floor(bucket.from), 1 }, tonumber(args[common + 1])
   questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
   local prefix, at = string.format('%d %d ', seq, now), first_job
   for j = 1, job_count do
@@ -251,12 +259,13 @@ if all_in() then
     if has_flows then places.count(bucket, part, #part.coming, 0) end
   end
   write()
+  local aheads = {}
   for n = 1, flow_count do
     local part, to = parts[n], 4 * n
-    local ahead = places.above(part, priority) + waited[n]
-    reply[to] = ahead
-    reply[to + 1], reply[to + 2], reply[to + 3] = places.next(bucket, part, ahead)
+    aheads[n] = places.above(part, priority) + waited[n]
+    reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], places.next(bucket, part, aheads[n])
   end
+  if estimate.leaps(bucket) then places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply) end
   return reply
 end
 
@@ -334,10 +343,10 @@ local function admit(j, part, priority, due_at)
     delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
     part.delayed = delayed
     part.first_due = math.min(part.first_due or due_at, due_at)
-    answer(2, 0, places.held(bucket, part) and 0 or due_at, 0)
+    answer(2, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = places.ahead(part, priority)
-    answer(1, ahead, places.eta(bucket, part, ahead), 0)
+    answer(1, ahead, estimate.eta(bucket, part, ahead), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1

@@ -16,7 +16,8 @@
 -- KEYS[13] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
 -- KEYS[15] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[16] …:departed  list  times of departures, for the quotas
+-- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -32,8 +33,9 @@
 --          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
 --          callbacks that wait, time of the oldest one (0 none);
 --          offset of the engine's clock; requests in flight: fewer than jobs, where there are batches; the texts of the downstream of
---          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and nine numbers
---          of it (see timetable.view), 0 of none; the text of its last drain ("" none); author and reason of the pause; and for each
+--          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and eight numbers
+--          of it (see timetable.view), 0 of none; when the last of the waiting jobs is expected to leave (0 none waits, or nobody knows);
+--          the text of its last drain ("" none); author and reason of the pause; and for each
 --          override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs and "in later" is 0. The oldest
 --          head is then the one that the last audit found (see oldest_waiting.lua). If that job has left, the next one is taken to be as
@@ -43,6 +45,7 @@
 
 --#include lib/batch.lua
 --#include lib/dlq.lua
+--#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/overrides.lua
 --#include lib/pool.lua
@@ -50,9 +53,10 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled, callbacks, callback_texts, riders = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local groups, due_groups, disabled, callbacks, callback_texts, riders, departed =
+  KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local member = ARGV[1]
-local PURGED = 15 -- the keys before those of a purge
+local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
   'shed_normal', 'shed_high' }
@@ -60,7 +64,7 @@ local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
-  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes', 'timetable')
+  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes', 'timetable', 'quotas', 'batch')
 local parted = tonumber(settings[8] or 0)
 local has_flows = parted > 0
 local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
@@ -143,17 +147,26 @@ end
 reply[#reply + 1] = of_pace[3] or ''
 reply[#reply + 1] = said_of_pool or ''
 local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
-local of_times = { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+local of_times = { 0, 0, 0, 0, 0, 0, 0, 0 }
 if times then
   local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  local next_slot = timetable.slot_after(of_pace[1], of_pace[6], now + offset) - offset
-  of_times = timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
+  of_times = timetable.view(times, base, now, unfinished, in_flight)
+end
+-- When the last one of the waiting jobs leaves.
+local empty = 0
+if settings[1] and waiting > 0 then
+  local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
+    burst = tonumber(settings[4]), paused = pause[1], batch = batch.rules(settings[13]), times = times, leased = in_flight,
+    unfinished = jobs - dead_count - scheduled - 1, pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
+  estimate.open(b, pace, of_pace[1], of_pace[6], of_pace[3], settings[12], departed)
+  empty = math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1)))
 end
 reply[#reply + 1] = times and 1 or 0
 for _, n in ipairs(of_times) do reply[#reply + 1] = n end
+reply[#reply + 1] = empty
 reply[#reply + 1] = of_pace[5] or ''
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''

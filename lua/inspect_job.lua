@@ -15,7 +15,8 @@
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[14] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[15...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[15] …:due:    zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
@@ -42,18 +43,19 @@
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/downstream.lua
+--#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
---#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/quota.lua
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried, riders = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local departed, flow_departed, tried, riders, calendar = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
-local PURGED = 14 -- the keys before those of a purge
+local PURGED = 15 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
@@ -96,87 +98,61 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch')
+  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch', 'burst')
 local paused = tonumber(settings[4] or 0)
-local rules = batch.rules(settings[12])
-local at_once = rules and rules.size or 1 -- jobs that leave together, if all go well
 local has_flows = levels ~= '0' and settings[7] == levels
--- What the answers of a downstream say of a scope, by its text or as flow.load reads it: it may be slower than its rate.
-local function scope_of(said, rate_count, rate_per, said_offset)
-  local text = type(said) == 'table' and downstream.write(said) or said or ''
-  local down = downstream.read(text)
-  local rate = { rate_count = tonumber(rate_count or 0), rate_per = tonumber(rate_per or 0), burst = 1 }
-  local s = down and downstream.adapted(down, rate, pacer.prepare) or rate
-  return { text = text, rate = rate, till = down and down.till - said_offset or 0,
-    interval = s.rate_count > 0 and s.rate_per / s.rate_count or 0 }
-end
-
 local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
 local offset = tonumber(of_pace[2] or 0)
 local clock = now + offset
-local bucket_scope = scope_of(of_pace[3], settings[1], settings[2], offset)
-local flow_scope, pool_scope = scope_of(nil, 0, 0, 0), scope_of(nil, 0, 0, 0)
-local interval = bucket_scope.interval
-local next_slot = math.max(tonumber(of_pace[1] or clock) + interval, clock) - offset
-local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
-if times then
-  next_slot = timetable.slot_after(of_pace[1], of_pace[6], clock) - offset
-  if bucket_scope.text == '' then interval = 0 end -- the timetable has the rates
-end
-local in_force = times and timetable.rate_at(times, bucket_scope.rate, now) or bucket_scope.rate
+-- The bucket as lib/estimate.lua wants it.
+local bucket = { now = now, offset = offset, rate_count = tonumber(settings[1] or 1), rate_per = tonumber(settings[2] or 1),
+  burst = tonumber(settings[13] or 1), paused = paused > 0, has_flows = has_flows, batch = batch.rules(settings[12]),
+  unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - 1
+    - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0),
+  leased = redis.call('ZCARD', leases), times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]) }
+local times = bucket.times
+if member ~= '' then bucket.pool = estimate.pool(pool.keys(KEYS), now) end
+estimate.open(bucket, pace, of_pace[1], of_pace[6], of_pace[3], settings[8], departed)
+local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 
--- When quotas let one leave, of departures that are remembered in a list; 0 at once.
-local function free_again(list, quotas, list_offset)
-  local latest = 0
-  for most, window in string.gmatch(quotas or '', '(%d+) (%d+);') do
-    local left = tonumber(redis.call('LINDEX', list, tonumber(most) - 1))
-    left = left and left - (list_offset or offset)
-    if left and left + tonumber(window) > now then latest = math.max(latest, left + tonumber(window)) end
-  end
-  return latest
-end
-local quota = free_again(departed, settings[8])
 -- What holds for a flow or a group.
-local function bounds_of(f, ready, own_text, list, quotas)
+local function bounds_of(f, windows, own_text)
+  local ready, free = estimate.own(bucket, f, windows)
   return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)') or '',
-    in_flight = f.state.in_flight - f.state.riders, most = f.settings.max_in_flight, ready = ready > now and math.ceil(ready) or 0,
-    quota = free_again(list, quotas), disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
+    in_flight = f.state.in_flight - f.state.riders, most = f.settings.max_in_flight, ready = ready, quota = free,
+    disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
 end
 local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0, disabled = '' }
-local of_flow, of_group = none, none
+local of_flow, of_group, own_flow, configured = none, none, {}, { rate_count = 0, rate_per = 0 }
+local function windows_of(text)
+  local windows = quota.windows(text)
+  return #windows > 0 and windows or nil
+end
 if has_flows then
   local loaded = flow.load(conf, flows, flow_settings, { name })
-  local f = loaded[1]
-  local own, configured = f.settings, f.configured.rate_count > 0 and f.configured or in_force
-  flow_scope = scope_of(f.state.down, configured.rate_count, configured.rate_per, offset)
-  f.state.down = nil -- what is asked for here is its rate
-  of_flow = bounds_of(f, flow.ready(f.state, own, clock) - offset,
-    redis.call('HGET', flow_settings, name), flow_departed, settings[9])
-  if own.rate_count > 0 then interval = math.max(interval, own.rate_per / own.rate_count) end
+  own_flow = loaded[1]
+  configured = own_flow.configured.rate_count > 0 and own_flow.configured or in_force
+  own_flow.obeys, own_flow.departed = own_flow.settings, flow_departed
+  own_flow.ready = flow.ready(own_flow.state, own_flow.settings, clock) - offset
+  bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', clock))
+  bucket.flow_windows, bucket.group_windows = windows_of(settings[9]), nil
+  of_flow = bounds_of(own_flow, bucket.flow_windows, redis.call('HGET', flow_settings, name))
   if levels == '2' then
     local first = PLACES + flow.PLACES
     local g = group.load(conf, KEYS, first, loaded)[1]
-    local all = g.settings
-    -- Its last departure, after which the next group goes first, is no bound of its own.
-    local ready = all.rate_count > 0 and group.ready(g, clock) - offset or 0
-    of_group = bounds_of(g, ready, redis.call('HGET', KEYS[first + 2], g.name), KEYS[first + 4], settings[10])
-    if all.rate_count > 0 then interval = math.max(interval, all.rate_per / all.rate_count) end
+    g.obeys, g.ready, g.departed = g.settings, group.ready(g, clock) - offset, KEYS[first + 4]
+    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', clock))
+    bucket.group_windows = windows_of(settings[10])
+    of_group = bounds_of(g, bucket.group_windows, redis.call('HGET', KEYS[first + 2], g.name))
   end
 end
 
-local of_pool = { 0, 0, 0, 0 }
+local of_pool, in_requests = { 0, 0, 0, 0 }, batch.in_flight(leases, riders)
 if member ~= '' then
-  local k = pool.keys(KEYS)
-  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local in_all = pool.in_flight(KEYS, member, batch.in_flight(leases, riders))
-  local ready = 0
-  if p[1] then
-    pool_scope = scope_of(redis.call('HGET', k.pace, 'down'), p[1], p[2], 0)
-    local each = pool_scope.interval
-    interval = math.max(interval, each)
-    ready = math.ceil(tonumber(redis.call('HGET', k.pace, 'slot') or now) + (2 - tonumber(p[3])) * each)
-  end
-  of_pool = { in_all, tonumber(p[4] or 0), ready > now and ready or 0, free_again(k.departed, p[5], 0) }
+  local p, ready, free = bucket.pool, 0, 0
+  if p then ready, free = estimate.own(bucket, p) end
+  of_pool = { pool.in_flight(KEYS, member, in_requests), tonumber(redis.call('HGET', pool.keys(KEYS).conf, 'max_in_flight') or 0),
+    ready, free }
 end
 
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
@@ -200,17 +176,7 @@ if state == QUEUED then
   local list = flow.PRIORITY_OF[letter or ''] or 3
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
-  if settings[1] and paused == 0 and of_flow.paused == 0 and of_group.paused == 0 then
-    local at = math.max(next_slot, of_flow.ready, of_group.ready, quota, of_flow.quota, of_group.quota, of_pool[3], of_pool[4],
-      bucket_scope.till, flow_scope.till, pool_scope.till)
-    local ahead = math.floor(position / at_once)
-    if times then
-      local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
-      instant = math.floor(timetable.leaves(times, bucket_scope.rate, at, ahead, interval, jobs))
-    else
-      instant = math.floor(at + ahead * interval)
-    end
-  end
+  if settings[1] then instant = math.floor(estimate.eta(bucket, own_flow, position)) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
 elseif state == IN_FLIGHT then
@@ -218,17 +184,20 @@ elseif state == IN_FLIGHT then
 elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
+local _, quota_frees = estimate.own(bucket, bucket)
 local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  batch.in_flight(leases, riders), tonumber(settings[3] or 0), math.floor(next_slot), quota, has_flows and tonumber(levels) or 0 }
+  in_requests, tonumber(settings[3] or 0), math.floor(math.max(bucket.rate_at, now)), quota_frees, has_flows and tonumber(levels) or 0 }
 for _, of in ipairs({ of_flow, of_group }) do
   for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota, of.disabled }) do reply[#reply + 1] = value end
 end
 for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
 reply[#reply + 1] = redis.call('HGET', tried, id) or ''
 reply[#reply + 1] = offset
-bucket_scope.rate = in_force
-for _, scope in ipairs({ bucket_scope, flow_scope, pool_scope }) do
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope.text, scope.rate.rate_count, scope.rate.rate_per
+-- Of the bucket, the flow and the pool: what the answers of its downstream say, and its rate without that.
+local flow_said = own_flow.state and own_flow.state.down
+for _, scope in ipairs({ { of_pace[3] or '', in_force }, { flow_said and downstream.write(flow_said) or '', configured },
+  { bucket.pool and bucket.pool.said or '', bucket.pool or { rate_count = 0, rate_per = 0 } } }) do
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope[1], scope[2].rate_count, scope[2].rate_per
 end
 reply[#reply + 1] = times and timetable.opens(times, now) ~= now and 1 or 0
 reply[#reply + 1] = times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now

@@ -117,7 +117,10 @@ func TestInspectBucket(t *testing.T) {
 		if b.oldest < before || b.oldest > b.now || b.lastSlot != 0 {
 			t.Errorf("oldest %d, last slot %d", b.oldest, b.lastSlot)
 		}
-		b.now, b.oldest = 0, 0
+		if last := b.empty - b.now; last <= 0 || last > 2*60*second/7 {
+			t.Errorf("the last one leaves in %d µs", last)
+		}
+		b.now, b.oldest, b.empty = 0, 0, 0
 		want := bucket{configured: 1, revision: 3, rateCount: 7, ratePer: 60 * second, burst: 2, capacity: 11,
 			scheduledCapacity: 12, maxInFlight: 13, unfinished: 2, waiting: 2, later: 1, scheduled: 1}
 		if b != want {

@@ -36,6 +36,7 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
@@ -52,7 +53,7 @@ local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck',
-  'timetable')
+  'timetable', 'batch')
 if not settings[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -97,9 +98,11 @@ local times, changed, earliest = nil, not kept[1], clock
 if (settings[8] or '') ~= '' or kept[11] then times = timetable.open(conf, settings[8], kept[10], kept[11]) end
 local is_empty = false
 if times then
+  local rules = batch.rules(settings[9])
   local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
   local open, opens = timetable.choose(times, base, down, state,
-    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, leased = redis.call('ZCARD', leases) })
+    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, leased = redis.call('ZCARD', leases),
+      together = rules and timetable.together(times, rules) or 1 })
   if not open then
     reply[3], reply[4] = opens, -1
     if shared then fair_queue.close(shared, false) end
@@ -162,7 +165,7 @@ if #found == 0 and rechecked == 0 then
     fair_queue.close(shared, more, own_next)
   end
   if times and is_empty then
-    timetable.note(times, 0, true, now)
+    timetable.note(times, 0, 0, true, now)
     timetable.write(times, pace)
   end
   if times and reply[3] > now then

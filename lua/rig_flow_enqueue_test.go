@@ -47,7 +47,22 @@ func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
 	for _, flow := range flows {
 		keys = append(keys, r.places(flow)...)
 	}
-	return r.withGroups(keys, flows...)
+	for _, flow := range flows {
+		if r.hasFlows || r.hasGroups {
+			keys = append(keys, r.key("departed:"+flow))
+		}
+	}
+	keys = r.withGroups(keys, flows...)
+	for _, flow := range flows {
+		if r.hasGroups {
+			group, _ := splitPath(flow)
+			keys = append(keys, r.key("departed_group:"+group))
+		}
+	}
+	if r.pool != "" {
+		keys = append(keys, r.poolKey("conf"), r.poolKey("pace"), r.poolKey("departed"))
+	}
+	return keys
 }
 
 // alike are the arguments of the script for jobs that are alike: what comes before the jobs.
@@ -69,7 +84,7 @@ func (r *rig) enqueueHead(limits []limit, jobs, alike int, flows ...string) (nam
 	if r.hasGroups {
 		hasFlows = 2
 	}
-	args = []any{"tundish:wake", r.name, "", len(limits), jobs, alike, hasFlows, len(flows)}
+	args = []any{"tundish:wake", r.name, "", len(limits), jobs, alike, hasFlows, len(flows), r.member()}
 	for _, flow := range flows {
 		args = append(args, flow)
 	}

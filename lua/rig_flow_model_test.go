@@ -194,7 +194,7 @@ func (r *rig) enqueueBatch(jobs []entry) []int64 {
 	in := r.reader(lua.Enqueue, keys, args...)
 	in.Int() // now
 	codes := make([]int64, len(jobs))
-	all := in.Int() == 1
+	all := in.Int() > 0
 	for i := range codes {
 		if codes[i] = 1; !all {
 			codes[i] = in.Int()

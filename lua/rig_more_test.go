@@ -89,13 +89,14 @@ type bucket struct {
 
 	by, reason string
 	hasTimes   int64
-	times      [9]int64 // see timetable.view
+	times      [8]int64 // see timetable.view
+	empty      int64
 	drain      string
 	overrides  string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
-	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts", "riders"), true, "")
+	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts", "riders", "departed"), true, "")
 }
 
 func (r *rig) inspect() bucket {
@@ -116,6 +117,7 @@ func (r *rig) inspect() bucket {
 	for i := range b.times {
 		b.times[i] = in.Int()
 	}
+	b.empty = in.Int()
 	b.drain = in.Text()
 	b.by, b.reason = in.Text(), in.Text()
 	var overrides []string
@@ -159,7 +161,7 @@ func (r *rig) job(id string) job {
 	r.t.Helper()
 	flow := r.flowOf(id)
 	keys := r.placesOf(r.keys("body", "meta", "conf", "pace", "count", "leases", "dead", "seen",
-		"flows", "flow_settings", "departed", "departed:"+flow, "attempts", "riders"), true, flow)
+		"flows", "flow_settings", "departed", "departed:"+flow, "attempts", "riders", r.top()), true, flow)
 	if r.withFlows() == 2 {
 		group, _ := splitPath(flow)
 		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)

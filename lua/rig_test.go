@@ -137,7 +137,12 @@ func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	var reply any
 	var err error
 	if text := r.before[script.Name()]; text != "" {
-		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(sinceThen, strings.TrimPrefix(key, r.key(""))) })
+		since := sinceThen
+		if script == lua.Enqueue {
+			since = append(slices.Clone(since), "departed", "leases")
+			args = slices.Delete(slices.Clone(args), 8, 9) // member
+		}
+		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(since, strings.TrimPrefix(key, r.key(""))) })
 		reply, err = r.c.Eval(r.ctx, text, known, args...).Result()
 	} else {
 		reply, err = script.Run(r.ctx, r.c, nil, keys, args...)
@@ -241,7 +246,7 @@ type entry struct {
 	made    bool   // the id was made by the client
 	due     string
 	cost    int64
-	maxWait string // "N/I"
+	maxWait string // microseconds
 
 	priority int    // 0 means normal
 	flow     string // in a bucket with flows, see configureFlows

@@ -38,7 +38,7 @@ func TestETAMindsTheTimetable(t *testing.T) {
 				}
 			}
 			for wait, code := range map[int64]int64{200 * second: 17, 3600 * second: 17} { // 130 ahead of it
-				if a := r.enqueue(nil, entry{id: fmt.Sprint("w", wait), maxWait: fmt.Sprint(wait, "/0")}); a[0].code != code {
+				if a := r.enqueue(nil, entry{id: fmt.Sprint("w", wait), maxWait: fmt.Sprint(wait)}); a[0].code != code {
 					t.Errorf("flows %t: max_wait of %d s: code %d", hasFlows, wait/second, a[0].code)
 				}
 			}
@@ -47,7 +47,7 @@ func TestETAMindsTheTimetable(t *testing.T) {
 				t.Errorf("flows %t: a job due between two windows: code %d, opens %d", hasFlows, due[0].code, seen.opens-epoch)
 			}
 			r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"})
-			if a := r.enqueue(nil, entry{id: "unknown"}, entry{id: "wait", maxWait: "1000000/0"}); a[0].code != 1 || a[0].eta != 0 || a[1].code != 17 || a[1].eta != 0 {
+			if a := r.enqueue(nil, entry{id: "unknown"}, entry{id: "wait", maxWait: "1000000"}); a[0].code != 1 || a[0].eta != 0 || a[1].code != 17 || a[1].eta != 0 {
 				t.Errorf("flows %t: drained by hand: %+v", hasFlows, a)
 			}
 			if seen := r.job("j0"); seen.instant != 0 || seen.closed != 1 || seen.opens != 0 {

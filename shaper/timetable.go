@@ -54,7 +54,6 @@ type Hours struct {
 	Rate  admission.Rate // that holds now, or would if the bucket were open
 	Until time.Time      // when that changes; zero: never, as far as is known
 	Opens time.Time      // when it is open next, which may be now; zero: not before an operator drains it
-	Empty time.Time      // estimate of when the last job leaves that waits now; zero: none waits, or nobody knows
 
 	Finish     time.Time // by which jobs are to have left; zero: the window names none
 	FinishJobs int64     // that are to leave by then

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -131,24 +130,24 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says how long the list takes to leave at the bucket's rate, in full batches where there are some.
+// drainTime says when the last job leaves that waits now. Where something holds jobs back that ends at an unknown time, it is the earliest
+// time.
 func drainTime(v *opsview.Bucket) string {
-	rate, err := admission.ParseRate(v.Rate)
 	switch {
 	case v.Waiting == 0:
 		return "nothing waits"
-	case v.Hours != nil && v.Hours.Empty != nil:
-		return "the last leaves " + relative(*v.Hours.Empty, time.Now())
-	case v.Hours != nil:
+	case v.Empty == nil:
 		return "nobody knows when the last leaves"
-	case err != nil:
-		return "no rate is known"
 	}
-	requests := v.Waiting
+	text := "the last leaves " + relative(*v.Empty, time.Now())
+	requests := v.InFlight
 	if v.Batch != nil {
-		requests = (requests + v.Batch.MaxSize - 1) / v.Batch.MaxSize
+		requests = v.Batch.RequestsInFlight
 	}
-	return "drained in " + human(rate.Per*time.Duration(requests)/time.Duration(rate.Count)) + " at this rate"
+	if v.MaxInFlight > 0 && requests >= v.MaxInFlight {
+		text += " at the earliest, as max_in_flight is reached"
+	}
+	return text
 }
 
 // oldest is the age of the job at the head of a bucket, for people.

@@ -141,8 +141,8 @@ func drainText(v *opsview.Bucket) string {
 	case d.State != string(shaper.DrainRuns):
 	case v.Pause != nil:
 		text += ", paused"
-	case v.Hours != nil && v.Hours.Empty != nil:
-		text += ", empty " + relative(*v.Hours.Empty, time.Now())
+	case v.Empty != nil:
+		text += ", empty " + relative(*v.Empty, time.Now())
 	}
 	return text
 }

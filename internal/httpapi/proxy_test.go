@@ -27,8 +27,8 @@ import (
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
-// proxyRig is an API behind the shaping proxy. Its bucket "api" is quick, "slow" sends one request an hour, "gone" leads nowhere, and
-// "plain" is no proxy.
+// proxyRig is an API behind the shaping proxy. Its bucket "api" is quick, "slow" sends one request an hour, "gone" leads nowhere,
+// "plain" is no proxy, and "pooled" is in the pool "vendor".
 type proxyRig struct {
 	*server
 	redis   *redis.Client
@@ -73,7 +73,7 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 	}
 	var buckets []shaper.Bucket
 	workers := map[string]shaper.Worker{}
-	for _, name := range []string{"api", "slow", "gone", "plain"} {
+	for _, name := range []string{"api", "slow", "gone", "plain", "pooled"} {
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Adapt.Scope = name, rateOf(t, "1000/s"), shaper.ScopeBucket
 		b.MaxPayload, b.Results.MaxBody = 1000, 2000
@@ -82,6 +82,8 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 		switch name {
 		case "slow":
 			b.Rate = rateOf(t, "1/h")
+		case "pooled":
+			b.Pool, b.Adapt.Scope = &shaper.Pool{Name: "vendor", Rate: b.Rate}, shaper.ScopePool
 		case "gone":
 			workers[name] = worker("http://127.0.0.1:1/")
 			b.Breaker.Failures = 0

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
@@ -46,6 +48,44 @@ func TestProxyWaits(t *testing.T) {
 		t.Errorf("answered with %d", status)
 	}
 	if calls := p.called(); len(calls) != 1 {
+		t.Errorf("%d calls", len(calls))
+	}
+}
+
+// A client whose request cannot leave in time is refused at once, and told when it may come: whatever holds the bucket back.
+func TestProxyRefusesAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t)
+	set := func(key, field, value string) {
+		t.Helper()
+		if err := p.redis.HSet(t.Context(), key, field, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, err := p.redis.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.do("GET", "/v1/proxy/api/x", "").want(200, "")
+	}
+	set("tundish:{api}:b:api:settings", "quotas", "2 3600000000;")
+	p.do("GET", "/v1/proxy/api/x", "").want(200, "") // from then on departures are noted
+	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
+	const slowed, held = "0,1,1000000000,0,0,%d,0,0,0,0,0,0,%d,status-429", "%d,0,0,0,0,0,0,0,0,0,0,0,%d,status-429"
+	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
+	set("tundish:{gone}:b:gone:pace", "down", fmt.Sprintf(slowed, now.UnixMicro(), now.UnixMicro()))
+	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer") // the next one after it has to wait
+	set("tundish:{vendor}:p:vendor:pace", "down", fmt.Sprintf(held, now.Add(1000*time.Second).UnixMicro(), now.UnixMicro()))
+	p.called()
+	// The time out is 30 s. A quota of an hour counts 11 s more.
+	for bucket, most := range map[string]int{"api": 3611 - 30, "gone": 1000 - 30, "pooled": 1000 - 30} {
+		a := p.do("GET", "/v1/proxy/"+bucket+"/x", "").want(429, "wait-too-long")
+		if retry, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || retry > most || retry < most-60 {
+			t.Errorf("%s: Retry-After %q, want about %d", bucket, a.header.Get("Retry-After"), most)
+		}
+	}
+	if calls := p.called(); len(calls) > 0 {
 		t.Errorf("%d calls", len(calls))
 	}
 }

@@ -36,6 +36,7 @@ type Bucket struct {
 	ForgottenIDs      int64      `json:"forgotten_ids"`
 	OldestAge         float64    `json:"oldest_age_seconds"`
 	LastSlot          *time.Time `json:"last_slot,omitempty"`
+	Empty             *time.Time `json:"empty,omitempty"`     // when the last job leaves that waits now, at the earliest; none: none waits, or nobody knows
 	Callbacks         *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
 
 	Flows  *PartCounts `json:"flows,omitempty"`  // only of one with flows
@@ -130,7 +131,10 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
 	view.Downstream = DownstreamOf(info.Downstream, info.Now)
-	view.Hours, view.Drain = HoursOf(info.Hours), DrainOf(info.Drain)
+	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
+	if view.Hours != nil {
+		view.Hours.Empty = view.Empty
+	}
 	if configured != nil && configured.Batch.Has() {
 		b := configured.Batch
 		view.Batch = &Batch{b.MaxSize, b.MaxBytes, b.MaxWait.Seconds(), info.Requests}

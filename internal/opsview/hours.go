@@ -13,7 +13,7 @@ type Hours struct {
 	Rate  string     `json:"rate"`            // that holds now, or would if it were open
 	Until *time.Time `json:"until,omitempty"` // when that changes
 	Opens *time.Time `json:"opens,omitempty"` // when it is open next; none: not before an operator drains it
-	Empty *time.Time `json:"empty,omitempty"` // estimate of when the last job leaves that waits now; none: none waits, or nobody knows
+	Empty *time.Time `json:"empty,omitempty"` // as of the bucket, where clients of before look for it
 	Late  string     `json:"late,omitempty"`  // why jobs will be left at the finish: rate or behind
 
 	Finish     *time.Time `json:"finish,omitempty"` // by which jobs are to have left
@@ -26,7 +26,7 @@ func HoursOf(h *shaper.Hours) *Hours {
 		return nil
 	}
 	return &Hours{
-		Open: h.Open, Rate: fmt.Sprintf("%.6g/s", h.Rate.PerSecond()), Until: moment(h.Until), Opens: moment(h.Opens), Empty: moment(h.Empty),
+		Open: h.Open, Rate: fmt.Sprintf("%.6g/s", h.Rate.PerSecond()), Until: moment(h.Until), Opens: moment(h.Opens),
 		Late: string(h.Late), Finish: moment(h.Finish), FinishJobs: h.FinishJobs,
 	}
 }

@@ -2,27 +2,25 @@
 -- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
 -- the calendar is that of the groups.
 --
--- The functions take the bucket, a table: now, offset (of the calendar's clock),
--- next_slot, rate_count, rate_per, interval, unfinished, paused, has_flows, times (see timetable.lua, nil: none), batch (see batch.rules),
--- hurries (one of the jobs expires); places.read
--- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, rivals (flows whose turn it is).
--- With groups it also adds groups (see group.load; each with known, ready, rivals and interval) and groups_there. Their keys begin
+-- The functions take the bucket of estimate.lua, with hurries (one of the jobs expires); places.read
+-- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and what estimate.lua wants of flows.
+-- With groups it also adds groups (see group.load; each with known) and groups_there. Their keys begin
 -- behind group_keys.
 --
 -- A part is one flow of the batch: name; at, behind which its places begin in
 -- KEYS; lengths of its lists, as far as known; and the admitted jobs: pushed (priority -> ids), delayed (score, id, ...)
 -- and first_due, the earliest of these. lengths, pushed and delayed are nil or false while they are empty. In a bucket with flows it
--- also has state and obeys (see flow.lua), known (the flow is there), ready (when its rate lets it go, see flow.ready), and interval, if
--- it has a rate.
+-- also has state and obeys (see flow.lua), known (the flow is there), and what estimate.lua wants.
 
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/encoding.lua
+--#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
---#include lib/timetable.lua
+--#include lib/quota.lua
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
@@ -34,13 +32,17 @@ local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists abov
 
 local function read_groups(bucket, parts, conf)
   bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
+  local quotas = redis.call('HGET', conf, 'group_quotas') or ''
+  if quotas ~= '' then
+    bucket.group_windows = quota.windows(quotas)
+    for n, part in ipairs(parts) do part.group.departed = KEYS[bucket.group_keys + 2 + #bucket.groups + n] end
+  end
   bucket.groups_there = redis.call('HLEN', bucket.groups.key)
   for _, g in ipairs(bucket.groups) do
     local s = g.settings
     g.known, g.obeys = not g.state.new, s
     g.ready = group.ready(g, bucket.now + bucket.offset) - bucket.offset
     g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', bucket.now + bucket.offset))
-    if s.rate_count > 0 then g.interval = s.rate_per / s.rate_count end
   end
 end
 
@@ -80,12 +82,13 @@ function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity')
+    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas')
   bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
   local now, new = bucket.now, 0
+  if (of_all[9] or '') ~= '' then bucket.flow_windows = quota.windows(of_all[9]) end
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])
     local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]
@@ -96,7 +99,6 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
       if redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 0 then state.filled = '.' end
     end
     if obeys.rate_count > 0 then
-      part.interval = obeys.rate_per / obeys.rate_count
       part.ready = flow.ready(state, obeys, clock) - bucket.offset
     elseif state.down then
       part.ready = math.max(state.down.till - bucket.offset, bucket.now)
@@ -107,73 +109,29 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
--- Whether nothing of the flow leaves, or of the group.
-function places.held(bucket, part)
-  return bucket.paused or bucket.has_flows and part.obeys.paused > 0 or part.group and part.group.obeys.paused > 0
-end
-
--- The time, but not before the rate of a flow or a group lets a job leave that has a number of jobs ahead of it.
-local function not_before(bucket, part, ahead, at)
-  if not part.interval then return at end
-  local unused = (part.obeys.burst - 1) * part.interval
-  return math.max(at, math.max(part.ready + unused, bucket.now) + ahead * part.interval - unused)
-end
-
--- How many turns pass until a job with a number of jobs ahead of it has its own.
-local function turns_until(rivals, ahead)
-  local turns = (ahead + 1) * rivals - (ahead < 1 and ahead or 1)
-  return turns > ahead and turns or ahead
-end
-
--- When the n-th next departure from the bucket leaves, by its rate and its timetable; 0 if nobody knows.
-function places.slot(bucket, n)
-  if not bucket.times then return bucket.next_slot + n * bucket.interval end
-  return timetable.leaves(bucket.times, bucket, bucket.next_slot, n, 0, bucket.unfinished + 1)
-end
-
--- The estimated departure of a job with a number of jobs ahead of it in its flow; 0 if
--- nothing leaves. The flows whose turn it is go one after the other.
-function places.eta(bucket, part, ahead)
-  if places.held(bucket, part) then return 0 end
-  if bucket.batch then ahead = math.floor(ahead / bucket.batch.size) end -- if batches are full
-  if not bucket.has_flows then return places.slot(bucket, ahead) end
-  local g, in_group, at = part.group, ahead, bucket.next_slot
-  if g then
-    in_group = math.min(turns_until(g.rivals, ahead), g.state.unfinished)
-    at = not_before(bucket, g, in_group, at)
-  end
-  local turns, unfinished = turns_until(bucket.rivals, in_group), bucket.unfinished
-  local turn = places.slot(bucket, turns < unfinished and turns or unfinished)
-  if turn == 0 then return 0 end
-  at = not_before(bucket, part, ahead, turn > at and turn or at)
-  return bucket.times and timetable.opens(bucket.times, at) or at
-end
-
--- How far apart the jobs of one flow leave then, as count and per.
-function places.step(bucket, part)
-  local size = bucket.batch and bucket.batch.size or 1 -- as places.eta
-  if not bucket.has_flows then return size * bucket.rate_count, bucket.rate_per end
-  local g = part.group
-  local in_group = g and math.max(g.rivals, 1) or 1
-  local count, per = bucket.rate_count, bucket.rate_per * math.max(bucket.rivals, 1) * in_group
-  if g and g.interval and g.interval * in_group > per / count then count, per = g.obeys.rate_count, g.obeys.rate_per * in_group end
-  if part.interval and part.interval > per / count then count, per = part.obeys.rate_count, part.obeys.rate_per end
-  return size * count, per
-end
-
 -- The estimated departures of the next jobs of a flow, as enqueue.lua answers them: the first one, with a number of jobs ahead of it, and
--- places.step. Flows of no rate and no group share them, as long as no more jobs come.
+-- estimate.step. Flows of no rate and no group share them, as long as no more jobs come.
 function places.next(bucket, part, ahead)
   local obeys = part.obeys
-  if not obeys or part.interval or part.group or obeys.paused > 0 then
-    return math.floor(places.eta(bucket, part, ahead)), places.step(bucket, part)
+  if not obeys or obeys.rate_count > 0 or part.group or obeys.paused > 0 or part.state.down then
+    return math.floor(estimate.first(bucket, part, ahead)), estimate.step(bucket, part)
   end
   local at = bucket.etas[ahead]
   if not at then
-    at = math.floor(places.eta(bucket, part, ahead))
-    bucket.etas[ahead], bucket.step_count, bucket.step_per = at, places.step(bucket, part)
+    at = math.floor(estimate.eta(bucket, part, ahead))
+    bucket.etas[ahead], bucket.step_count, bucket.step_per = at, estimate.step(bucket, part)
   end
   return at, bucket.step_count, bucket.step_per
+end
+
+-- Tells for each of many jobs that are alike when it leaves, behind the rest of the reply. aheads: for each flow, how many are ahead of
+-- its first job. The number of a job's flow stands last in its width arguments.
+function places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply)
+  reply[3], bucket.unfinished = 2, bucket.unfinished + job_count - 1
+  for j = 1, job_count do
+    local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
+    reply[#reply + 1], aheads[n] = math.floor(estimate.eta(bucket, parts[n], aheads[n])), aheads[n] + 1
+  end
 end
 
 -- How many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is what is set for all: where nothing is, it is the
@@ -234,16 +192,6 @@ function places.count(bucket, part, at_once, for_later)
   if not g then return end
   if not g.known then bucket.groups_there = bucket.groups_there + 1 end
   g.known, g.changed = true, true
-end
-
--- How long until the group of a flow is below its bound, if the jobs of it that leave are done: 0 if none leaves.
-function places.wait_of_group(bucket, part)
-  local g = part.group
-  if bucket.paused or g.obeys.paused > 0 then return 0 end
-  local ahead = places.taken(g) - g.obeys.capacity
-  local turn = places.slot(bucket, math.max(ahead * bucket.rivals, 0))
-  if turn == 0 then return 0 end
-  return math.max(not_before(bucket, g, ahead, turn) - bucket.now, bucket.interval)
 end
 
 -- The score of a turn. Many turns are now.
@@ -310,15 +258,12 @@ function places.ahead(part, priority)
   return n
 end
 
--- Whether a job that would be queued now is expected to wait longer than it may: max_wait is "N/I", N microseconds, where the pool of the
--- bucket lets a job go each I at best. Also returns when it would leave, 0 where nobody knows, how many are ahead of it, and how long until
--- that is soon enough.
-function places.too_late(bucket, part, priority, max_wait)
-  local most, of_pool = string.match(max_wait, '^(%d+)/(.*)$')
+-- Whether a job that would be queued now is expected to wait for more than so many microseconds. Also returns when it would leave, 0 where
+-- nobody knows, how many are ahead of it, and how long until that is soon enough.
+function places.too_late(bucket, part, priority, most)
   local ahead = places.ahead(part, priority)
-  local at = places.eta(bucket, part, ahead)
+  local at = estimate.eta(bucket, part, ahead)
   if at == 0 then return true, 0, ahead, 0 end
-  at = math.max(at, bucket.now + ahead * tonumber(of_pool))
   local excess = at - bucket.now - tonumber(most)
   return excess > 0, at, ahead, excess
 end

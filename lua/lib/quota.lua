@@ -63,6 +63,23 @@ function quota.ready(q, latest, ahead)
   return ready
 end
 
+-- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each no sooner than `each` after
+-- the one before it.
+function quota.leaves(q, n, first, each, latest)
+  local at = first + n * each
+  for i, w in ipairs(q.windows) do
+    local by
+    if n >= w.count then
+      by = quota.leaves(q, n % w.count, first, each, latest) + math.floor(n / w.count) * w.window
+    else
+      by = departed(q, i, w.count - n)
+      by = by and math.min(by, latest) + w.window
+    end
+    if by and by > at then at = by end
+  end
+  return at
+end
+
 -- The time of the last departure, at most latest; 0 if there was none.
 function quota.newest(q, latest) return math.min(departed(q, 1, 1) or 0, latest) end
 

@@ -6,6 +6,7 @@
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 
 --#include lib/dlq.lua
+--#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/places.lua
 
@@ -16,11 +17,11 @@ local refusal = {
 
 -- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
 local function wait_for_room(bucket, bound)
-  local at = bucket.paused and 0 or places.slot(bucket, math.max(bucket.unfinished + bucket.callbacks - bound, 0))
+  local at = estimate.of_bucket(bucket, estimate.requests(bucket, math.max(bucket.unfinished + bucket.callbacks - bound, 0)))
   return at > 0 and math.max(at - bucket.now, bucket.interval) or 0
 end
 
--- How long until a time of places.eta.
+-- How long until an estimated time.
 local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
 -- How long until a scheduled job comes due of those whose turns are on a calendar: no less than that. states are those of its flows, or
@@ -56,16 +57,18 @@ function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
-    return there, may_be, wait_until(places.eta(bucket, part, math.max(there - may_be, 0)), now, interval)
+    return there, may_be, wait_until(estimate.eta(bucket, part, math.max(there - may_be, 0)), now, interval)
   elseif full == places.GROUP_FULL then
-    return places.taken(part.group), part.group.obeys.capacity, places.wait_of_group(bucket, part)
+    local g = part.group
+    local there, may_be = places.taken(g), g.obeys.capacity
+    return there, may_be, wait_until(estimate.of_group(bucket, g, math.max(there - may_be, 0)), now, interval)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
   elseif full == refusal.SCHEDULED_FULL then
     return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
   elseif full == places.FLOW_SCHEDULED_FULL then
-    local wait = places.held(bucket, part) and 0 or wait_for_due(bucket, part)
+    local wait = estimate.held(bucket, part) and 0 or wait_for_due(bucket, part)
     return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
   elseif full == places.GROUP_SCHEDULED_FULL then
     local g = part.group

@@ -10,9 +10,9 @@
 -- A bucket without the field is open at all times.
 --
 -- Two fields of the pace belong to it:
---   window  "opened emptied late jobs left gone": of the last window: its opening; 1 if it was closed because the bucket was empty; why
---           the finish will not be met (see timetable.LATE), 0 it will; and the plan: with so many jobs so many microseconds were left,
---           and so many departed since
+--   window  "opened emptied late jobs left gone each": of the last window: its opening; 1 if it was closed because the bucket was empty;
+--           why the finish will not be met (see timetable.LATE), 0 it will; and the plan: with so many jobs so many microseconds were left,
+--           and so many departed since; where there are batches then how many jobs a request had lately, in thousandths
 --   drain   "state id since count per most gone until_empty ended by": of the last drain of an operator: see timetable.RUNNING; its rate
 --           if that is to be slower, 0 of both; how many jobs are to leave at most, 0 any number; how many have left; whether it ends when
 --           the bucket is empty; when it ended; its author
@@ -29,17 +29,18 @@ local timetable = {
   LATE = { '0', 'rate', 'behind' }, -- the rate that is needed is not allowed; fewer departed than planned
   MARGIN = 1000000, -- microseconds before the finish at which the last job is to leave, or a 50th of the time where that is less
   MOST = 64, -- stretches
+  MEMORY = 4, -- requests
   LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done, or whether jobs came that raise an even rate
 }
 
 local function text(n) return string.format('%d', n) end
 
 local function read_window(stored)
-  local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0 }
-  local opened, emptied, late, jobs, left, gone = string.match(stored or '', '^(%d+) (%d) (%d) (%d+) (%d+) (%d+)$')
+  local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0, each = 0 }
+  local opened, emptied, late, jobs, left, gone, each = string.match(stored or '', '^(%d+) (%d) (%d) (%d+) (%d+) (%d+) ?(%d*)$')
   if opened then
     w.opened, w.emptied, w.late = tonumber(opened), tonumber(emptied), tonumber(late)
-    w.jobs, w.left, w.gone = tonumber(jobs), tonumber(left), tonumber(gone)
+    w.jobs, w.left, w.gone, w.each = tonumber(jobs), tonumber(left), tonumber(gone), tonumber(each) or 0
   end
   return w
 end
@@ -162,7 +163,7 @@ local function check(times, h, count, per, jobs, together, at)
   local w, left = times.window, math.max(math.floor(h.finish - at), 0)
   if w.opened ~= h.opened then
     times.window = read_window(nil)
-    w = times.window
+    times.window.each, w = w.each, times.window
     w.opened = h.opened
   end
   if jobs > (w.jobs - w.gone) + w.jobs / 50 then w.jobs, w.left, w.gone = jobs, left, 0 end
@@ -177,10 +178,9 @@ end
 
 -- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
 -- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; together,
--- how many leave as one request at most; and notes: whether it is noted that a finish will not be met. The even rate counts each job
--- as a request, since nobody knows how full batches will be. Returns nil and when to look again (0 nobody knows) if no slot lies
--- within the horizon; else a table: settings; state, opened by them; changed; from and latest, the first and the last possible slot;
--- closes: when permits are void, 0 never; ahead: the stretch has not begun.
+-- how many leave as one request (see timetable.together); and notes: whether it is noted that a finish will not be met. Returns nil and
+-- when to look again (0 nobody knows) if no slot lies within the horizon; else a table: settings; state, opened by them; changed; from and
+-- latest, the first and the last possible slot; closes: when permits are void, 0 never; ahead: the stretch has not begun.
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
@@ -200,7 +200,7 @@ function timetable.choose(times, base, down, state, ask)
         -- Jobs share out the time since the last slot of the stretch, so that the rate stays what it is while nothing comes or leaves.
         local since = state.last >= h.from + offset and state.last or first
         if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, ask.together, first - offset) end
-        s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, jobs, since - offset)
+        s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, math.ceil(jobs / ask.together), since - offset)
         if is_even then burst, times.is_even = 1, true end
       end
       s.burst = burst
@@ -263,8 +263,18 @@ local function end_drain(times, now)
   times.drain.state, times.drain.ended = timetable.DONE, now
 end
 
--- Notes that so many jobs depart, and whether the bucket was found empty.
-function timetable.note(times, departed, is_empty, now)
+-- How many jobs a request has on average, with the last requests counting more. MEMORY is how many of these count as those before.
+local function average(each, jobs, requests)
+  if each == 0 then return jobs / requests end
+  return (each * timetable.MEMORY + jobs) / (timetable.MEMORY + requests)
+end
+
+-- Notes that so many jobs depart, with so many requests, and whether the bucket was found empty.
+function timetable.note(times, departed, requests, is_empty, now)
+  local w = times.window
+  if requests > 0 and (w.each > 0 or departed > requests) then
+    w.each, times.changed = math.floor(average(w.each / 1000, departed, requests) * 1000 + 0.5), true
+  end
   local drain, h = times.drain, times.stretch
   if drain then
     drain.gone = drain.gone + departed
@@ -276,7 +286,7 @@ function timetable.note(times, departed, is_empty, now)
   if h.finish > 0 then times.window.gone = times.window.gone + departed end
   if h.until_empty and is_empty then
     times.window = read_window(nil)
-    times.window.opened, times.window.emptied, times.changed = h.opened, 1, true
+    times.window.opened, times.window.emptied, times.window.each, times.changed = h.opened, 1, w.each, true
   end
 end
 
@@ -284,18 +294,28 @@ end
 function timetable.write(times, pace, box)
   if not times.changed then return end
   local w = times.window
-  redis.call('HSET', pace, 'window', string.format('%d %d %d %d %d %d', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone))
+  local each = w.each > 0 and string.format(' %d', w.each) or '' -- programs of an older version do not know it
+  redis.call('HSET', pace, 'window', string.format('%d %d %d %d %d %d', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone) .. each)
   if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
   if box and w.late > 0 and w.was_late == 0 then
     outbox.note(box, 'finish.late', nil, 1, { reason = timetable.LATE[w.late + 1] })
   end
 end
 
--- The next slot after the last one, by the rate that it had: that of the settings may be another one. It is no earlier than at_least.
-function timetable.slot_after(slot, rate, at_least)
-  local count, per = string.match(rate or '', '^(%d+)/(%d+)$')
-  if not slot or not count then return at_least end
-  return math.max(tonumber(slot) + per / count, at_least)
+-- The rate at which a bucket leaks now, as count and per. last: its last slot; requests: how many are to leave in all.
+function timetable.pace(times, base, now, last, requests)
+  if (stored(times, 1) or { from = math.huge }).from > now then return base.rate_count, base.rate_per end
+  local drain = running(times)
+  local h = holds(times, index_of(times, now, 1), drain)
+  local count, per = allowed(times, h, base, drain)
+  if h.open and h.finish > 0 then count, per = even(h, count, per, requests, last >= h.from and last or now) end
+  return count, per
+end
+
+-- How many jobs of a bucket with batches leave as one request, as far as it is known: as many as those did that left lately under this
+-- timetable, or else as many as may.
+function timetable.together(times, rules)
+  return times.window.each > 0 and math.max(times.window.each / 1000, 1) or rules.size
 end
 
 -- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if nobody knows. base: rate_count and rate_per
@@ -335,26 +355,21 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
 end
 
 -- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
--- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE; when the last of the waiting jobs
--- leaves, 0 nobody knows. unfinished and in_flight are as for timetable.choose, next_slot is when the next job may leave by the rate.
-function timetable.view(times, base, now, next_slot, waiting, unfinished, in_flight)
-  if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+-- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE. unfinished and in_flight are as for
+-- timetable.choose.
+function timetable.view(times, base, now, unfinished, in_flight)
+  if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
   local drain = running(times)
   local h = holds(times, index_of(times, now, 1), drain)
   local count, per = allowed(times, h, base, drain)
-  local jobs, late, all = 0, 0, unfinished(now)
+  local jobs, late = 0, 0
   if h.open and h.finish > 0 then
     jobs = math.max(unfinished(h.finish) - in_flight, 0)
     if times.window.opened == h.opened and times.window.late == 2 then late = 2 end
     if jobs > 0 and is_slower(count, per, jobs, math.max(h.finish - now, 1)) then late = 1 end
     count, per = even(h, count, per, jobs, now)
   end
-  local empty = 0
-  if waiting > 0 then
-    empty = timetable.leaves(times, base, math.max(next_slot, now), waiting - 1, 0, math.max(all - in_flight, waiting))
-  end
-  return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late,
-    math.floor(empty) }
+  return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late }
 end
 
 return timetable

@@ -78,6 +78,11 @@ type BucketInfo struct {
 	OldestAge time.Duration
 	LastSlot  time.Time
 
+	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or nobody
+	// knows. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool send, and
+	// where flows have rates or quotas of their own.
+	Empty time.Time
+
 	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
 	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
 
@@ -153,7 +158,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	if said := r.Text(); info.Pool != nil {
 		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)
 	}
-	info.Hours, info.Drain = codec.ReadHours(r), codec.ParseDrain(r.Text())
+	info.Hours, info.Empty, info.Drain = codec.ReadHours(r), codec.InstantOf(r.Int()), codec.ParseDrain(r.Text())
 	info.Downstream = codec.ParseDownstream(ofBucket, offset, info.rateInForce())
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
 	info.Overrides = readOverrides(r)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -177,7 +178,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		alike = alikeOnly
 	}
 	q.flows = len(flows.names)
-	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
+	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names), b.Keys.Member)
 	for _, flow := range flows.names {
 		q.args = append(q.args, flow)
 	}
@@ -199,7 +200,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		switch {
 		case !isAlike:
 			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
-			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(b, &t.job))
+			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(&t.job))
 			if alike == unlikeNamed {
 				q.args = append(q.args, t.job.FormerID)
 			}
@@ -356,10 +357,10 @@ func dueArg(job *shaper.Job) string {
 	return ""
 }
 
-// maxWaitArg is how long a job may have to wait, and how far apart the pool lets departures be at best, as far as this process knows.
-func maxWaitArg(b *door, job *shaper.Job) string {
+// maxWaitArg is how long a job may have to wait, in microseconds.
+func maxWaitArg(job *shaper.Job) string {
 	if job.MaxWait == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d/%.3f", job.MaxWait.Microseconds(), float64(b.poolInterval()))
+	return strconv.FormatInt(job.MaxWait.Microseconds(), 10)
 }

@@ -38,8 +38,12 @@ const (
 	codeGroupScheduledFull
 )
 
-// fullUntilDeparture are those of refusals that end when enough jobs have left.
-var fullUntilDeparture = []int64{codeBucketFull, codeShed, codeFlowFull, codeGroupFull}
+// How enqueue.lua answers.
+const (
+	eachDecided  = 0 // for each job
+	leavesEvenly = 1 // for all that are alike
+	leavesAsTold = 2 // the same, and when each leaves
+)
 
 // readReceipts reads the answer of enqueue.lua: one for all jobs that were
 // alike, or one for each.
@@ -48,10 +52,10 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	now, asOne, pool := r.Int(), r.Int() == 1, b.poolInterval()
-	if !asOne {
+	now, how := r.Int(), r.Int()
+	if how == eachDecided {
 		for i, t := range batch {
-			*t.receipt = readReceipt(b, pool, limits, t, now, r)
+			*t.receipt = readReceipt(b, limits, t, now, r)
 			if t.receipt.Duplicate && !q.again {
 				refuseEnded(b, t.receipt)
 			}
@@ -85,12 +89,16 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 		*t.receipt = shaper.Receipt{
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: of.position, Decisions: decisions,
 		}
-		if of.eta > 0 {
-			t.receipt.ETA = time.UnixMicro(pool.notBefore(now, of.position, of.eta+int64(of.later)))
+		eta := max(of.eta+int64(of.later), now) // none leaves before that "now"
+		if how == leavesAsTold {
+			eta = r.Int()
+		}
+		if of.eta > 0 && eta > 0 {
+			t.receipt.ETA = time.UnixMicro(eta)
 		}
 		of.position, of.later = of.position+1, of.later+of.interval
 	}
-	return nil
+	return r.Err()
 }
 
 // departures says when the next job of a flow leaves, of those that are alike.
@@ -100,25 +108,7 @@ type departures struct {
 	interval, later float64 // microseconds between two jobs, and from the first job to this one
 }
 
-// poolInterval is how far apart departures from the pool of a bucket are, in microseconds, as far
-// as this process knows: by its configuration, not by what an operator has set. 0 without a pool.
-type poolInterval float64
-
-func (b *door) poolInterval() poolInterval {
-	p := b.Settings.Load().Pool
-	if p == nil {
-		return 0
-	}
-	return poolInterval(float64(p.Rate.Per.Microseconds()) / float64(p.Rate.Count))
-}
-
-// notBefore is the time, but not before the pool can let a job go that has so many ahead of it
-// in its bucket. What other buckets send meanwhile comes on top.
-func (p poolInterval) notBefore(now, ahead, at int64) int64 {
-	return max(at, now+int64(float64(ahead)*float64(p)))
-}
-
-func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now int64, r *lua.Reader) shaper.Receipt {
+func readReceipt(b *door, limits []limitArgs, t *ticket, now int64, r *lua.Reader) shaper.Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
 	receipt := shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
@@ -130,9 +120,6 @@ func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now 
 	switch code {
 	case codeQueued:
 		receipt.State, receipt.Position = shaper.StateQueued, position
-		if eta > 0 {
-			eta = pool.notBefore(now, position, eta)
-		}
 	case codeScheduled:
 		receipt.State = shaper.StateScheduled
 	case codeDuplicate:
@@ -144,9 +131,6 @@ func readReceipt(b *door, pool poolInterval, limits []limitArgs, t *ticket, now 
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
 	default:
-		if wait > 0 && slices.Contains(fullUntilDeparture, code) {
-			wait = pool.notBefore(0, position-eta+1, wait) // so many must leave first
-		}
 		receipt.Refusal = refuse(b, t, code, lua.Microseconds(wait), receipt.Decisions, position, eta)
 	}
 	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {

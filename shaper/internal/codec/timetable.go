@@ -22,7 +22,7 @@ func ReadHours(r *lua.Reader) *shaper.Hours {
 	if late := r.Int(); late > 0 && late < int64(len(lates)) {
 		h.Late = lates[late]
 	}
-	if h.Empty = InstantOf(r.Int()); !known {
+	if !known {
 		return nil
 	}
 	return &h

@@ -290,6 +290,18 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 		for _, group := range groups {
 			keys = append(keys, k.DueOfGroup(group))
 		}
+	case lua.DeparturesOfFlows:
+		if k.Levels == codec.LevelsNone {
+			break
+		}
+		for _, flow := range flows {
+			keys = append(keys, k.FlowDeparted(flow))
+		}
+	case lua.PaceOfPool:
+		if k.Pool != "" {
+			prefix := PoolPrefix(k.Pool)
+			keys = append(keys, prefix+"conf", prefix+"pace", prefix+"departed")
+		}
 	case lua.KeysOfPool:
 		keys = k.InPool(keys)
 	}

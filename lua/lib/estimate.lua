@@ -1,0 +1,258 @@
+-- estimate.lua: when jobs are expected to leave. One calculation answers for a receipt, for max_wait and for Retry-After (enqueue.lua), for
+-- a job and why it waits (inspect_job.lua), and for a bucket (inspect_bucket.lua).
+--
+-- It counts the rate, the burst and the quotas of the bucket, of its pool, and of a job's group and flow; holds; adaptive rates; the
+-- timetable and an even rate until a finish; the turns of the other flows that have something to send now; and batches, as full as those
+-- that left lately, or else as full as they may be.
+-- It leaves out what nobody can know: when requests in flight end, where a bound of these is reached; what the other buckets of a pool
+-- send; jobs that come later and go first. There a time is the earliest one.
+--
+-- A scope is a bucket, a pool, a group or a flow. As a scope it has these fields. Times are of the server's clock:
+--   from      no departure is earlier: the end of its hold, or now
+--   rate_at   when its rate lets one go next
+--   next      the same if nothing of the burst were left, but not before `from`
+--   interval  between two departures; nil without a rate
+--   back      how much earlier they may go: all but one of the burst
+--   quotas    see quota.lua; nil without any
+--   offset    of the clock of these quotas
+--
+-- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
+-- of), times (see timetable.lua), batch (see
+-- batch.rules), together (how many jobs leave as one request), leased
+-- (where there is a timetable), pool, and what estimate.open adds: count and per of the rate that counts,
+-- least (the adaptive interval, 0 none), windowed (the bucket or its pool has quotas), simple (nothing but a rate counts). One with flows
+-- has has_flows, rivals (flows, or groups, whose turn it is), flow_windows and group_windows (see quota.windows; nil without quotas).
+-- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
+-- A flow has its group. A group has rivals.
+
+--#include lib/downstream.lua
+--#include lib/pacer.lua
+--#include lib/quota.lua
+--#include lib/timetable.lua
+
+local estimate = {}
+
+local function later(a, b) return a > b and a or b end
+
+-- How many requests are to leave a bucket, with that of the job that is asked of.
+function estimate.to_leave(b) return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1)) end
+
+-- Adds to a bucket, or to a pool, how its rate lets departures go. slot, rate and down are fields of its pace, which is the key.
+local function pace_of(s, pace, slot, rate, down)
+  local now, offset, count, per, from, said = s.now, s.offset, s.rate_count, s.rate_per, s.now, nil
+  local times = s.times
+  s.least = 0
+  if times then
+    local last = tonumber(redis.call('HGET', pace, 'last') or slot or 0) - offset
+    if s.batch then s.together = timetable.together(times, s.batch) end
+    count, per = timetable.pace(times, s, now, last, estimate.to_leave(s))
+  end
+  if down then said = downstream.read(down) end
+  if said then
+    from = later(said.till - offset, now)
+    if said.rate_count > 0 then
+      s.least = said.rate_per / said.rate_count
+      if s.least * count > per then count, per = said.rate_count, said.rate_per end
+    end
+  end
+  local interval = per / count
+  local back, next_at = (s.burst - 1) * interval, now
+  if times then back = 0 end
+  if not slot then
+    if not times then next_at = now + interval + back end
+  else
+    next_at = slot - offset + interval
+    local was_count, was_per = string.match(rate or '', '^(%d+)/(%d+)$')
+    if was_count and was_count * per ~= count * was_per then -- see pacer.open
+      local behind = later(now, tonumber(redis.call('HGET', pace, 'last') or slot) - offset)
+      next_at = behind + later(slot - offset + was_per / was_count - behind, 0) * interval * was_count / was_per
+    end
+  end
+  s.count, s.per, s.interval, s.back, s.from, s.rate_at = count, per, interval, back, from, next_at - back
+  s.next = next_at > from and next_at or from
+end
+
+local function quotas_of(key, text)
+  if (text or '') == '' then return nil end
+  return quota.open(key, quota.windows(text), 1)
+end
+
+-- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
+function estimate.pool(keys, now)
+  local s = redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas')
+  if not s[1] then return nil end
+  local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down')
+  local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3] }
+  pace_of(p, keys.pace, kept[1], kept[2], kept[3])
+  p.quotas = quotas_of(keys.departed, s[4])
+  return p
+end
+
+-- Makes a bucket ready to be asked. slot, rate and down are fields of its pace; quotas and departed, its key, are of its quotas.
+function estimate.open(b, pace, slot, rate, down, quotas, departed)
+  pace_of(b, pace, slot, rate, down)
+  b.quotas = quotas_of(departed, quotas)
+  local p = b.pool
+  b.windowed = b.quotas ~= nil or p ~= nil and p.quotas ~= nil
+  b.simple = not (p or b.times or b.quotas)
+  if p and p.interval > b.interval then b.count, b.per = p.count, p.per end
+end
+
+-- How many requests so many jobs of a bucket are.
+function estimate.requests(b, jobs)
+  return b.batch and math.floor(jobs / (b.together or b.batch.size)) or jobs
+end
+
+-- When a scope lets a departure go that has n others before it, if the first of them goes at `start`.
+local function by_rate(s, n, start)
+  if not s.interval then return start end
+  local at = later(s.next, start) + n * s.interval - s.back
+  return at > start and at or start
+end
+
+-- The same by the quotas of a scope: `at` is when it goes by all else.
+local function by_quotas(s, n, start, at)
+  if not s.quotas then return at end
+  local each, offset = n > 0 and (at - start) / n or 0, s.offset
+  return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
+end
+
+-- When the next request may leave the bucket.
+local function start_of(b)
+  if not b.start then
+    local p, at = b.pool, by_rate(b, 0, b.from)
+    if p then at = by_quotas(p, 0, at, later(at, by_rate(p, 0, p.from))) end
+    at = by_quotas(b, 0, at, at)
+    b.start = b.times and timetable.opens(b.times, at) or at
+  end
+  return b.start
+end
+
+-- When the request leaves the bucket that has so many before it; 0 if nobody knows.
+function estimate.of_bucket(b, n)
+  if b.paused then return 0 end
+  if b.simple then
+    local at = b.next + n * b.interval - b.back
+    return at > b.from and at or b.from
+  end
+  local start, p, times = start_of(b), b.pool, b.times
+  if start == 0 then return 0 end
+  local at
+  if times then
+    at = timetable.leaves(times, b, start, n, later(b.least, p and p.interval or 0), estimate.to_leave(b))
+    if at == 0 then return 0 end
+  else
+    at = by_rate(b, n, start)
+  end
+  if p then at = by_quotas(p, n, start, later(at, by_rate(p, n, start))) end
+  at = by_quotas(b, n, start, at)
+  return times and timetable.opens(times, at) or at
+end
+
+-- How many turns pass until a job with a number of jobs ahead of it has its own.
+local function turns_until(rivals, ahead)
+  local turns = (ahead + 1) * rivals - (ahead < 1 and ahead or 1)
+  return turns > ahead and turns or ahead
+end
+
+-- Adds to a flow, or a group, what it is as a scope.
+local function scope_of(b, f, windows)
+  local s, till = f.obeys, f.state.down and f.state.down.till - b.offset or 0
+  f.now, f.offset, f.from, f.next, f.back, f.rate_at = b.now, b.offset, b.now, b.now, 0, 0
+  if s.rate_count > 0 then
+    f.interval = s.rate_per / s.rate_count
+    f.back = (s.burst - 1) * f.interval
+    f.next = later(f.ready + f.back, b.now)
+    if f.ready > till then f.rate_at = f.ready end
+  end
+  if till > b.now then
+    f.from = till
+    if f.ready <= till then f.next = till end -- not by its rate
+  end
+  if windows and f.departed then f.quotas = quota.open(f.departed, windows, 1) end
+  f.is_scope = true
+end
+
+-- When a flow, or a group, lets a departure go with n before it, if nothing goes before `start`; and when it lets the next one go.
+-- spread is how long the n take, as others have their turns in between.
+local function by_scope(b, f, windows, n, start, spread)
+  if not f.is_scope then scope_of(b, f, windows) end
+  start = later(start, by_rate(f, 0, f.from))
+  start = by_quotas(f, 0, start, start)
+  local at = later(by_rate(f, n, start), start + spread)
+  return by_quotas(f, n, start, at), start
+end
+
+-- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.
+function estimate.own(b, s, windows)
+  if not (s.is_scope or s.count) then scope_of(b, s, windows) end
+  local now = b.now
+  local free = by_quotas(s, 0, now, now)
+  return s.rate_at > now and math.ceil(s.rate_at) or 0, free > now and math.ceil(free) or 0
+end
+
+-- Whether jobs of a flow may leave unevenly: as many at once as a quota allows, and the next ones much later.
+function estimate.leaps(b) return b.windowed or b.flow_windows ~= nil or b.group_windows ~= nil end
+
+-- Whether nothing of a flow leaves.
+function estimate.held(b, f)
+  return b.paused or b.has_flows and f.obeys.paused > 0 or f.group and f.group.obeys.paused > 0
+end
+
+-- When a job leaves that has a number of jobs ahead of it in its flow; 0 if nothing leaves, or nobody knows. Flows whose turn it is go one
+-- after the other.
+function estimate.eta(b, f, ahead)
+  if estimate.held(b, f) then return 0 end
+  local n = estimate.requests(b, ahead)
+  if not b.has_flows then return estimate.of_bucket(b, n) end
+  local g, in_group, at_once = f.group, n, 0
+  if g then in_group, at_once = math.min(turns_until(g.rivals, n), estimate.requests(b, g.state.unfinished)), g.rivals - 1 end
+  local turns, unfinished = turns_until(b.rivals, in_group), estimate.requests(b, b.unfinished)
+  if turns > unfinished then turns = unfinished end
+  local at = estimate.of_bucket(b, turns)
+  if at == 0 then return 0 end
+  if not (g or f.obeys.rate_count > 0 or f.state.down or b.flow_windows) then return at end
+  local start, spread = start_of(b), 0
+  if n > 0 and turns > 0 then spread = (at - start) * n / (n + 1) end
+  if g then
+    local of_group, group_start = by_scope(b, g, b.group_windows, in_group, start, in_group > at_once and spread or 0)
+    at, start = later(at, of_group), group_start
+  end
+  at = later(at, (by_scope(b, f, b.flow_windows, n, start, spread)))
+  return b.times and timetable.opens(b.times, at) or at
+end
+
+-- The same of the first of jobs that leave evenly. In a bucket with nothing but a rate it leaves no sooner than b.from: there what is
+-- left of the burst lets the first ones go at once.
+function estimate.first(b, f, ahead)
+  if b.has_flows or not b.simple or b.paused then return estimate.eta(b, f, ahead) end
+  return b.next + estimate.requests(b, ahead) * b.interval - b.back
+end
+
+-- How far apart the jobs of one flow leave then, as count and per, where there are no quotas.
+function estimate.step(b, f)
+  local size, count, per = b.batch and (b.together or b.batch.size) or 1, b.count, b.per
+  if not b.has_flows then return size * count, per end
+  local g = f.group
+  local in_group = g and math.max(g.rivals, 1) or 1
+  per = per * math.max(b.rivals, 1) * in_group
+  local of_group, of_flow = g and g.obeys, f.obeys
+  if g and of_group.rate_count > 0 and of_group.rate_per * in_group * count > per * of_group.rate_count then
+    count, per = of_group.rate_count, of_group.rate_per * in_group
+  end
+  if of_flow.rate_count > 0 and of_flow.rate_per * count > per * of_flow.rate_count then
+    count, per = of_flow.rate_count, of_flow.rate_per
+  end
+  return size * count, per
+end
+
+-- When a group is below its bound, if so many of its jobs leave before; 0 if none leaves.
+function estimate.of_group(b, g, ahead)
+  if b.paused or g.obeys.paused > 0 then return 0 end
+  local n = estimate.requests(b, ahead)
+  local at = estimate.of_bucket(b, math.max(n * b.rivals, 0))
+  if at == 0 then return 0 end
+  return later(at, (by_scope(b, g, b.group_windows, n, start_of(b), 0)))
+end
+
+return estimate
