@@ -20,14 +20,13 @@
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[17] …:departed  list  times of departures, for the quotas
--- KEYS[18] …:leases  zset  id -> deadline
--- KEYS[19...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[17...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
---          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; in a bucket with flows then for each
---          …:departed:<flow>; where flows are in groups then what group.load wants, and for each flow …:departed_group:<group>; in a
---          pool then its conf, pace and departed; of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last
+--          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
+--          group.load wants; with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups
+--          for each …:departed_group:<group>; with p then conf, pace and departed of the pool; of a fire, last …:schedules,
+--          …:schedule_due; of jobs with former ids, last
 --          …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
@@ -36,12 +35,12 @@
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
--- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
+-- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
+--          buckets with quotas or a timetable need, then p if those of the pool are there
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
--- ARGV[10...]  the names of the flows; for each limit key of KEYS[19...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[17...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[19...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[17...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
@@ -50,7 +49,8 @@
 --          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any);
 --          with former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
---          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
+--          thinks that it has none, or the other way round; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
+--          fire, or the schedule is paused
 --          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, from, 1, for each flow: position of
 --          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart, and none before
 --          from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; {0, from, 2, the same, and for
@@ -87,11 +87,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local departed, leases, FIRST_LIMIT_KEY = KEYS[17], KEYS[18], 18
+local FIRST_LIMIT_KEY = 16
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former, member = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', ARGV[9]
-local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 9, 17, 18
+local levels, flow_count, has_former, more = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2)
+if more ~= '' then levels = string.sub(levels, 1, 1) end
+local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
@@ -113,14 +114,12 @@ local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
-local names, group_keys, pool_of = {}, nil, nil
+local names, group_keys, pool_of, quota_keys = {}, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if member ~= '' then
-  last_key = last_key - 3
-  pool_of = estimate.pool({ conf = KEYS[last_key + 1], pace = KEYS[last_key + 2], departed = KEYS[last_key + 3] }, now)
-end
-if levels == '2' then group_keys = last_key - 2 - #group.names(names) - flow_count end
-local first_place = (group_keys or last_key) - (has_flows and flow.PLACES + 1 or flow.PLACES) * flow_count
+if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
+if not quota_keys and known_rev ~= 'fire' and ((settings[16] or '') ~= '' or (settings[20] or '') ~= '') then return { 5 } end
+if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
+local first_place = (group_keys or last_key) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
 local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
 local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
@@ -142,21 +141,22 @@ if settings[14] ~= '1' then
 end
 
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
-local bucket = { now = now, offset = tonumber(last[2] or 0), dead = dead, dead_full = dead_full, dead_there = dead_there,
-  dead_most = dead_most, dead_retention = tonumber(settings[13] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
+local bucket = { now = now, offset = tonumber(last[2] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
   burst = tonumber(settings[19] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
-  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+  quota_keys = quota_keys, unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, tonumber(settings[13] or 0)) end
 if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
 if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
-if bucket.times then bucket.leased = redis.call('ZCARD', leases) end
-estimate.open(bucket, pace, last[1], last[8], last[5], settings[20], departed)
+if bucket.times then bucket.leased = quota_keys and redis.call('ZCARD', KEYS[quota_keys + 2]) or 0 end
+estimate.open(bucket, pace, last[1], last[8], settings[3] .. '/' .. settings[4], last[5], quota_keys and settings[20],
+  KEYS[(quota_keys or 0) + 1])
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
-  if has_flows then parts[n].departed = KEYS[first_place + flow_count * flow.PLACES + n] end
 end
 if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
+if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
 local bodies, expire, flows_there = {}, {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.

@@ -52,6 +52,11 @@ local function wait_for_due(bucket, part, all_flows)
   return math.max(tonumber(head[2] or 0) - bucket.now, bucket.interval)
 end
 
+-- Notes that the bucket has too many dead letters, or too many bytes of them.
+function refusal.dead(bucket, key, full, there, most, retention)
+  bucket.dead, bucket.dead_full, bucket.dead_there, bucket.dead_most, bucket.dead_retention = key, full, there, most, retention
+end
+
 -- full is the code of the answer, bound that of the bucket for the job's priority.
 function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now
