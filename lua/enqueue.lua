@@ -20,15 +20,13 @@
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[17] …:departed  list  times of departures, for the quotas
--- KEYS[18] …:leases  zset  id -> deadline
--- KEYS[19...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[17...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
---          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; in a bucket with flows then for each
---          …:departed:<flow>; where flows are in groups then what group.load wants, and for each flow …:departed_group:<group>; in a
---          pool then its conf, pace and departed; of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last
---          …:seen_window
+--          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
+--          group.load wants; with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups
+--          for each …:departed_group:<group>; with p then conf, pace and departed of the pool; of a fire, last …:schedules,
+--          …:schedule_due; of jobs with former ids, last …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job
@@ -36,22 +34,22 @@
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
--- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
+-- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
+--          buckets with quotas or a timetable need, then p if those of the pool are there
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
--- ARGV[10...]  the names of the flows; for each limit key of KEYS[19...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[17...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[19...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[17...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
---          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
---          caller, ^: it has a callback; see codec.lua); if they are alike and there is more
---          than one flow, the number of its flow; if they are not alike: priority, number of the flow, a key number for each limit, due
---          ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any);
---          with former ids that which the job had in programs without callers, "" none
+--          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its caller, ^: it has a callback; see codec.lua); if
+--          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the flow, a
+--          key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any); with
+--          former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
---          thinks that it has none, or the other way round; {4, 0} another dispatcher was faster with the fire, or the schedule is paused
---          or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, from, 1, for each flow: position of
+--          thinks that it has none, or the other way round; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
+--          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished;
+--          {0, from, 1, for each flow: position of
 --          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart, and none before
 --          from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; {0, from, 2, the same, and for
 --          each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job: code, position
@@ -87,24 +85,30 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local departed, leases, FIRST_LIMIT_KEY = KEYS[17], KEYS[18], 18
+local FIRST_LIMIT_KEY = 16
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former, member = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', ARGV[9]
-local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 9, 17, 18
+local levels, flow_count, has_former, more = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2)
+if more ~= '' then levels = string.sub(levels, 1, 1) end
+local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
-  'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch', 'expires',
-  'burst', 'quotas')
+  'limits_rev', 'burst', 'shed_normal', 'quotas', 'paused', 'flows',
+  'expires', 'timetable', 'batch', 'events') -- Redis looks for each from the first one on: what is seldom needed is read there
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
 local capacity, scheduled_capacity, paused, has_flows = tonumber(settings[1]), tonumber(settings[2]), settings[9], levels ~= '0'
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
-local bounds = { capacity }
-for priority = 2, 4 do bounds[priority] = math.ceil(capacity * tonumber(settings[priority + 4] or 100) / 100) end
+local bounds = { capacity, false, math.ceil(capacity * tonumber(settings[7] or 100) / 100), false }
+local function bound_of(priority)
+  if not bounds[priority] then
+    local percent = redis.call('HGET', conf, priority == 2 and 'shed_high' or 'shed_low')
+    bounds[priority] = math.ceil(capacity * tonumber(percent or 100) / 100)
+  end
+  return bounds[priority]
+end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -113,14 +117,12 @@ local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
-local names, group_keys, pool_of = {}, nil, nil
+local names, group_keys, pool_of, quota_keys = {}, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if member ~= '' then
-  last_key = last_key - 3
-  pool_of = estimate.pool({ conf = KEYS[last_key + 1], pace = KEYS[last_key + 2], departed = KEYS[last_key + 3] }, now)
-end
-if levels == '2' then group_keys = last_key - 2 - #group.names(names) - flow_count end
-local first_place = (group_keys or last_key) - (has_flows and flow.PLACES + 1 or flow.PLACES) * flow_count
+if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
+if not quota_keys and known_rev ~= 'fire' and ((settings[12] or '') ~= '' or (settings[8] or '') ~= '') then return { 5 } end
+if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
+local first_place = (group_keys or last_key) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
 local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
 local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
@@ -137,26 +139,25 @@ local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
-if settings[14] ~= '1' then
-  dead_full, dead_there, dead_most = dlq.full(dead_count, tonumber(counters[3] or 0), dlq.bounds(capacity, settings[11], settings[12]))
-end
+if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead_count, tonumber(counters[3] or 0), capacity) end
 
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
-local bucket = { now = now, offset = tonumber(last[2] or 0), dead = dead, dead_full = dead_full, dead_there = dead_there,
-  dead_most = dead_most, dead_retention = tonumber(settings[13] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
-  burst = tonumber(settings[19] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
-  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
-if (settings[17] or '') ~= '' then bucket.batch = batch.rules(settings[17]) end
-if (settings[16] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[16], last[6], last[7]) end
-if bucket.times then bucket.leased = redis.call('ZCARD', leases) end
-estimate.open(bucket, pace, last[1], last[8], last[5], settings[20], departed)
+local bucket = { now = now, offset = tonumber(last[2] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
+  burst = tonumber(settings[6] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
+  quota_keys = quota_keys, unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end
+if (settings[13] or '') ~= '' then bucket.batch = batch.rules(settings[13]) end
+if (settings[12] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[12], last[6], last[7]) end
+if bucket.times then bucket.leased = quota_keys and redis.call('ZCARD', KEYS[quota_keys + 2]) or 0 end
+estimate.open(bucket, pace, last[1], last[8], settings[3] .. '/' .. settings[4], last[5], quota_keys and settings[8],
+  KEYS[(quota_keys or 0) + 1])
 local parts = {}
 for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
-  if has_flows then parts[n].departed = KEYS[first_place + flow_count * flow.PLACES + n] end
 end
 if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
+if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
 local bodies, expire, flows_there = {}, {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.
@@ -178,7 +179,7 @@ local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
-  expiries.write(expiries_key, conf, expire, settings[18])
+  expiries.write(expiries_key, conf, expire, settings[11])
   local wake, turns, texts, text_count, earliest = false, {}, {}, 0, nil
   for n = 1, #parts do
     local part = parts[n]
@@ -224,7 +225,7 @@ end
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
   if not alike or dead_full or bucket.times then return false end
-  if bucket.unfinished + bucket.callbacks + job_count > bounds[tonumber(args[common + 1])] then return false end
+  if bucket.unfinished + bucket.callbacks + job_count > bound_of(tonumber(args[common + 1])) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
   end
@@ -316,7 +317,7 @@ local formers, names_till = {}, nil
 
 -- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
 local limited, admitted = {}, 0
-local box = (settings[15] or '') ~= '' and outbox.open(settings[15], outbox_key, outbox_texts, count, now)
+local box = (settings[14] or '') ~= '' and outbox.open(settings[14], outbox_key, outbox_texts, count, now)
 local IS_FULL = { [7] = 'capacity', [dlq.FULL] = 'dead_capacity', [dlq.TOO_LARGE] = 'dead_bytes' } -- of the whole bucket
 
 -- Answers a job for which there is no room: `full` is why.
@@ -370,7 +371,7 @@ for j = 1, job_count do
   local trait, of, numbers_at = common, flow_count > 1 and at + 3, common + 1
   if not alike then trait, of, numbers_at = at + 2, at + 4, at + 4 end
   local priority, part = args[trait + 1] + 0, parts[of and args[of] + 0 or 1]
-  local bound = bounds[priority]
+  local bound = bound_of(priority)
   local due, cost, max_wait = '', 1, ''
   if not alike then
     local rest = numbers_at + limit_count

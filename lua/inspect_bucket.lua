@@ -161,7 +161,7 @@ if settings[1] and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
     burst = tonumber(settings[4]), paused = pause[1], batch = batch.rules(settings[13]), times = times, leased = in_flight,
     unfinished = jobs - dead_count - scheduled - 1, pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
-  estimate.open(b, pace, of_pace[1], of_pace[6], of_pace[3], settings[12], departed)
+  estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
   empty = math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1)))
 end
 reply[#reply + 1] = times and 1 or 0

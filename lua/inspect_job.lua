@@ -106,13 +106,13 @@ local offset = tonumber(of_pace[2] or 0)
 local clock = now + offset
 -- The bucket as lib/estimate.lua wants it.
 local bucket = { now = now, offset = offset, rate_count = tonumber(settings[1] or 1), rate_per = tonumber(settings[2] or 1),
-  burst = tonumber(settings[13] or 1), paused = paused > 0, has_flows = has_flows, batch = batch.rules(settings[12]),
+  burst = tonumber(settings[13] or 1), paused = paused > 0, shown = true, has_flows = has_flows, batch = batch.rules(settings[12]),
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - 1
     - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0),
   leased = redis.call('ZCARD', leases), times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]) }
 local times = bucket.times
 if member ~= '' then bucket.pool = estimate.pool(pool.keys(KEYS), now) end
-estimate.open(bucket, pace, of_pace[1], of_pace[6], of_pace[3], settings[8], departed)
+estimate.open(bucket, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[8], departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 
 -- What holds for a flow or a group.

@@ -26,13 +26,13 @@ const (
 	PurgedPlaces        Keys = iota + 1 // the five places of what a purge took, and has not removed yet
 	PlacesOfFlows                       // for each flow its five places
 	PlacesAndDepartures                 // for each flow its five places, and the times of its departures
-	DeparturesOfFlows                   // where there are flows: for each the times of its departures
 	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its calendar
 	GroupDepartures                     // where flows are in groups: for each group the times of its departures
 	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its calendar and the times of its departures
 	CalendarsOfGroups                   // for each group its calendar
 	CalendarsOfFlows                    // for each flow the calendar on which it stands
-	PaceOfPool                          // in a pool: the pool's conf, pace and departed
+	KeysOfQuotas                        // of a bucket with quotas or a timetable: departures of the bucket, its leases, and departures of flows and groups; the caller adds them
+	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
@@ -114,9 +114,9 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts expiries departed leases"),
-		then: []Keys{KeysOfLimits, PlacesOfFlows, DeparturesOfFlows, GroupsOfFlows, GroupDepartures, PaceOfPool, KeysOfFire, KeyOfNames},
-		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count member"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts expiries"),
+		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
+		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
 	},
 	"empty_disabled": {

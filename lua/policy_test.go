@@ -49,7 +49,7 @@ func TestExemptCaller(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		keys := r.enqueueKeys(nil, "")
-		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, 0, 1, r.member(), "", 0, 3, 0,
+		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, "0q", 1, "", 0, 3, 0,
 			"a", fmt.Sprintf("%011dcn001 \n", 0), "b", fmt.Sprintf("%011dcn002 \n", 0))
 		in.Int()
 		if alike := in.Int(); alike != 1 {
@@ -61,7 +61,7 @@ func TestExemptCaller(t *testing.T) {
 		if remaining, reset := in.Int(), in.Int(); remaining != -1 || reset != 0 || in.Err() != nil {
 			t.Errorf("remaining %d, reset %d, %v", remaining, reset, in.Err())
 		}
-		in = r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 1, 0, 0, 1, r.member(), "", 0,
+		in = r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 1, 0, "0q", 1, "", 0,
 			"c", fmt.Sprintf("%011dcn001 \n", 0), 3, 1, 0, "", 1_000_000, "")
 		in.Int()
 		in.Int()

@@ -47,12 +47,12 @@ func (r *rig) enqueueKeys(limits []string, flows ...string) []string {
 	for _, flow := range flows {
 		keys = append(keys, r.places(flow)...)
 	}
+	keys = append(r.withGroups(keys, flows...), r.key("departed"), r.key("leases"))
 	for _, flow := range flows {
 		if r.hasFlows || r.hasGroups {
 			keys = append(keys, r.key("departed:"+flow))
 		}
 	}
-	keys = r.withGroups(keys, flows...)
 	for _, flow := range flows {
 		if r.hasGroups {
 			group, _ := splitPath(flow)
@@ -84,7 +84,10 @@ func (r *rig) enqueueHead(limits []limit, jobs, alike int, flows ...string) (nam
 	if r.hasGroups {
 		hasFlows = 2
 	}
-	args = []any{"tundish:wake", r.name, "", len(limits), jobs, alike, hasFlows, len(flows), r.member()}
+	args = []any{"tundish:wake", r.name, "", len(limits), jobs, alike, fmt.Sprint(hasFlows, "q"), len(flows)}
+	if r.pool != "" {
+		args[6] = fmt.Sprint(hasFlows, "qp")
+	}
 	for _, flow := range flows {
 		args = append(args, flow)
 	}

@@ -140,7 +140,8 @@ func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 		since := sinceThen
 		if script == lua.Enqueue {
 			since = append(slices.Clone(since), "departed", "leases")
-			args = slices.Delete(slices.Clone(args), 8, 9) // member
+			args = slices.Clone(args)
+			args[6] = strings.TrimSuffix(fmt.Sprint(args[6]), "q")
 		}
 		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(since, strings.TrimPrefix(key, r.key(""))) })
 		reply, err = r.c.Eval(r.ctx, text, known, args...).Result()

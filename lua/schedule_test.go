@@ -96,7 +96,7 @@ func (r *rig) fire(f fireArg) string {
 	r.t.Helper()
 	f = r.current(f)
 	keys := append(r.enqueueKeys(nil, ""), r.fixed(lua.DueSchedules)...)
-	in := lua.NewReader(r.run(lua.Enqueue, keys, "tundish:wake", r.name, "fire", 0, 1, 0, 0, 1, r.member(), "", f.Job, "fffffffffffcn001 \nx", 3, 1, "", 1, "", f.text()))
+	in := lua.NewReader(r.run(lua.Enqueue, keys, "tundish:wake", r.name, "fire", 0, 1, 0, "0q", 1, "", f.Job, "fffffffffffcn001 \nx", 3, 1, "", 1, "", f.text()))
 	status := in.Int()
 	if status == 0 {
 		in.Int()

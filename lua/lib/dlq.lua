@@ -68,6 +68,12 @@ function dlq.full(there, bytes, most, most_bytes)
   if bytes >= most_bytes then return dlq.TOO_LARGE, bytes, most_bytes end
 end
 
+-- The same of a bucket that has some, by its settings; nil where they are dropped instead.
+function dlq.full_of(conf, there, bytes, capacity)
+  local s = redis.call('HMGET', conf, 'dead_drop', 'dead_capacity', 'dead_max_bytes')
+  if s[1] ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, s[2], s[3])) end
+end
+
 -- How long until there is room, in microseconds; negative where that is a guess. More than one may have to go.
 function dlq.wait(dead, code, there, most, retention, now)
   if retention == 0 then return -dlq.GUESS end

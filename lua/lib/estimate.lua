@@ -19,9 +19,9 @@
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
 -- of), times (see timetable.lua), batch (see
 -- batch.rules), together (how many jobs leave as one request), leased
--- (where there is a timetable), pool, and what estimate.open adds: count and per of the rate that counts,
--- least (the adaptive interval, 0 none), windowed (the bucket or its pool has quotas), simple (nothing but a rate counts). One with flows
--- has has_flows, rivals (flows, or groups, whose turn it is), flow_windows and group_windows (see quota.windows; nil without quotas).
+-- (where there is a timetable), pool, shown (rate_at is asked for), and what estimate.open adds: count and per of the rate that
+-- counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts). One with flows has
+-- has_flows, rivals (flows, or groups, whose turn it is), flow_windows and group_windows (see quota.windows; nil without quotas).
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals.
 
@@ -37,17 +37,16 @@ local function later(a, b) return a > b and a or b end
 -- How many requests are to leave a bucket, with that of the job that is asked of.
 function estimate.to_leave(b) return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1)) end
 
--- Adds to a bucket, or to a pool, how its rate lets departures go. slot, rate and down are fields of its pace, which is the key.
-local function pace_of(s, pace, slot, rate, down)
-  local now, offset, count, per, from, said = s.now, s.offset, s.rate_count, s.rate_per, s.now, nil
-  local times = s.times
-  s.least = 0
+-- Adds to a bucket, or to a pool, how its rate lets departures go. slot, rate and down are fields of its pace, which is the key; own_rate
+-- is the text of the rate that its settings say.
+local function pace_of(s, pace, slot, rate, own_rate, down)
+  local now, offset, count, per, from, times = s.now, s.offset, s.rate_count, s.rate_per, s.now, s.times
   if times then
     local last = tonumber(redis.call('HGET', pace, 'last') or slot or 0) - offset
     if s.batch then s.together = timetable.together(times, s.batch) end
     count, per = timetable.pace(times, s, now, last, estimate.to_leave(s))
   end
-  if down then said = downstream.read(down) end
+  local said = down and downstream.read(down)
   if said then
     from = later(said.till - offset, now)
     if said.rate_count > 0 then
@@ -62,14 +61,16 @@ local function pace_of(s, pace, slot, rate, down)
     if not times then next_at = now + interval + back end
   else
     next_at = slot - offset + interval
-    local was_count, was_per = string.match(rate or '', '^(%d+)/(%d+)$')
+    local was_count, was_per
+    if rate ~= own_rate or times or said then was_count, was_per = string.match(rate or '', '^(%d+)/(%d+)$') end
     if was_count and was_count * per ~= count * was_per then -- see pacer.open
       local behind = later(now, tonumber(redis.call('HGET', pace, 'last') or slot) - offset)
       next_at = behind + later(slot - offset + was_per / was_count - behind, 0) * interval * was_count / was_per
     end
   end
-  s.count, s.per, s.interval, s.back, s.from, s.rate_at = count, per, interval, back, from, next_at - back
-  s.next = next_at > from and next_at or from
+  if s.shown then s.rate_at = next_at - back end
+  if count ~= s.rate_count or per ~= s.rate_per then s.count, s.per = count, per end
+  s.interval, s.back, s.from, s.next = interval, back, from, next_at > from and next_at or from
 end
 
 local function quotas_of(key, text)
@@ -82,20 +83,20 @@ function estimate.pool(keys, now)
   local s = redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas')
   if not s[1] then return nil end
   local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down')
-  local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3] }
-  pace_of(p, keys.pace, kept[1], kept[2], kept[3])
+  local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3],
+    shown = true }
+  pace_of(p, keys.pace, kept[1], kept[2], s[1] .. '/' .. s[2], kept[3])
   p.quotas = quotas_of(keys.departed, s[4])
   return p
 end
 
--- Makes a bucket ready to be asked. slot, rate and down are fields of its pace; quotas and departed, its key, are of its quotas.
-function estimate.open(b, pace, slot, rate, down, quotas, departed)
-  pace_of(b, pace, slot, rate, down)
-  b.quotas = quotas_of(departed, quotas)
+-- Makes a bucket ready to be asked. See pace_of; quotas and departed, its key, are of its quotas.
+function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
+  pace_of(b, pace, slot, rate, own_rate, down)
+  if quotas and quotas ~= '' then b.quotas = quotas_of(departed, quotas) end
   local p = b.pool
-  b.windowed = b.quotas ~= nil or p ~= nil and p.quotas ~= nil
   b.simple = not (p or b.times or b.quotas)
-  if p and p.interval > b.interval then b.count, b.per = p.count, p.per end
+  if p and p.interval > b.interval then b.count, b.per = p.count or p.rate_count, p.per or p.rate_per end
 end
 
 -- How many requests so many jobs of a bucket are.
@@ -139,7 +140,7 @@ function estimate.of_bucket(b, n)
   if start == 0 then return 0 end
   local at
   if times then
-    at = timetable.leaves(times, b, start, n, later(b.least, p and p.interval or 0), estimate.to_leave(b))
+    at = timetable.leaves(times, b, start, n, later(b.least or 0, p and p.interval or 0), estimate.to_leave(b))
     if at == 0 then return 0 end
   else
     at = by_rate(b, n, start)
@@ -185,14 +186,16 @@ end
 
 -- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.
 function estimate.own(b, s, windows)
-  if not (s.is_scope or s.count) then scope_of(b, s, windows) end
+  if not (s.is_scope or s.next) then scope_of(b, s, windows) end
   local now = b.now
   local free = by_quotas(s, 0, now, now)
   return s.rate_at > now and math.ceil(s.rate_at) or 0, free > now and math.ceil(free) or 0
 end
 
 -- Whether jobs of a flow may leave unevenly: as many at once as a quota allows, and the next ones much later.
-function estimate.leaps(b) return b.windowed or b.flow_windows ~= nil or b.group_windows ~= nil end
+function estimate.leaps(b)
+  return b.quotas ~= nil or b.pool ~= nil and b.pool.quotas ~= nil or b.flow_windows ~= nil or b.group_windows ~= nil
+end
 
 -- Whether nothing of a flow leaves.
 function estimate.held(b, f)
@@ -231,7 +234,7 @@ end
 
 -- How far apart the jobs of one flow leave then, as count and per, where there are no quotas.
 function estimate.step(b, f)
-  local size, count, per = b.batch and (b.together or b.batch.size) or 1, b.count, b.per
+  local size, count, per = b.batch and (b.together or b.batch.size) or 1, b.count or b.rate_count, b.per or b.rate_per
   if not b.has_flows then return size * count, per end
   local g = f.group
   local in_group = g and math.max(g.rivals, 1) or 1

@@ -30,12 +30,30 @@ local places = {
 }
 local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists above that of a priority
 
+-- Finds the keys of quotas and of the pool at the end of KEYS, as enqueue.lua is told of them. Returns the last key before them, the pool
+-- as a scope (see estimate.lua), and the key before those of quotas; of_flows: how many of these are of flows and groups.
+function places.more_keys(last_key, more, of_flows, now)
+  local pool_of, quota_keys = nil, nil
+  if string.find(more, 'p', 1, true) then
+    last_key = last_key - 3
+    pool_of = estimate.pool({ conf = KEYS[last_key + 1], pace = KEYS[last_key + 2], departed = KEYS[last_key + 3] }, now)
+  end
+  if string.find(more, 'q', 1, true) then
+    last_key = last_key - 2 - of_flows
+    quota_keys = last_key
+  end
+  return last_key, pool_of, quota_keys
+end
+
 local function read_groups(bucket, parts, conf)
   bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
   local quotas = redis.call('HGET', conf, 'group_quotas') or ''
-  if quotas ~= '' then
+  local before = bucket.quota_keys
+  if quotas ~= '' and before then
     bucket.group_windows = quota.windows(quotas)
-    for n, part in ipairs(parts) do part.group.departed = KEYS[bucket.group_keys + 2 + #bucket.groups + n] end
+    for n, part in ipairs(parts) do part.group.departed = KEYS[before + 2 + #parts + n] end
+  elseif quotas ~= '' then
+    bucket.lacks_keys = true
   end
   bucket.groups_there = redis.call('HLEN', bucket.groups.key)
   for _, g in ipairs(bucket.groups) do
@@ -88,7 +106,13 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
   local now, new = bucket.now, 0
-  if (of_all[9] or '') ~= '' then bucket.flow_windows = quota.windows(of_all[9]) end
+  local quotas, before = of_all[9] or '', bucket.quota_keys
+  if quotas ~= '' and before then
+    bucket.flow_windows = quota.windows(quotas)
+    for n = 1, #parts do parts[n].departed = KEYS[before + 2 + n] end
+  elseif quotas ~= '' then
+    bucket.lacks_keys = true
+  end
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])
     local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]

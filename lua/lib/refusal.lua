@@ -52,6 +52,12 @@ local function wait_for_due(bucket, part, all_flows)
   return math.max(tonumber(head[2] or 0) - bucket.now, bucket.interval)
 end
 
+-- Notes that the bucket has too many dead letters, or too many bytes of them.
+function refusal.dead(bucket, key, full, there, most, conf)
+  bucket.dead, bucket.dead_full, bucket.dead_there, bucket.dead_most = key, full, there, most
+  bucket.dead_retention = tonumber(redis.call('HGET', conf, 'dead_retention') or 0)
+end
+
 -- full is the code of the answer, bound that of the bucket for the job's priority.
 function refusal.of(full, bucket, part, bound)
   local interval, now = bucket.interval, bucket.now

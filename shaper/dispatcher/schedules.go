@@ -382,7 +382,7 @@ func (s *scheduler) letIn(ctx context.Context, fire *store.Fire, job *shaper.Job
 	path := codec.PathOf(d.Levels(), job.Group, job.Flow)
 	keys := append(d.Keys.Of(lua.Enqueue, path), d.Keys.Schedules(), d.Keys.ScheduleDue())
 	const noLimits, oneJob, unlike, oneFlow, firstFlow, cost = 0, 1, 0, 1, 1, 1
-	reply, err := d.store.Run(ctx, lua.Enqueue, keys, store.WakeChannel, d.Name, "fire", noLimits, oneJob, unlike, d.Levels(), oneFlow, d.Keys.Member, path,
+	reply, err := d.store.Run(ctx, lua.Enqueue, keys, store.WakeChannel, d.Name, "fire", noLimits, oneJob, unlike, d.Levels(), oneFlow, path,
 		job.ID, &sealed, codec.PriorityCode(job.Priority), firstFlow, "", cost, "", text)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ type door struct {
 	*store.Bucket
 	enqueueKeys []string                 // the first ones of that script, made once
 	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
+	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    *refusals
 	breaker     *redisconn.Breaker // one for all doors, unless Redis is a cluster
 	queue       batch.Queue[*ticket]

@@ -63,7 +63,7 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 // enqueue runs the script for a batch, which may be there already if it is sent again: once more
 // where the bucket turns out not to be configured, or its limits to be others than this process knew.
 func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
-	const tries = 6 // configure, a bucket that changes its place, and limits that change meanwhile
+	const tries = 7 // keys of quotas, configure, a bucket that changes its place, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
 		used, err := c.use(ctx, b)
@@ -100,6 +100,8 @@ func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again 
 			// A dispatcher has parted the bucket in another way.
 			b.Configured.Store(false)
 			otherFlows = true
+		case status == enqueueWantsQuotas:
+			b.quotas.Store(true)
 		default:
 			return q, r, nil
 		}
@@ -115,6 +117,7 @@ const (
 	enqueueNotConfigured = 1
 	enqueueStaleLimits   = 2
 	enqueueOtherFlows    = 3
+	enqueueWantsQuotas   = 5
 )
 
 // question is a batch as it is put to the enqueue script.
@@ -154,6 +157,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	levels := b.Levels()
 	var flows flowNumberer
+	var told string
 	for _, t := range batch {
 		own, err := k.of(&t.job)
 		if err != nil {
@@ -178,11 +182,14 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 		alike = alikeOnly
 	}
 	q.flows = len(flows.names)
-	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names), b.Keys.Member)
+	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
 		q.args = append(q.args, flow)
 	}
-	q.keys = b.Keys.More(q.keys, lua.Enqueue, flows.names, nil)
+	const levelsArg = 6
+	if q.keys, told = b.Keys.ForEstimates(b.Keys.More(q.keys, lua.Enqueue, flows.names, nil), flows.names, b.quotas.Load()); told != "" {
+		q.args[levelsArg] = strconv.Itoa(levels) + told
+	}
 	if alike == unlikeNamed {
 		q.keys = append(q.keys, b.Keys.SeenWindow())
 	}

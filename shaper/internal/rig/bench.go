@@ -170,7 +170,7 @@ func (s *Bench) byHand(job shaper.Job) {
 	keys := k.Of(lua.Enqueue, path)
 	const unlike, normal, first, cost = 0, 3, 1, 1
 	reply, err := lua.Enqueue.Run(s.T.Context(), s.Redis, nil, keys, store.WakeChannel, "b", s.Redis.HGet(s.T.Context(), k.Conf(), "limits_rev").Val(),
-		0, 1, unlike, codec.LevelsGroups, 1, "", path, job.ID, &sealed, normal, first, "", cost, "")
+		0, 1, unlike, codec.LevelsGroups, 1, path, job.ID, &sealed, normal, first, "", cost, "")
 	if r := lua.NewReader(reply); err != nil || r.Int() != 0 {
 		s.T.Fatal(reply, err)
 	}

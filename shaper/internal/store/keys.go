@@ -290,18 +290,6 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 		for _, group := range groups {
 			keys = append(keys, k.DueOfGroup(group))
 		}
-	case lua.DeparturesOfFlows:
-		if k.Levels == codec.LevelsNone {
-			break
-		}
-		for _, flow := range flows {
-			keys = append(keys, k.FlowDeparted(flow))
-		}
-	case lua.PaceOfPool:
-		if k.Pool != "" {
-			prefix := PoolPrefix(k.Pool)
-			keys = append(keys, prefix+"conf", prefix+"pace", prefix+"departed")
-		}
 	case lua.KeysOfPool:
 		keys = k.InPool(keys)
 	}
@@ -324,6 +312,26 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 		}
 	}
 	return keys
+}
+
+// ForEstimates adds the keys that enqueue.lua needs to tell when jobs of these flows leave: with quotas those of a bucket with quotas or a
+// timetable, and those of the pool. It also returns how the script is told of them.
+func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, told string) {
+	if quotas {
+		told = "q"
+		keys = append(keys, k.Departed(), k.Leases())
+		for _, flow := range flows {
+			if k.Levels != codec.LevelsNone {
+				keys = append(keys, k.FlowDeparted(flow))
+			}
+		}
+		keys = k.more(lua.GroupDepartures, keys, flows, nil)
+	}
+	if k.Pool != "" {
+		told += "p"
+		keys = append(keys, PoolConf(k.Pool), poolPace(k.Pool), PoolPrefix(k.Pool)+"departed")
+	}
+	return keys, told
 }
 
 // calendarsOfGroupsOf has each calendar once.
