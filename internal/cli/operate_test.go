@@ -121,7 +121,7 @@ func TestBuckets(t *testing.T) {
 	if webhooks, gone := strings.Index(list.out, "webhooks"), strings.Index(list.out, "gone"); webhooks > gone {
 		t.Errorf("the orphaned bucket comes first:\n%s", list.out)
 	}
-	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "5 of 5", "drained in 100ms", "50/s, burst 1")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "5 of 5", "the last leaves ", "50/s, burst 1")
 	s.run(t, "dispatcher bucket show gone").want(t, 0, "orphaned")
 	s.run(t, "dispatcher bucket show nosuch").want(t, 4, `unknown bucket "nosuch": the configuration has webhooks`)
 

@@ -67,12 +67,12 @@ func TestBucketsOfAPool(t *testing.T) {
 		views[0].Pool["name"] != "vendor" || views[0].Pool["rate"] != "50/s" || views[0].Pool["weight"] != 5.0 || views[0].Pool["in_flight"] != 0.0 {
 		t.Errorf("--json = %v, %+v\n%s", err, views, asJSON.out)
 	}
-	s.deliver(t, 1, shaper.Done(200))
-	s.enqueue(t, "webhooks", "b")
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0) // an operator does not write what the configuration here says of the pool
 	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  pool.rate           1/h         50/s")
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0)
 	s.run(t, "dispatcher pool set vendor --rate 1/h --burst 1").want(t, 0)
+	s.deliver(t, 1, shaper.Done(200))
+	s.enqueue(t, "webhooks", "b")
 	s.run(t, "dispatcher job show webhooks b").want(t, 0, `pool "vendor" may send again at `, "at its own pace")
 	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"pool-pace"`)
 	s.run(t, "dispatcher config check").want(t, 0, "is valid: 3 buckets, 0 limits, 1 pool")

@@ -280,6 +280,8 @@ func (p *producer) giveUpProxied(w http.ResponseWriter, r *http.Request, receipt
 	case err == nil && state != shaper.StateInFlight && state != shaper.StateDone:
 		newFault(codeNotInTime, "the request waited for too long in bucket %q and was not sent to the API: it was job %q", receipt.Bucket, receipt.ID).write(w, r)
 	case stops:
+		awaited.Resume()
+		defer awaited.Stop()
 		ctx, cancel := context.WithTimeout(r.Context(), left)
 		defer cancel()
 		if result, err := awaited.Result(ctx); err == nil {

@@ -59,6 +59,12 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 // Stop ends the wait. The job goes on. It reports whether nobody else in this process waits for the job; only the first call does.
 func (a *Awaited) Stop() (last bool) { return a.answers.forget(a) }
 
+// Resume waits again after a Stop, also for a job that has ended in between.
+func (a *Awaited) Resume() {
+	a.mayBeThere = true
+	a.answers.await(a, a.bucket, a.id)
+}
+
 // answers hears of results for all that wait in this process: a script that ends a job that they wait for sends a message to the channel
 // of the process.
 type answers struct {
