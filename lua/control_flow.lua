@@ -22,10 +22,11 @@
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
---          none
+--          none. "~" and what own_settings.change_list takes changes a line that holds a list
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
---          text after, text of the downstream before ("" none, see downstream.lua)}
+--          text after, text of the downstream before ("" none, see downstream.lua), 1 if a list would hold more
+--          than it may, and nothing was changed, else 0}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
@@ -51,7 +52,7 @@ if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local parted = known[2] or '0'
-if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '' } end
+if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '', 0 } end
 
 local text = redis.call('HGET', flow_settings, name) or ''
 local fields, lines = own_settings.read(text)
@@ -78,6 +79,9 @@ elseif action == 'set' then
     if n > NUMBERS and not lines[line] then lines[line] = '-' end
     if value ~= '' and n <= NUMBERS then
       fields[n] = value
+    elseif string.sub(value, 1, 1) == '~' then
+      lines[line] = own_settings.change_list(lines[line], string.sub(value, 2))
+      if not lines[line] then return { 0, now, tonumber(parted), text, text, '', 1 } end
     elseif value ~= '' then
       lines[line] = value
     end
@@ -110,4 +114,4 @@ else
   group.close(groups, now, calendar)
 end
 if calendar.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
-return { 0, now, tonumber(parted), text, after, said }
+return { 0, now, tonumber(parted), text, after, said, 0 }

@@ -145,7 +145,7 @@ func TestControlFlow(t *testing.T) {
 			t.Errorf("not configured: %v", got)
 		}
 		r.configure(settings{})
-		if got, ok := run("f", "pause", "{}").([]any); !ok || len(got) != 6 || got[2] != int64(0) {
+		if got, ok := run("f", "pause", "{}").([]any); !ok || len(got) != 7 || got[2] != int64(0) {
 			t.Errorf("without flows: %v", got)
 		}
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 4 * second, inFlight: 1})
@@ -161,6 +161,21 @@ func TestControlFlow(t *testing.T) {
 		change(`1 2 - 5 - 3 -|-|-|{"a":"b"}|["s"]`, "set", "", "", "-", 5, "-", 3, "", `{"a":"b"}`, `["s"]`)
 		change(`- - - 5 - 3 -|-|"url"|-|["s"]`, "set", "-", "-", "", "", "", "", `"url"`, "-", "")
 		change("", "reset")
+		// A list is changed, not replaced. What comes is in front, and what is there stays in its place.
+		lacks := []any{"", "", "", "", "", "", "", ""}
+		list := func(want, text string) {
+			t.Helper()
+			change(`- - - - - - -|-|-|-|`+want, "set", append(lacks, text)...)
+		}
+		list(`["old"]`, `~{"put":["old"],"most":3}`)
+		list(`["new","old"]`, `~{"put":["new"],"most":3}`)
+		list(`["new","old"]`, `~{"put":["old"],"drop":["none"],"most":3}`)
+		list(`["new"]`, `~{"put":[],"drop":["old"],"most":3}`)
+		list(`["a\"\\é☃","new"]`, `~{"put":["a\"\\é☃","new"],"most":3}`)
+		if before, after := r.controlFlow("f", "set", append(lacks, `~{"put":["a","b"],"most":3}`)...); after != before {
+			t.Errorf("a list of 4, where 3 may be: %q, then %q", before, after)
+		}
+		change("", "set", append(lacks, `~{"drop":["a\"\\é☃","new"],"most":3}`)...)
 		change("9 8 - - - - -|-|-|-|-", "set", 9, 8, "", "", "", "", "", "", "")
 		_, first := r.controlFlow("f", "pause", `{"by":"anna"}`)
 		if _, again := r.controlFlow("f", "pause", `{"by":"otto"}`); strings.Fields(again)[6] != strings.Fields(first)[6] ||

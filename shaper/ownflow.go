@@ -1,6 +1,8 @@
 package shaper
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -41,6 +43,24 @@ type OwnFlow struct {
 	Pause *Pause // nil if the flow is not paused
 
 	Disabled *Disabled // nil if it is not disabled
+}
+
+// SecretFingerprint names a secret of a flow without telling it: the first 12 digits, in hex, of its SHA-256.
+func SecretFingerprint(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:FingerprintBytes])
+}
+
+// FingerprintBytes are the bytes of a [SecretFingerprint], each two digits.
+const FingerprintBytes = 6
+
+// SecretFingerprints are those of the secrets, in their order.
+func (o *OwnFlow) SecretFingerprints() []string {
+	var prints []string
+	for _, secret := range o.Secrets {
+		prints = append(prints, SecretFingerprint(secret))
+	}
+	return prints
 }
 
 // Disabled says that a flow sends nothing and takes no jobs, until an operator enables it: its receiver is gone, or has not worked

@@ -85,16 +85,16 @@ func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string,
 	return headers, nil
 }
 
-// list reads what --secret says: only where each secret is.
-func (s *secrets) list(cmd *cobra.Command, flags []string) ([]string, error) {
+// list reads what a flag says of secrets: only where each secret is.
+func (s *secrets) list(cmd *cobra.Command, name string, flags []string) ([]string, error) {
 	values := make([]string, 0, len(flags))
 	for _, flag := range flags {
 		if flag != "-" && !strings.HasPrefix(flag, "env:") && !strings.HasPrefix(flag, "file:") {
-			return nil, wrongUsage(cmd, `--secret: want env:VARIABLE, file:/path or "-" for standard input: other users can read a command line`)
+			return nil, wrongUsage(cmd, `%s: want env:VARIABLE, file:/path or "-" for standard input: other users can read a command line`, name)
 		}
 		value, err := s.value(flag)
 		if err != nil {
-			return nil, wrongUsage(cmd, "--secret: %v", err)
+			return nil, wrongUsage(cmd, "%s: %v", name, err)
 		}
 		values = append(values, value)
 	}

@@ -54,7 +54,7 @@ func TestFlowSecretsOffTheCommandLine(t *testing.T) {
 	s.env = append(s.env, "TOKEN=Bearer hunter2")
 	out := runArgs(t.Context(), s.env, secret+"\n", "dispatcher", "flow", "set", "tenants", "acme", "--url", "https://a.example/",
 		"--header", "Authorization: env:TOKEN", "--secret", "-", "--secret", "file:"+secretFile(t, secret))
-	out.want(t, 0, "headers    Authorization", "secrets    2")
+	out.want(t, 0, "headers    Authorization", "secrets    2: 1 96ad2ccd8146, 2 96ad2ccd8146")
 	info, err := s.operator.As("test").Bucket("tenants").Flow("acme").Info(t.Context())
 	if err != nil || info.Own.Headers["Authorization"] != "Bearer hunter2" || len(info.Own.Secrets) != 2 || info.Own.Secrets[0] != secret {
 		t.Errorf("the flow has %+v, %v", info.Own, err)
@@ -62,6 +62,39 @@ func TestFlowSecretsOffTheCommandLine(t *testing.T) {
 	if strings.Contains(out.out+out.err, "hunter2") || strings.Contains(out.out+out.err, "MfKQ") {
 		t.Errorf("a secret is printed:\n%s%s", out.out, out.err)
 	}
+}
+
+// Secrets are changed one by one, by where they are or by their numbers. Nobody needs to know the others.
+func TestAddAndRemoveSecrets(t *testing.T) {
+	t.Parallel()
+	s := partedSite(t, false, "acme")
+	const old, fresh = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	s.env = append(s.env, "OLD="+old, "NEW="+fresh)
+	const set = "dispatcher flow set tenants acme "
+	has := func(want ...string) {
+		t.Helper()
+		info, err := s.operator.As("test").Bucket("tenants").Flow("acme").Info(t.Context())
+		if err != nil || !slices.Equal(info.Own.Secrets, want) {
+			t.Errorf("the flow has %q, %v, want %q", info.Own.Secrets, err, want)
+		}
+	}
+	s.run(t, set+"--secret env:OLD").want(t, 0, "secrets    1: 1 96ad2ccd8146")
+	for range 2 {
+		s.run(t, set+"--add-secret env:NEW --weight 2").want(t, 0, "secrets    2: 1 2dd745ff9912, 2 96ad2ccd8146", "weight     2")
+		has(fresh, old)
+	}
+	s.run(t, set+"--remove-secret 3").want(t, 2, "--remove-secret: 3: flow acme has 2: 1 2dd745ff9912, 2 96ad2ccd8146 of its own")
+	s.run(t, set+"--remove-secret old").want(t, 2, "--remove-secret: \"old\": want the number of a secret or its fingerprint")
+	s.run(t, set+"--secret env:NEW --remove-secret 2").want(t, 2, "--secret replaces all secrets")
+	s.run(t, set+"--add-secret "+fresh).want(t, 2, "--add-secret: want env:VARIABLE")
+	has(fresh, old)
+	s.run(t, set+"--remove-secret 2").want(t, 0, "secrets    1: 1 2dd745ff9912")
+	for range 2 { // by a fingerprint it may be repeated
+		s.run(t, set+"--remove-secret 96ad2ccd8146").want(t, 0, "secrets    1: 1 2dd745ff9912")
+	}
+	has(fresh)
+	s.run(t, set+"--remove-secret 1").want(t, 0, "waiting    1")
+	has()
 }
 
 // The headers of a job are shown, but no credentials.

@@ -78,7 +78,7 @@ func settingRows(s *opsview.Settings) [][2]string {
 		add(shaper.FlowHeaders, line(strings.Join(s.Headers, ", "), 200))
 	}
 	if s.Secrets > 0 {
-		add(shaper.FlowSecrets, fmt.Sprint(s.Secrets))
+		add(shaper.FlowSecrets, secretsText(s))
 	}
 	return rows
 }

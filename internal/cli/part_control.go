@@ -180,10 +180,11 @@ secrets of a flow are used only towards the origin of its url or, without one, o
 bucket's url.
 
 ` + valueForms + `
-Secrets are given in these forms only.`
+Secrets are given in these forms only. ` + "`$ show`" + ` numbers the secrets of a flow and shows the
+fingerprint of each: the first 12 digits of its SHA-256.`
 
 func (p *parts) setCommand() *cobra.Command {
-	var headers, signing []string
+	var own ownDelivery
 	var create bool
 	cmd := &cobra.Command{
 		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
@@ -203,22 +204,31 @@ settings needs --create, because its name may be mistyped.`),
 		}
 	}
 	if slices.Contains(p.Settings, shaper.FlowHeaders) {
-		cmd.Long += ofDeliveries
+		cmd.Long += p.text(ofDeliveries)
 		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"
-  dispatcher $ set webhooks acme --header "Authorization: env:ACME_TOKEN" --secret file:/run/secrets/acme`)
-		cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` sent with its deliveries; may be repeated; replaces all headers it had")
-		cmd.Flags().StringArrayVar(&signing, "secret", nil, "`source` of a secret that signs its deliveries: env:VARIABLE, file:/path or - for standard input; may be repeated; replaces all secrets it had")
+  dispatcher $ set webhooks acme --header "Authorization: env:ACME_TOKEN" --secret file:/run/secrets/acme
+  dispatcher $ set webhooks acme --add-secret file:/run/secrets/acme-new
+  dispatcher $ set webhooks acme --remove-secret 2`)
+		own.flags(cmd)
 	}
-	cmd.RunE = p.on(http.MethodPatch, "", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-		patch, err := p.patchOf(cmd, headers, signing)
-		return p.orCreate(p.query(cmd, args[1]), create), patch, err
-	}, nil)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		patch, err := p.patchOf(cmd, &own)
+		if err != nil {
+			return err
+		}
+		if err := p.nameRemoved(cmd, args, &own, patch); err != nil {
+			return err
+		}
+		return p.on(http.MethodPatch, "", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
+			return p.orCreate(p.query(cmd, args[1]), create), patch, nil
+		}, nil)(cmd, args)
+	}
 	p.createFlag(cmd, &create)
 	return cmd
 }
 
 // patchOf makes the body of a patch of the flags that are given.
-func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (body map[string]any, err error) {
+func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
 	body = map[string]any{}
 	for _, f := range partFlags {
@@ -235,28 +245,10 @@ func (p *parts) patchOf(cmd *cobra.Command, headers, signing []string) (body map
 			body[string(f.setting)] = json.Number(text)
 		}
 	}
-	values := secrets{app: p.app}
-	given, err := values.single(cmd, headers)
-	if err != nil {
+	if err := p.ownDelivery(cmd, own, &patch, body); err != nil {
 		return nil, err
 	}
-	if given != nil {
-		if err := patch.PutHeaders(given); err != nil {
-			return nil, wrongUsage(cmd, "--header: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowHeaders)+": "))
-		}
-		body[string(shaper.FlowHeaders)] = given
-	}
-	if len(signing) > 0 {
-		list, err := values.list(cmd, signing)
-		if err != nil {
-			return nil, err
-		}
-		if err := patch.PutSecrets(list); err != nil {
-			return nil, wrongUsage(cmd, "--secret: %v", strings.TrimPrefix(err.Error(), string(shaper.FlowSecrets)+": "))
-		}
-		body[string(shaper.FlowSecrets)] = list
-	}
-	if patch.IsZero() {
+	if patch.IsZero() && len(own.remove) == 0 {
 		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
 	}
 	return body, nil

@@ -30,6 +30,8 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 			switch setting := shaper.FlowSetting(name); {
 			case again:
 				d.fail(name, "is given twice")
+			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.Settings, shaper.FlowSecrets):
+				d.partSecrets(&patch, name, value)
 			case !slices.Contains(p.Settings, setting):
 				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.Name, p.Settings))
 			default:
@@ -55,6 +57,7 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 		headers := map[string]string{}
 		d.eachHeader(name, value, func(field, name string, value []byte) int {
 			if text, given := d.text(field, value); given {
+				noReference(d, field, text)
 				headers[name] = text
 			}
 			return 1
@@ -63,12 +66,8 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 			err = patch.PutHeaders(headers)
 		}
 	case setting == shaper.FlowSecrets:
-		var secrets []string
-		if json.Unmarshal(value, &secrets) != nil {
-			d.fail(name, "want a list of strings")
-			return
-		}
-		err = patch.PutSecrets(secrets)
+		d.partSecrets(patch, name, value)
+		return
 	default:
 		if setting == shaper.FlowRate || setting == shaper.FlowURL {
 			given := false
@@ -78,6 +77,32 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 		}
 		err = patch.Put(setting, text)
 	}
+	d.failed(err)
+}
+
+// partSecrets reads secrets of a flow: all of them, some to add, or the fingerprints of some to remove.
+func (d *jobDecoder) partSecrets(patch *operator.FlowPatch, name string, value []byte) {
+	var texts []string
+	if json.Unmarshal(value, &texts) != nil || isNull(value) {
+		d.fail(name, "want a list of strings")
+		return
+	}
+	for i, text := range texts {
+		noReference(d, fmt.Sprintf("%s[%d]", name, i), text)
+	}
+	switch {
+	case len(d.errs) > 0:
+	case name == operator.AddSecrets:
+		d.failed(patch.AddSecrets(texts))
+	case name == operator.RemoveSecrets:
+		d.failed(patch.RemoveSecrets(texts))
+	default:
+		d.failed(patch.PutSecrets(texts))
+	}
+}
+
+// failed notes an error of a patch, if there is one: it begins with the field.
+func (d *jobDecoder) failed(err error) {
 	if err != nil {
 		field, reason, _ := strings.Cut(err.Error(), ": ")
 		d.fail(field, reason)

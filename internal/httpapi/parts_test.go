@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -111,11 +112,12 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	if strings.Contains(a.text, "whsec") {
 		t.Errorf("a secret is told: %s", a.text)
 	}
-	is("burst:2 headers:[X-A] rate:5/s secrets_count:2 url:https://example.com/ weight:3")
+	const two = "secret_fingerprints:[96ad2ccd8146 2dd745ff9912] secrets_count:2"
+	is("burst:2 headers:[X-A] rate:5/s " + two + " url:https://example.com/ weight:3")
 	ops.do("PATCH", flow, `{"capacity":0,"burst":null,"headers":null}`).want(200, "")
-	is("capacity:0 rate:5/s secrets_count:2 url:https://example.com/ weight:3")
+	is("capacity:0 rate:5/s " + two + " url:https://example.com/ weight:3")
 	ops.do("PUT", path, `{"max_in_flight":4}`).want(200, "") // what nobody can read to send it again stays
-	is("max_in_flight:4 secrets_count:2 url:https://example.com/")
+	is("max_in_flight:4 " + two + " url:https://example.com/")
 	ops.do("PATCH", flow, `{"secrets":null,"url":null}`).want(200, "")
 	is("max_in_flight:4")
 	for range 2 {
@@ -132,6 +134,71 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	}
 	is("")
 	wantField(t, ops.do("PUT", "/v1/buckets/flowing/flow-settings", `{"weight":1}`), "flow")
+}
+
+// Secrets of a flow come and go one by one. A request that is sent twice makes the change once.
+func TestSecretsOfAFlowByAPI(t *testing.T) {
+	t.Parallel()
+	ops := flowStation(t)
+	const flow = "/v1/buckets/flowing/flow?flow=a+b"
+	secret := func(n int) string {
+		return fmt.Sprintf(`"whsec_%s"`, base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "a secret with the number %06d", n)))
+	}
+	printOf := func(n int) string { return shaper.SecretFingerprint(strings.Trim(secret(n), `"`)) }
+	change := func(body string, want ...int) {
+		t.Helper()
+		prints := []string{}
+		for _, n := range want {
+			prints = append(prints, printOf(n))
+		}
+		for range 2 {
+			a := ops.do("PATCH", flow, body).want(200, "")
+			if got := fmt.Sprint(a.json["settings"].(map[string]any)["secret_fingerprints"]); len(want) > 0 && got != fmt.Sprint(prints) {
+				t.Errorf("%s: secrets %v, want %v", body, got, prints)
+			} else if len(want) == 0 && got != "<nil>" {
+				t.Errorf("%s: secrets %v are left", body, got)
+			}
+			if strings.Contains(a.text, "whsec") {
+				t.Errorf("a secret is told: %s", a.text)
+			}
+		}
+	}
+	change(`{"add_secrets":[`+secret(1)+`]}`, 1)
+	change(`{"add_secrets":[`+secret(2)+`],"weight":3}`, 2, 1)
+	change(`{"add_secrets":[`+secret(1)+`]}`, 2, 1)
+	change(`{"remove_secrets":["`+printOf(1)+`"],"add_secrets":[`+secret(3)+`]}`, 3, 2)
+	change(`{"remove_secrets":["`+printOf(1)+`"]}`, 3, 2)
+	change(`{"add_secrets":[`+secret(4)+`,`+secret(5)+`,`+secret(6)+`,`+secret(7)+`,`+secret(8)+`,`+secret(9)+`]}`, 4, 5, 6, 7, 8, 9, 3, 2)
+	for body, field := range map[string]string{
+		`{"add_secrets":[` + secret(1) + `]}`: "add_secrets", `{"add_secrets":["whsec_1"]}`: "secrets", `{"add_secrets":null}`: "add_secrets",
+		`{"remove_secrets":["2"]}`: "remove_secrets", `{"remove_secrets":["` + printOf(2) + `"],"add_secrets":[` + secret(2) + `]}`: "add_secrets",
+		`{"secrets":[],"add_secrets":[` + secret(2) + `]}`: "secrets", `{"add_secrets":[` + secret(2) + `],"secrets":null}`: "secrets",
+	} {
+		wantField(t, ops.do("PATCH", flow, body), field)
+	}
+	change(`{"weight":2}`, 4, 5, 6, 7, 8, 9, 3, 2)
+	change(`{"remove_secrets":["`+printOf(9)+`","`+printOf(8)+`","`+printOf(7)+`","`+printOf(6)+`","`+printOf(5)+`","`+printOf(4)+`","`+printOf(3)+`"]}`, 2)
+	change(`{"remove_secrets":["` + printOf(2) + `"]}`)
+	wantField(t, ops.do("PATCH", "/v1/buckets/flowing/group?group=g", `{"add_secrets":[`+secret(1)+`]}`), "add_secrets")
+}
+
+// A value that the configuration and the commands would read from elsewhere is refused: it would be sent, or sign, as it is.
+func TestReferencesInSettingsOfAFlow(t *testing.T) {
+	t.Parallel()
+	ops := flowStation(t)
+	for body, field := range map[string]string{
+		`{"headers":{"X-A":"env:TOKEN"}}`: "headers.X-A", `{"headers":{"X-A":"file:/run/secrets/a"}}`: "headers.X-A",
+		`{"secrets":["env:SECRET"]}`: "secrets[0]", `{"add_secrets":["file:/run/secrets/a"]}`: "add_secrets[0]",
+	} {
+		a := ops.do("PATCH", "/v1/buckets/flowing/flow?flow=a+b", body)
+		wantField(t, a, field)
+		if !strings.Contains(a.text, "begins with env: or file:") {
+			t.Errorf("%s: %s", body, a.text)
+		}
+	}
+	if a := ops.do("GET", "/v1/buckets/flowing/flow-settings?flow=a+b", "").want(200, ""); a.text != "{}\n" {
+		t.Errorf("the settings are %s", a.text)
+	}
 }
 
 // What a flow's deliveries carry is shown to nobody, whatever his role.

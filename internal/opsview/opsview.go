@@ -119,7 +119,7 @@ type View struct {
 }
 
 // Settings are what a flow or a group has of its own. Of a URL the origin is told, of headers the
-// names, and of secrets the number: all of them may hold credentials.
+// names, and of secrets the number and the fingerprints: all of them may hold credentials.
 type Settings struct {
 	Rate        string   `json:"rate,omitempty"`
 	Burst       *int64   `json:"burst,omitempty"`
@@ -129,6 +129,8 @@ type Settings struct {
 	URL         string   `json:"url,omitempty"`     // its origin: path and query may hold a token
 	Headers     []string `json:"headers,omitempty"` // their names: a value may be a credential
 	Secrets     int      `json:"secrets_count,omitempty"`
+
+	SecretFingerprints []string `json:"secret_fingerprints,omitempty"` // see shaper.SecretFingerprint
 }
 
 func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
@@ -161,6 +163,7 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 		Settings: Settings{
 			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
 			URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
+			SecretFingerprints: own.SecretFingerprints(),
 		},
 	}
 	if !own.Rate.IsZero() {

@@ -16,6 +16,26 @@ function own_settings.read(text)
   return fields, lines
 end
 
+-- Changes a line that holds a list of texts, as JSON; "-" is an empty list. change is JSON: {"drop": these leave the list,
+-- "put": these come to its front unless it has them, "most": so many it may hold}. Returns the line after, or nil if it would hold
+-- more. Changed so again, the line stays as it is.
+function own_settings.change_list(line, change)
+  local wanted = cjson.decode(change)
+  local there, dropped, list = {}, {}, {}
+  local before = line ~= '-' and cjson.decode(line) or {}
+  for _, text in ipairs(wanted.drop or {}) do dropped[text] = true end
+  for _, text in ipairs(before) do there[text] = true end
+  for _, text in ipairs(wanted.put or {}) do
+    if not there[text] then list[#list + 1] = text end
+    there[text] = true
+  end
+  for _, text in ipairs(before) do
+    if not dropped[text] then list[#list + 1] = text end
+  end
+  if #list > wanted.most then return nil end
+  return #list > 0 and cjson.encode(list) or '-'
+end
+
 -- The text of these, '' if they say nothing.
 function own_settings.text(fields, lines)
   local says_something = false

@@ -26,6 +26,8 @@ const (
 type FlowPatch struct {
 	fields [codec.FlowFieldSum]string // as control_flow.lua takes them
 	given  map[shaper.FlowSetting]bool
+
+	secrets secretsChange // given instead of a field
 }
 
 // IsZero reports whether the patch changes nothing.
@@ -97,25 +99,14 @@ func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 	return nil
 }
 
-// PutSecrets has the flow's deliveries signed with these secrets.
-func (p *FlowPatch) PutSecrets(secrets []string) error {
-	if len(secrets) > maxFlowSecrets {
-		return fmt.Errorf("%s: %d: want at most %d", shaper.FlowSecrets, len(secrets), maxFlowSecrets)
-	}
-	for i, secret := range secrets {
-		if secret == "" || len(secret) > maxFlowText || !utf8.ValidString(secret) {
-			return fmt.Errorf("%s: number %d: want text of 1 to %d bytes", shaper.FlowSecrets, i+1, maxFlowText)
-		}
-	}
-	p.set(shaper.FlowSecrets, jsonLine(secrets))
-	return nil
-}
-
 // Clear has a setting be as for all flows again.
 func (p *FlowPatch) Clear(settings ...shaper.FlowSetting) error {
 	for _, setting := range settings {
 		if _, ok := codec.FlowFields[setting]; !ok {
 			return unknownFlowSetting(setting)
+		}
+		if setting == shaper.FlowSecrets && !p.secrets.isZero() {
+			return errSecretsTwice
 		}
 		values := []string{codec.FlowUnset}
 		if setting == shaper.FlowRate {
@@ -134,7 +125,7 @@ func (p *FlowPatch) delivery() *shaper.OwnDelivery {
 	}
 	var own shaper.OwnFlow
 	_ = codec.ReadOwnLines(&own, lines) // they are ours
-	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: own.Secrets}
+	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: append(own.Secrets, p.secrets.Put...)}
 }
 
 // applied returns the rate and the burst of a flow with the patch; the rest is as before.

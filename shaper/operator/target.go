@@ -153,9 +153,13 @@ func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sha
 	if err := c.fits(ctx, t, patch); err != nil {
 		return shaper.OwnFlow{}, err
 	}
-	args := make([]any, len(patch.fields))
+	fields, err := c.resolved(ctx, t, patch)
+	if err != nil {
+		return shaper.OwnFlow{}, err
+	}
+	args := make([]any, len(fields))
 	names := make([]string, 0, len(patch.given))
-	for i, value := range patch.fields {
+	for i, value := range fields {
 		args[i] = value
 	}
 	for _, name := range shaper.FlowSettingNames() {
@@ -194,7 +198,7 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	if err != nil {
 		return change, err
 	}
-	_, levels, old, now, said := r.Int(), r.Int(), r.Text(), r.Text(), r.Text()
+	_, levels, old, now, said, tooMany := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
 	switch {
 	case r.Err() != nil:
 		return change, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
@@ -202,6 +206,8 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 		return change, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
 	case int(levels) != t.keys.Levels:
 		return change, fmt.Errorf("bucket %q: %w", t.bucket, store.ErrOtherFlows)
+	case tooMany != 0:
+		return change, &InvalidChangeError{t.bucket, errTooManySecrets}
 	}
 	change.said = said
 	change.before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced

@@ -52,6 +52,8 @@ const (
 	FlowNumbers  = 6 // rate_count, rate_per, burst, capacity, max_in_flight, weight
 	FlowFieldSum = 9
 	FlowUnset    = "-"
+
+	FlowListChange = "~" // in front of a change of a list: see own_settings.change_list
 )
 
 func ownNumbers(o *shaper.OwnFlow) map[shaper.FlowSetting]**int64 {

@@ -1,0 +1,130 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// Fields of a patch that change the list of a flow's secrets, where [shaper.FlowSecrets] replaces it.
+const (
+	AddSecrets    = "add_secrets"
+	RemoveSecrets = "remove_secrets"
+)
+
+var (
+	errSecretsTwice = fmt.Errorf("%s: are replaced, and added or removed too: choose one", shaper.FlowSecrets)
+
+	errTooManySecrets = fmt.Errorf("%s: the flow would have more than %d secrets: remove one, as all of them sign each delivery", AddSecrets, maxFlowSecrets)
+
+	fingerprint = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*shaper.FingerprintBytes))
+)
+
+// secretsChange adds and removes secrets of a flow. Its JSON is what own_settings.lua takes.
+type secretsChange struct {
+	Put  []string `json:"put,omitempty"`
+	Drop []string `json:"drop,omitempty"`
+	Most int      `json:"most"`
+
+	remove []string // fingerprints of what Drop is to have
+}
+
+func (c *secretsChange) isZero() bool { return len(c.Put) == 0 && len(c.remove) == 0 }
+
+// PutSecrets has the flow's deliveries signed with these secrets, and no others.
+func (p *FlowPatch) PutSecrets(secrets []string) error {
+	if !p.secrets.isZero() {
+		return errSecretsTwice
+	}
+	if err := checkSecrets(string(shaper.FlowSecrets), secrets); err != nil {
+		return err
+	}
+	p.set(shaper.FlowSecrets, jsonLine(secrets))
+	return nil
+}
+
+// AddSecrets has the flow's deliveries signed with these secrets too, in front of those that it has. The flow has at most 8; a
+// secret that it has already stays where it is.
+func (p *FlowPatch) AddSecrets(secrets []string) error {
+	err := checkSecrets(AddSecrets, secrets)
+	if err == nil {
+		err = p.changeSecrets(len(secrets) > 0)
+	}
+	if err == nil {
+		p.secrets.Put = secrets
+	}
+	return err
+}
+
+// RemoveSecrets has the flow's deliveries no longer signed with the secrets of these fingerprints, see
+// [shaper.SecretFingerprint]. To remove a secret that the flow does not have is harmless. Without secrets of its own a flow has
+// those of its bucket.
+func (p *FlowPatch) RemoveSecrets(fingerprints []string) error {
+	for i, print := range fingerprints {
+		if !fingerprint.MatchString(print) {
+			return fmt.Errorf("%s: number %d: want the fingerprint of a secret, %d hex digits, as the settings of the flow show it",
+				RemoveSecrets, i+1, 2*shaper.FingerprintBytes)
+		}
+	}
+	err := p.changeSecrets(len(fingerprints) > 0)
+	if err == nil {
+		p.secrets.remove = fingerprints
+	}
+	return err
+}
+
+// changeSecrets notes that the patch changes the list of secrets.
+func (p *FlowPatch) changeSecrets(some bool) error {
+	if p.given[shaper.FlowSecrets] && p.secrets.isZero() {
+		return errSecretsTwice
+	}
+	if some {
+		p.set(shaper.FlowSecrets)
+	}
+	return nil
+}
+
+func checkSecrets(field string, secrets []string) error {
+	if len(secrets) > maxFlowSecrets {
+		return fmt.Errorf("%s: %d: want at most %d", field, len(secrets), maxFlowSecrets)
+	}
+	for i, secret := range secrets {
+		if secret == "" || len(secret) > maxFlowText || !utf8.ValidString(secret) {
+			return fmt.Errorf("%s: number %d: want text of 1 to %d bytes", field, i+1, maxFlowText)
+		}
+	}
+	return nil
+}
+
+// resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
+// fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
+func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
+	fields, change := patch.fields, patch.secrets
+	if change.isZero() {
+		return fields, nil
+	}
+	if len(change.remove) > 0 {
+		infos, err := o.lookAt(ctx, t, []string{t.name})
+		if err != nil {
+			return fields, err
+		}
+		for _, secret := range infos[0].own.Secrets {
+			if !slices.Contains(change.remove, shaper.SecretFingerprint(secret)) {
+				continue
+			}
+			if slices.Contains(change.Put, secret) {
+				return fields, &InvalidChangeError{t.bucket, errors.New(AddSecrets + ": has a secret that is to be removed, too")}
+			}
+			change.Drop = append(change.Drop, secret)
+		}
+	}
+	change.Most = maxFlowSecrets
+	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
+	return fields, nil
+}
