@@ -103,6 +103,10 @@ var layouts = map[string]layout{
 		args: names("revision generation channel message started keep"),
 		more: true,
 	},
+	"disabled_deaths": {
+		keys: names("body meta pace count dead disabled_deaths"),
+		args: names("flow levels cause at_most most_bytes"),
+	},
 	"due_schedules": {
 		keys: names("schedules schedule_due"),
 		args: names("at_most"),

@@ -2,9 +2,13 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // Enable lets a disabled flow take and send jobs again, at its pace, and reports whether it was disabled. A pause stays. Its
@@ -28,18 +32,56 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 }
 
 // RedriveDisabled redrives the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]), the oldest first,
-// until all are moved or no more can be moved for now: see [DeadControl.RedriveFound].
+// until all are moved or no more can be moved for now: see [DeadControl.RedriveFound]. It looks at the flow's own letters, and at
+// letters that have died since the last call for any flow of the bucket. One round trip for each 250 of the latter.
 func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	var sum Redriven
-	if _, err := f.target(ctx); err != nil {
+	t, err := f.target(ctx)
+	if err != nil {
+		return sum, err
+	}
+	spans, err := f.op.disabledDeaths(ctx, t)
+	if err != nil {
 		return sum, err
 	}
 	dead := f.op.As(f.by).Bucket(f.bucket).Dead()
-	for cursor := ""; ; {
-		change, err := dead.RedriveFound(ctx, DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: &f.name, Group: f.group}, cursor, false)
-		sum.Add(change.Redriven)
-		if cursor = change.Next; err != nil || cursor == "" || change.Waiting {
-			return sum, err
+	for _, s := range spans {
+		filter := DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: &f.name, Group: f.group, Since: time.UnixMicro(s.first), Until: time.UnixMicro(s.last + 1)}
+		for cursor, again := "", true; again; again = cursor != "" {
+			change, err := dead.RedriveFound(ctx, filter, cursor, false)
+			sum.Add(change.Redriven)
+			if cursor = change.Next; err != nil || change.Waiting {
+				return sum, err
+			}
+		}
+	}
+	return sum, nil
+}
+
+// deathsAtOnce is how many dead letters one script of disabledDeaths looks at.
+const deathsAtOnce = 250
+
+// span is a time in which dead letters died, in microseconds; both ends are in it.
+type span struct{ first, last int64 }
+
+// disabledDeaths says when the letters died that a flow has because it was disabled, the first ones first.
+func (o *Operator) disabledDeaths(ctx context.Context, t target) ([]span, error) {
+	for {
+		reply, err := o.store.Run(ctx, lua.DisabledDeaths, t.keys.Of(lua.DisabledDeaths), t.name, t.keys.Levels, shaper.CauseFlowDisabled, deathsAtOnce, store.PurgeBytes)
+		if err != nil {
+			return nil, fmt.Errorf("bucket %q: %w", t.bucket, err)
+		}
+		r := lua.NewReader(reply)
+		more := r.Int() != 0
+		var spans []span
+		for r.Left() > 0 {
+			spans = append(spans, span{r.Int(), r.Int()})
+		}
+		if r.Err() != nil {
+			return nil, fmt.Errorf("bucket %q: script disabled_deaths: %w", t.bucket, r.Err())
+		}
+		if !more {
+			return spans, nil
 		}
 	}
 }

@@ -124,6 +124,9 @@ func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
 // Disabled are the disabled flows, and when lua/empty_disabled.lua is to look at them.
 func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 
+// DisabledDeaths are the times at which letters of disabled flows died: see lua/disabled_deaths.lua.
+func (k Keys) DisabledDeaths() string { return k.Prefix + "disabled_deaths" }
+
 // Outbox and OutboxTexts are the events that hooks are to be told: see lua/lib/outbox.lua.
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
@@ -182,7 +185,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 // OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.Outbox(), k.OutboxTexts(),
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
 		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Riders(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
