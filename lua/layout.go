@@ -112,7 +112,7 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts flow_makers"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire, KeyOfNames},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
