@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: whether ids of cancelled jobs may lie in lists
+-- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: whether ids of jobs that ended may lie in lists
 -- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
@@ -15,7 +15,8 @@
 -- KEYS[10]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[13...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
+-- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
+-- KEYS[14...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
 -- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
@@ -37,9 +38,9 @@
 
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local flows, flow_settings, tried = KEYS[10], KEYS[11], KEYS[12]
+local flows, flow_settings, tried, expiries_key = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local id, wanted, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 12, levels == '2'
+local FIRST_PLACE, in_groups = 13, levels == '2'
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
@@ -93,6 +94,7 @@ redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('HDEL', tried, id)
 redis.call('ZREM', later, id)
+redis.call('ZREM', expiries_key, id)
 if state ~= '5' then
   flow.unschedule(count, scheduled and 1 or 0)
   if levels ~= '0' then

@@ -19,8 +19,9 @@
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[16] …:flow_makers  zset  flow -> its caller (see makers.lua)
--- KEYS[17...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
+-- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
 --          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
@@ -34,9 +35,9 @@
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[17...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[18...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[17...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[18...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its
@@ -54,10 +55,10 @@
 --          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
 --          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
 --          bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another
---          caller's job, 19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller; of 3 and 4 wait is 1 if the job has the former id; position is
---          that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15,
---          and 19 to 21 position is how many there are, eta
---          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
+--          caller's job, 19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller; of 3 and 4 wait is 1 if the job
+--          has the former id; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or
+--          the flow is paused; with 7 to 15, and 19 to 21 position is how many there are, eta how many there may be, and wait 0 while it
+--          is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
 --          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
 --          soon enough (both 0: nobody knows)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
@@ -68,6 +69,7 @@
 --#include lib/dlq.lua
 --#include lib/downstream.lua
 --#include lib/encoding.lua
+--#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/makers.lua
@@ -80,8 +82,8 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local makers_key, FIRST_LIMIT_KEY = KEYS[16], 16
+local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local levels, flow_count, has_former = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3'
@@ -89,7 +91,7 @@ local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
   'limits_rev', 'shed_high', 'shed_normal', 'shed_low', 'paused', 'flows',
-  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch')
+  'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'events', 'timetable', 'batch', 'expires')
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
@@ -150,15 +152,18 @@ for n = 1, flow_count do
 end
 if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key) end
 
-local bodies, flows_there = {}, bucket.there
+local bodies, expire, flows_there = {}, {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.
 local was_empty = there == 0
 local largest, expiring = tonumber(last[3]), not was_empty and last[4]
 if was_empty then largest = 0 end
 local byte = string.byte
-local function note_body(stored, sealed)
+local function note_body(id, stored, sealed)
   if largest and #stored > largest then largest = #stored end
-  if byte(sealed, 17) == 126 and byte(sealed, 18) < 58 and byte(sealed, 18) > 47 then expiring, bucket.hurries = '1', true end -- ~N
+  if byte(sealed, 17) == 126 and byte(sealed, 18) < 58 and byte(sealed, 18) > 47 then -- ~N
+    expiring, bucket.hurries = '1', true
+    expiries.note(expire, id, now, sealed, 17)
+  end
 end
 -- Everything is decided when this is called; it only writes. Notes for each part how many jobs waited in the last list that it
 -- pushed to.
@@ -167,6 +172,7 @@ local function write()
   for i = 1, #bodies, places.CHUNK do
     redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
   end
+  expiries.write(expiries_key, conf, expire, settings[18])
   local wake, turns, texts, text_count, earliest = false, {}, {}, 0, nil
   for n = 1, #parts do
     local part = parts[n]
@@ -240,7 +246,7 @@ if all_in() then
     local sealed = args[at + 2]
     local stored = prefix .. sealed
     bodies[2 * j - 1], bodies[2 * j] = ids[j], stored
-    note_body(stored, sealed)
+    note_body(ids[j], stored, sealed)
     at = at + width
   end
   seq = seq + job_count
@@ -348,7 +354,7 @@ local function admit(j, part, priority, due_at)
   end
   if number - j ~= base then base, prefix = number - j, string.format('%d %d ', number - j, now) end
   local stored = prefix .. sealed
-  note_body(stored, sealed)
+  note_body(id, stored, sealed)
   fresh[id] = stored
   if due_at then fresh_state[id] = 2 end
   bodies[2 * admitted - 1], bodies[2 * admitted] = id, stored

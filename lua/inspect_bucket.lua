@@ -77,7 +77,8 @@ end
 local unpurged = in_lists(PURGED) + redis.call('ZCARD', KEYS[PURGED + flow.PLACES])
 local waiting, later, oldest = math.max(jobs - dead_count - in_flight - unpurged, 0), 0, 0
 if not has_flows then
-  waiting, later = in_lists(PLACES), redis.call('ZCARD', KEYS[PLACES + flow.PLACES])
+  later = redis.call('ZCARD', KEYS[PLACES + flow.PLACES])
+  waiting = math.min(in_lists(PLACES), math.max(waiting - later, 0)) -- lists may hold ids of jobs that ended
   for i = PLACES + 1, PLACES + flow.PLACES - 1 do
     local head = redis.call('LINDEX', KEYS[i], 0)
     local job = head and redis.call('HGET', body, head)

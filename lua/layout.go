@@ -64,7 +64,7 @@ var layouts = map[string]layout{
 		args: names("bucket tag_read generation_read tag generation"),
 	},
 	"cancel": {
-		keys: names("body meta settings count leases dead seen seen_window seen_minute flows flow_settings attempts"),
+		keys: names("body meta settings count leases dead seen seen_window seen_minute flows flow_settings attempts expiries"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("id state levels flow"),
 	},
@@ -112,7 +112,7 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts flow_makers"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts expiries flow_makers"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfFire, KeyOfNames},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
@@ -121,6 +121,12 @@ var layouts = map[string]layout{
 		keys: names("body meta settings count dead flows flow_settings attempts disabled outbox outbox_texts callbacks callback_texts callback_counts"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("levels flow at_most most_bytes again cause"),
+	},
+	"expire": {
+		keys: names("body meta settings count leases dead flows flow_settings attempts outbox outbox_texts callbacks callback_texts callback_counts expiries"),
+		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
+		args: names("levels again most_bytes expired_last flow_count"),
+		more: true,
 	},
 	"extend": {
 		keys: names("meta leases claims"),
@@ -186,12 +192,12 @@ var layouts = map[string]layout{
 		args: names("limit change limits_rev"),
 	},
 	"purge": {
-		keys: names("body meta settings count seen seen_window seen_minute flows flow_settings attempts"),
+		keys: names("body meta settings count seen seen_window seen_minute flows flow_settings attempts expiries"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 		args: names("purge keep_later at_most most_bytes levels flow"),
 	},
 	"redrive": {
-		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts callback_counts"),
+		keys: names("body meta settings pace count dead flows flow_settings calendar attempts callback_texts callback_counts expiries"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows},
 		args: names("channel bucket levels flow_count spare"),
 		more: true,
@@ -221,10 +227,15 @@ var layouts = map[string]layout{
 		args: names("name"),
 	},
 	"settle": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders callback_counts"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute flows flow_settings calendar idle attempts disabled outbox outbox_texts results result_ends callbacks callback_texts riders callback_counts expiries"),
 		then: []Keys{PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 		args: names("channel bucket levels member flow_count"),
 		more: true,
+	},
+	"sift": {
+		keys: names("body meta"),
+		then: []Keys{PlacesOfFlows},
+		args: names("list from at_most"),
 	},
 	"start": {
 		keys: names("meta leases"),

@@ -10,40 +10,41 @@ import (
 
 // The scripts. Each file's header says what it does.
 var (
-	Allow          = newScript("allow")
-	Enqueue        = newScript("enqueue")
-	Claim          = newScript("claim")
-	Reserve        = newScript("reserve")
-	ReserveFlows   = newScript("reserve_flows")
-	Settle         = newScript("settle")
-	Extend         = newScript("extend")
-	Start          = newScript("start")
-	Sweep          = newScript("sweep")
-	TakeBack       = newScript("take_back")
-	TrimDead       = newScript("trim_dead")
-	TrimResults    = newScript("trim_results")
-	EmptyDisabled  = newScript("empty_disabled")
-	DisabledDeaths = newScript("disabled_deaths")
-	MoveEvents     = newScript("move_events")
-	MoveCallbacks  = newScript("move_callbacks")
-	OffCalendar    = newScript("off_calendar")
-	OldestWaiting  = newScript("oldest_waiting")
-	FlowsOf        = newScript("flows_of")
-	Cancel         = newScript("cancel")
-	Redrive        = newScript("redrive")
-	Configure      = newScript("configure")
-	Control        = newScript("control")
-	ControlFlow    = newScript("control_flow")
-	Override       = newScript("override")
-	Purge          = newScript("purge")
-	Relocate       = newScript("relocate")
-	Assign         = newScript("assign")
-	InspectJob     = newScript("inspect_job")
-	InspectJobs    = newScript("inspect_jobs")
-	InspectResult  = newScript("inspect_result")
-	InspectBucket  = newScript("inspect_bucket")
-	InspectPool    = newScript("inspect_pool")
-	Instances      = newScript("instances")
+	Allow         = newScript("allow")
+	Enqueue       = newScript("enqueue")
+	Claim         = newScript("claim")
+	Reserve       = newScript("reserve")
+	ReserveFlows  = newScript("reserve_flows")
+	Settle        = newScript("settle")
+	Extend        = newScript("extend")
+	Start         = newScript("start")
+	Sweep         = newScript("sweep")
+	TakeBack      = newScript("take_back")
+	TrimDead      = newScript("trim_dead")
+	TrimResults   = newScript("trim_results")
+	EmptyDisabled = newScript("empty_disabled")
+	Expire        = newScript("expire")
+	Sift          = newScript("sift")
+	MoveEvents    = newScript("move_events")
+	MoveCallbacks = newScript("move_callbacks")
+	OffCalendar   = newScript("off_calendar")
+	OldestWaiting = newScript("oldest_waiting")
+	FlowsOf       = newScript("flows_of")
+	Cancel        = newScript("cancel")
+	Redrive       = newScript("redrive")
+	Configure     = newScript("configure")
+	Control       = newScript("control")
+	ControlFlow   = newScript("control_flow")
+	Override      = newScript("override")
+	Purge         = newScript("purge")
+	Relocate      = newScript("relocate")
+	Assign        = newScript("assign")
+	InspectJob    = newScript("inspect_job")
+	InspectJobs   = newScript("inspect_jobs")
+	InspectResult = newScript("inspect_result")
+	InspectBucket = newScript("inspect_bucket")
+	InspectPool   = newScript("inspect_pool")
+	Instances     = newScript("instances")
 
 	DefineSchedules = newScript("define_schedules")
 	DueSchedules    = newScript("due_schedules")
@@ -55,13 +56,15 @@ var (
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
+
+	DisabledDeaths = newScript("disabled_deaths")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Enqueue, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -389,7 +389,7 @@ func runFlowModel(t *rapid.T, base *rig, groups bool) {
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"enqueue": m.put, "enqueue 2": m.put,
-		"claim": m.claimSome, "claim 2": m.claimSome, "claim 3": m.claimSome,
+		"expire": m.expireSome, "claim": m.claimSome, "claim 2": m.claimSome, "claim 3": m.claimSome,
 		"reserve": m.reserveSome,
 		"settle":  m.settleSome, "settle 2": m.settleSome,
 		"lose":    m.lose,

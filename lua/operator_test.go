@@ -123,9 +123,9 @@ func TestInspectBucket(t *testing.T) {
 		if b != want {
 			t.Errorf("got  %+v\nwant %+v", b, want)
 		}
-		// A tombstone at the head has no age.
+		// A tombstone at the head has no age, and is no job that waits.
 		r.cancelDeep("a")
-		if b := r.inspect(); b.oldest != 0 || b.waiting != 2 || b.unfinished != 1 || b.remembered != 1 {
+		if b := r.inspect(); b.oldest != 0 || b.waiting != 1 || b.unfinished != 1 || b.remembered != 1 {
 			t.Errorf("bucket %+v", b)
 		}
 	})

@@ -15,7 +15,8 @@
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[11...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[11] …:expiries  zset  id -> when the job expires (see expiries.lua)
+-- KEYS[12...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
@@ -37,10 +38,10 @@
 --#include lib/waiting.lua
 
 local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local flows, flow_settings, tried = KEYS[8], KEYS[9], KEYS[10]
+local flows, flow_settings, tried, expiries_key = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local levels, name = ARGV[5], ARGV[6]
-local PURGED = 10 -- the keys before those of the purge
+local PURGED = 11 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 local CANCELLED = '7'
@@ -94,6 +95,7 @@ if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))
   redis.call('HDEL', tried, unpack(gone))
+  redis.call('ZREM', expiries_key, unpack(gone))
   if levels ~= '0' then
     local loaded = flow.load(conf, flows, flow_settings, { purged_flow })
     local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)

@@ -14,7 +14,8 @@
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[12] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[13...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
+-- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
+-- KEYS[14...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
@@ -31,15 +32,16 @@
 -- Needs    Redis 7.0
 
 --#include lib/dlq.lua
+--#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outcomes.lua
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local callback_counts = KEYS[12]
+local callback_counts, expiries_key = KEYS[12], KEYS[13]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
-local FIRST_PLACE, FIRST_FLOW, WIDTH = 12, 5, 2
+local FIRST_PLACE, FIRST_FLOW, WIDTH = 13, 5, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
@@ -50,7 +52,7 @@ local function fillable(bound) return spare > 0 and bound - math.floor(bound / s
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low')
+local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low', 'expires')
 local capacity = tonumber(settings[1])
 if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
@@ -97,7 +99,7 @@ local function enter(n)
   return 1
 end
 
-local reply, moved = { 0 }, 0
+local reply, moved, expire = { 0 }, 0, {}
 for i = first_arg + 1, #ARGV, WIDTH do
   local id, n = ARGV[i], tonumber(ARGV[i + 1])
   local job, stored = redis.call('HGET', body, id), redis.call('HGET', meta, id)
@@ -121,6 +123,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     dlq.remove(dead, body, meta, tried, count, id)
     redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
+    if string.match(rest, '^~%d') then expiries.note(expire, id, micros, rest, 1) end
     -- A fresh budget, and delivery numbers that go on.
     redis.call('HSET', meta, id, string.format('1 %s 0 %d 0 %s ', epoch, attempts + lost, claim) .. last)
     local text = redis.call('HGET', tried, id)
@@ -134,6 +137,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
 end
 if moved > 0 then
   redis.call('HSET', count, 'seq', string.format('%d', seq))
+  expiries.write(expiries_key, conf, expire, settings[5])
   for n in pairs(changed) do
     local f = loaded[n]
     flow.save(flows, f, micros + calendar.offset)

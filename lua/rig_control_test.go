@@ -47,7 +47,7 @@ func (r *rig) purge(p purge) purged {
 }
 
 func (r *rig) purgeKeys(flow string) []string {
-	return r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "seen", "seen_window", "seen_minute", "flows", "flow_settings", "attempts"), true, flow))
+	return r.withGroupHashes(r.placesOf(r.keys("body", "meta", "conf", "count", "seen", "seen_window", "seen_minute", "flows", "flow_settings", "attempts", "expiries"), true, flow))
 }
 
 // purgeAll purges in chunks until nothing is left.

@@ -130,7 +130,7 @@ const (
 )
 
 // sinceThen are fixed keys that the scripts of before do not know.
-var sinceThen = []string{"callback_counts", "flow_makers"}
+var sinceThen = []string{"callback_counts", "expiries", "flow_makers"}
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()

@@ -31,7 +31,8 @@
 -- KEYS[22] …:callback_texts  hash  their texts
 -- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[25...]  for each flow its five places:
+-- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
+-- KEYS[26...]  for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -82,9 +83,9 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local callbacks_key, callback_texts, riders_key, callback_counts = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
+local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 24, 5, 15, 3
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 25, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 local CHUNK = 500
 local ACCEPTED, FAILED, FAILED_TOO = '1', '3', '4'
@@ -94,7 +95,7 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream',
-  'keep_attempts', 'events', 'result_retention', 'results_max', 'results_bytes')
+  'keep_attempts', 'events', 'result_retention', 'results_max', 'results_bytes', 'expires')
 if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
 local max_in_flight = tonumber(settings[1])
 
@@ -346,6 +347,10 @@ in_chunks('ZREM', leases, unleased)
 if #ending > 0 then batch.close(ending, riders_key) end
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
+if settings[11] then
+  in_chunks('ZREM', expiries_key, gone)
+  in_chunks('ZREM', expiries_key, deaths)
+end
 in_chunks('HSET', meta, metas)
 in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)

@@ -63,8 +63,8 @@ type Job struct {
 	// ExpiresIn is how long after its enqueue, or after a redrive, the job is worth
 	// sending, by the clock of Redis: whole microseconds, at most MaxDelay; 0 means for
 	// ever. One that still waits then, also for its next attempt, takes no slot any more
-	// and becomes a dead letter ([CauseExpired]) when its turn comes. Until then, as while
-	// its bucket or flow is paused, it has its place in the bucket.
+	// and becomes a dead letter ([CauseExpired]) within seconds, also while its bucket or
+	// flow is paused. A dispatcher of the bucket has to run for that.
 	ExpiresIn time.Duration
 
 	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to leave within this time, or if nobody knows when, as its

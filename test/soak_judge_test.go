@@ -251,7 +251,7 @@ func (s *soak) explained(job *soakJob) string {
 }
 
 // mayRemain are the keys that are left of buckets and pools without jobs; all others expire.
-var mayRemain = regexp.MustCompile(`^tundish:(buckets|pools|\{[^}]*\}:(b:[^:]*:(conf|settings|pace|count|seen|seen_window|seen_minute|claims|flows|groups|idle|flow_settings)|p:[^:]*:(conf|pace|buckets|busy)))$`)
+var mayRemain = regexp.MustCompile(`^tundish:(buckets|pools|\{[^}]*\}:(b:[^:]*:(conf|settings|pace|count|seen|seen_window|seen_minute|claims|flows|groups|idle|flow_settings|expiries)|p:[^:]*:(conf|pace|buckets|busy)))$`)
 
 // wantNoKeys drops the dead letters and holds that no key is left that should not be.
 func (s *soak) wantNoKeys() {

@@ -54,7 +54,7 @@ func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased,
 	for r.Left() > 0 {
 		nth := r.Int()
 		if nth == claimExpired || nth == claimTooOld {
-			d.claimFoundDead(nth, r.Text(), r.Text(), int(r.Int()))
+			d.foundDead(nth, r.Text(), r.Text(), int(r.Int()))
 			continue
 		}
 		if nth == claimBatch {

@@ -57,6 +57,7 @@ type drain struct {
 	sweeps      sweepWatch              // of the goroutine that looks after the bucket
 	tended      atomic.Bool             // there is one
 	quiet       bool                    // the last look saw nothing; the patrol's own, as what follows
+	expiring    bool                    // there were jobs that expire
 	empty       bool                    // Redis keeps nothing of the bucket that is to be audited or trimmed
 	trims       bool                    // it keeps something that is to be trimmed
 

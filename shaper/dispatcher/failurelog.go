@@ -103,14 +103,14 @@ func (d *drain) logDead(ctx context.Context, id, path, cause string, attempts in
 		"cause", cause, "reason", seen.Reason, "status", seen.Status, "attempts", attempts, "detail", seen.Detail)...)
 }
 
-// Why a claim found a job dead, as claim.lua answers.
+// Why a job was found dead, as claim.lua and expire.lua answer.
 const (
 	claimExpired = 0
 	claimTooOld  = -1
 )
 
-// claimFoundDead takes in a job of which a claim made a dead letter.
-func (d *drain) claimFoundDead(why int64, id, path string, attempts int) {
+// foundDead takes in a job of which a script made a dead letter while it waited.
+func (d *drain) foundDead(why int64, id, path string, attempts int) {
 	cause := shaper.CauseExpired
 	if why == claimTooOld {
 		cause = shaper.CauseMaxAge

@@ -68,6 +68,9 @@ func (d *drain) lookAfter(ctx context.Context, s sight) {
 	if s.events {
 		d.moveEvents(ctx)
 	}
+	if s.expiry != 0 && s.expiry <= d.clock.latest(time.Now()) {
+		d.expire(ctx)
+	}
 	if d.died.Swap(false) || s.trims || s.trimsRound && d.sweeps.deadFull != deadRoom { // the last dead letter went: that is to be logged
 		d.trimDead(ctx, &d.sweeps)
 		d.emptyDisabled(ctx)

@@ -124,6 +124,9 @@ func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
 // Disabled are the disabled flows, and when lua/empty_disabled.lua is to look at them.
 func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 
+// Expiries are when jobs expire: see lua/lib/expiries.lua.
+func (k Keys) Expiries() string { return k.Prefix + "expiries" }
+
 // DisabledDeaths are the times at which letters of disabled flows died: see lua/disabled_deaths.lua.
 func (k Keys) DisabledDeaths() string { return k.Prefix + "disabled_deaths" }
 
@@ -189,7 +192,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.FlowMakers(), k.Riders(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.FlowMakers(), k.Riders(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 
