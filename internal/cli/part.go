@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -205,4 +206,16 @@ func (p *parts) printOne(v opsview.View) error {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// secretsText says how many secrets a flow has, each with its number and its fingerprint.
+func secretsText(s *opsview.Settings) string {
+	if len(s.SecretFingerprints) == 0 {
+		return strconv.Itoa(s.Secrets)
+	}
+	numbered := make([]string, len(s.SecretFingerprints))
+	for i, print := range s.SecretFingerprints {
+		numbered[i] = fmt.Sprint(i+1, " ", print)
+	}
+	return fmt.Sprintf("%d: %s", s.Secrets, strings.Join(numbered, ", "))
 }

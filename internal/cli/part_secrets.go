@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -106,16 +105,4 @@ func (p *parts) settings(cmd *cobra.Command, bucket, name string) (*opsview.Sett
 		return p.fault(c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name), p.query(cmd, name), nil, &view), bucket, name)
 	})
 	return &view.Settings, err
-}
-
-// secretsText says how many secrets a flow has, each with its number and its fingerprint.
-func secretsText(s *opsview.Settings) string {
-	if len(s.SecretFingerprints) == 0 {
-		return strconv.Itoa(s.Secrets)
-	}
-	numbered := make([]string, len(s.SecretFingerprints))
-	for i, print := range s.SecretFingerprints {
-		numbered[i] = fmt.Sprint(i+1, " ", print)
-	}
-	return fmt.Sprintf("%d: %s", s.Secrets, strings.Join(numbered, ", "))
 }

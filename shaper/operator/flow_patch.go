@@ -160,3 +160,14 @@ func unknownFlowSetting(setting shaper.FlowSetting) error {
 	}
 	return fmt.Errorf("%s: is no setting of a flow: want %s", setting, strings.Join(names, ", "))
 }
+
+// secretsChange adds and removes secrets of a flow. Its JSON is what own_settings.lua takes.
+type secretsChange struct {
+	Put  []string `json:"put,omitempty"`
+	Drop []string `json:"drop,omitempty"`
+	Most int      `json:"most"`
+
+	remove []string // fingerprints of what Drop is to have
+}
+
+func (c *secretsChange) isZero() bool { return len(c.Put) == 0 && len(c.remove) == 0 }

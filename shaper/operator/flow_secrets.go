@@ -1,15 +1,11 @@
 package operator
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
 // Fields of a patch that change the list of a flow's secrets, where [shaper.FlowSecrets] replaces it.
@@ -25,17 +21,6 @@ var (
 
 	fingerprint = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*shaper.FingerprintBytes))
 )
-
-// secretsChange adds and removes secrets of a flow. Its JSON is what own_settings.lua takes.
-type secretsChange struct {
-	Put  []string `json:"put,omitempty"`
-	Drop []string `json:"drop,omitempty"`
-	Most int      `json:"most"`
-
-	remove []string // fingerprints of what Drop is to have
-}
-
-func (c *secretsChange) isZero() bool { return len(c.Put) == 0 && len(c.remove) == 0 }
 
 // PutSecrets has the flow's deliveries signed with these secrets, and no others.
 func (p *FlowPatch) PutSecrets(secrets []string) error {
@@ -100,31 +85,4 @@ func checkSecrets(field string, secrets []string) error {
 		}
 	}
 	return nil
-}
-
-// resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
-// fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
-func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
-	fields, change := patch.fields, patch.secrets
-	if change.isZero() {
-		return fields, nil
-	}
-	if len(change.remove) > 0 {
-		infos, err := o.lookAt(ctx, t, []string{t.name})
-		if err != nil {
-			return fields, err
-		}
-		for _, secret := range infos[0].own.Secrets {
-			if !slices.Contains(change.remove, shaper.SecretFingerprint(secret)) {
-				continue
-			}
-			if slices.Contains(change.Put, secret) {
-				return fields, &InvalidChangeError{t.bucket, errors.New(AddSecrets + ": has a secret that is to be removed, too")}
-			}
-			change.Drop = append(change.Drop, secret)
-		}
-	}
-	change.Most = maxFlowSecrets
-	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
-	return fields, nil
 }

@@ -398,3 +398,30 @@ func (o *Operator) without(ctx context.Context, key string, names []string) ([]s
 	}
 	return others, nil
 }
+
+// resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
+// fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
+func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
+	fields, change := patch.fields, patch.secrets
+	if change.isZero() {
+		return fields, nil
+	}
+	if len(change.remove) > 0 {
+		infos, err := o.lookAt(ctx, t, []string{t.name})
+		if err != nil {
+			return fields, err
+		}
+		for _, secret := range infos[0].own.Secrets {
+			if !slices.Contains(change.remove, shaper.SecretFingerprint(secret)) {
+				continue
+			}
+			if slices.Contains(change.Put, secret) {
+				return fields, &InvalidChangeError{t.bucket, errors.New(AddSecrets + ": has a secret that is to be removed, too")}
+			}
+			change.Drop = append(change.Drop, secret)
+		}
+	}
+	change.Most = maxFlowSecrets
+	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
+	return fields, nil
+}
