@@ -229,3 +229,33 @@ func TestPoolGaps(t *testing.T) {
 		}
 	})
 }
+
+// A pool whose slots are further apart than its buckets look ahead, and that was idle while several had work: none of them puts its slot off
+// for the others again and again.
+func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		var all []*sharer
+		for name, weight := range map[string]int64{"a": 10, "b": 1} {
+			s := &sharer{rig: base.pooled(t, "slow", name, weight, settings{rateCount: 2}), horizon: 200_000, lead: 1000, late: func() int64 { return 0 }}
+			s.putMany(30)
+			all = append(all, s)
+		}
+		all[0].configurePool(poolSettings{rateCount: 2})
+		share(t, all, 2*second, 10)
+		all[0].pass(3 * second)
+		now := all[0].now()
+		for _, s := range all {
+			k := s.kept()
+			k.credit, k.waits, k.busyUntil, k.inFlight = 950, 1, now+20*second, 0
+			s.keep(k)
+			s.slots = nil
+		}
+		const length = 10 * second
+		share(t, all, length, 10)
+		got := within(all[0].slots, now, now+length) + within(all[1].slots, now, now+length)
+		if want := int64(2 * length / second); got < want-1 {
+			t.Errorf("%d of %d slots were used", got, want)
+		}
+	})
+}

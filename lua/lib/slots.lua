@@ -10,8 +10,10 @@
 --
 -- A slot that lies less than an interval behind the next one of its row wastes the time between. Where others want what is
 -- left it is therefore put off to that row: as often as their demand, in departures a microsecond, fills the slots
--- before it. credit is the demand that is not filled yet. Free slots that passed unused say that there was less
--- demand: unused is what is not to be filled any more. With a burst, slots of the row serve as well, and none is put off.
+-- before it. It is never put off in a row whose next slot has passed. That row begins anew at each claim: where slots are further
+-- apart than buckets look ahead, the slot would be put off for ever. credit is the demand that is not filled
+-- yet. Free slots that passed unused say that there was less demand: unused is what is not to be filled any more. With a burst,
+-- slots of the row serve as well, and none is put off.
 --
 -- Stored in the pace are slot, frac, rate and last of the pacer, by the server's clock; clock, the time of the last claim;
 -- free, how many slots the gaps have; and unused, in thousandths of a slot. The sorted set of gaps has
@@ -145,7 +147,7 @@ local function place(s, g, at)
   local slot, frac = nth(s, g.first, g.frac, left)
   if left > 0 and short > 0 then
     local wanted = math.max(s.demand * (slot - g.first + s.whole) - s.unused, 0)
-    local filled = s.burst > 1 or s.credit + wanted > left - 0.1
+    local filled = s.burst > 1 or not g.is_idle and s.credit + wanted > left - 0.1
     if not filled or g.limit and room(s, g, slot, frac) == 0 then left, slot, frac = left - 1, at, 0 end
   end
   if g.limit and room(s, g, slot, frac) == 0 then return nil end
@@ -165,8 +167,9 @@ function slots.find(s, at)
   end
   if not found then
     local first, frac = nth(s, s.state.slot, s.state.frac, 1)
-    if first < s.now then first, frac = s.now, 0 end
-    found = place(s, { first = first, frac = frac }, at)
+    local is_idle = first < s.now
+    if is_idle then first, frac = s.now, 0 end
+    found = place(s, { first = first, frac = frac, is_idle = is_idle }, at)
     -- After the burst was lowered (see pacer.lua).
     if found.left == 0 then found.at = math.max(at, math.min(found.at, s.state.last + s.step)) end
   end
