@@ -147,19 +147,19 @@ end
 reply[#reply + 1] = of_pace[3] or ''
 reply[#reply + 1] = said_of_pool or ''
 local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
-local of_times = { 0, 0, 0, 0, 0, 0, 0, 0 }
+local of_times, rules = { 0, 0, 0, 0, 0, 0, 0, 0 }, batch.rules(settings[13])
 if times then
   local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  of_times = timetable.view(times, base, now, unfinished, in_flight)
+  of_times = timetable.view(times, base, now, unfinished, in_flight, rules and timetable.together(times, rules) or 1)
 end
 -- When the last one of the waiting jobs leaves.
 local empty = 0
 if settings[1] and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
-    burst = tonumber(settings[4]), paused = pause[1], batch = batch.rules(settings[13]), times = times, leased = in_flight,
+    burst = tonumber(settings[4]), paused = pause[1], batch = rules, times = times, leased = in_flight,
     unfinished = jobs - dead_count - scheduled - 1, pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
   estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
   empty = math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1)))

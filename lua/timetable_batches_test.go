@@ -61,6 +61,9 @@ func TestFinishOfBatches(t *testing.T) {
 				left, last = left+1, job.slot-epoch
 				r.settle(outcome{lease: job, result: done})
 			}
+			if late := r.inspect().times[7]; late != 0 {
+				t.Fatalf("after %d jobs it is shown as late: %d", left, late)
+			}
 			r.pass(100_000)
 		}
 		if told := r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Val(); left != 1000 || last > end || told != "" {

@@ -356,8 +356,8 @@ end
 
 -- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
 -- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE. unfinished and in_flight are as for
--- timetable.choose.
-function timetable.view(times, base, now, unfinished, in_flight)
+-- timetable.choose, together as of timetable.together.
+function timetable.view(times, base, now, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
   local drain = running(times)
   local h = holds(times, index_of(times, now, 1), drain)
@@ -366,8 +366,9 @@ function timetable.view(times, base, now, unfinished, in_flight)
   if h.open and h.finish > 0 then
     jobs = math.max(unfinished(h.finish) - in_flight, 0)
     if times.window.opened == h.opened and times.window.late == 2 then late = 2 end
-    if jobs > 0 and is_slower(count, per, jobs, math.max(h.finish - now, 1)) then late = 1 end
-    count, per = even(h, count, per, jobs, now)
+    local requests = math.ceil(jobs / together)
+    if jobs > 0 and is_slower(count, per, requests, math.max(h.finish - now, 1)) then late = 1 end
+    count, per = even(h, count, per, requests, now)
   end
   return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late }
 end
