@@ -147,3 +147,9 @@ func (l *loader) has(table place) bool {
 	}
 	return false
 }
+
+// set reports whether the file says something at a key.
+func (l *loader) set(p place) bool {
+	_, ok := l.doc.lines[p.path]
+	return ok
+}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"reflect"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // Setting is a key with the value in force and where that comes from.
@@ -76,9 +78,9 @@ func (c *Config) WriteTOML(w io.Writer) error {
 	return err
 }
 
-func (l *loader) effective(s settings) []printed {
+func (l *loader) effective(s *settings) []printed {
 	var list []printed
-	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
+	for _, key := range leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s).Elem(), place{}, "", l.set) {
 		source := sourceDefault
 		if line, ok := l.doc.lines[key.path]; ok {
 			source = fmt.Sprintf("%s:%d", l.doc.file, line)
@@ -87,7 +89,7 @@ func (l *loader) effective(s settings) []printed {
 			source = "env " + name
 		}
 		list = append(list, printed{
-			Setting: Setting{Key: key.shown, Value: literal(key.value.Interface()), Source: source},
+			Setting: Setting{Key: key.shown, Value: key.literal(), Source: source},
 			path:    key.path, header: key.header, table: key.table, name: key.name, mark: markOf(key.value.Interface()),
 		})
 	}

@@ -46,7 +46,7 @@ retry = { max_attempts = 3 }
 		{`buckets[0] "b".retry.max_attempts`, "3", "config.toml:16"},
 		{`buckets[0] "b".retry.max_backoff`, `"12h"`, "default"},
 	} {
-		if got := setting(c, want.Key); got != want {
+		if got := settingAt(c, want.Key); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

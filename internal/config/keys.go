@@ -10,6 +10,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -173,9 +174,9 @@ func CheckKey(key httpapi.Key) error {
 // WriteKey writes a key as the table that stands in a configuration.
 func WriteKey(w io.Writer, key httpapi.Key) error {
 	text := "[[keys]]\n"
-	for _, leaf := range leaves(reflect.ValueOf(settingsOf(key)), place{}, "") {
+	for _, leaf := range leaves(setting.Keys(reflect.TypeFor[keySettings]()), reflect.ValueOf(settingsOf(key)), place{}, "", nil) {
 		if !leaf.value.IsZero() {
-			text += leaf.name + " = " + literal(leaf.value.Interface()) + "\n"
+			text += leaf.name + " = " + leaf.literal() + "\n"
 		}
 	}
 	_, err := io.WriteString(w, text)

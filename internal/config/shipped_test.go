@@ -7,7 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/setting"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
+
+func standard[T any]() T { return defaultOf(reflect.TypeFor[T]()).Interface().(T) }
 
 const shippedPath = "../../config.toml"
 
@@ -51,18 +58,19 @@ func TestShippedFile(t *testing.T) {
 		t.Fatal(fault)
 	}
 	s := defaultSettings()
-	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
-	s.Pools = []poolSettings{defaultPool()}
-	flow, group := defaultFlow(), defaultGroup()
+	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []admission.Limit{standard[admission.Limit]()}, []Bucket{defaultBucket()}
+	s.Pools = []shaper.Pool{standard[shaper.Pool]()}
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
-	api, toAPI := defaultBucket(), defaultHTTP()
-	batch := defaultBatch()
-	api.HTTP, api.Callbacks, api.Batch, s.Hooks = &toAPI, &callbackSettings{}, &batch, []hookSettings{{}}
-	tasks, toAsynq := defaultBucket(), defaultAsynq()
+	api, toAPI := defaultBucket(), standard[HTTPSettings]()
+	api.Batch, api.BatchFormat = standard[shaper.BatchSettings](), workers.BatchArray
+	api.HTTP, api.CallbackTo, s.Hooks = &toAPI, &callbackSettings{}, []hookSettings{{}}
+	tasks, toAsynq := defaultBucket(), standard[AsynqSettings]()
 	tasks.Asynq = &toAsynq
 	s.Buckets = append(s.Buckets, api, tasks)
 	lines := strings.Split(string(data), "\n")
-	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
+	there := func(p place) bool { return p.path == "buckets[1].batch" }
+	for _, key := range leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s), place{}, "", there) {
 		if asOfTheFirst(key.path) {
 			continue
 		}
@@ -76,7 +84,7 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("%s has no comment", key.path)
 			continue
 		}
-		value, standard := values[key.path], literal(key.value.Interface())
+		value, standard := values[key.path], key.literal()
 		other := otherDefault.FindStringSubmatch(note[1])
 		switch {
 		case strings.HasPrefix(note[1], "required"):
