@@ -100,6 +100,9 @@ func unmetLimit(s *settings, b Bucket) string {
 func fillCallbacks(buckets []Bucket) {
 	for i := range buckets {
 		to := buckets[i].Callbacks.Bucket
+		if to == "" {
+			continue
+		}
 		if n := slices.IndexFunc(buckets, func(b Bucket) bool { return b.Name == to }); n >= 0 {
 			buckets[i].Callbacks.MaxPayload = buckets[n].MaxPayload
 		}

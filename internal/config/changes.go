@@ -43,8 +43,9 @@ func Changes(before, after *Config) []Change {
 // byName has the settings by their keys without numbers, which every table of
 // an array has a name for.
 func (c *Config) byName() map[string]printed {
-	settings := make(map[string]printed, len(c.effective))
-	for _, p := range c.effective {
+	list := c.printed()
+	settings := make(map[string]printed, len(list))
+	for _, p := range list {
 		settings[unindexed(p.Key)] = p
 	}
 	return settings

@@ -32,7 +32,9 @@ type Config struct {
 	// File is the file that was read, "" if there was none.
 	File string
 
-	effective []printed
+	// Functions, because package fmt would show the secrets in fields that are not exported.
+	printed func() []printed // all settings, in the order of the shipped file
+	written func(place) bool // whether the file or a variable says something at a key
 }
 
 // Redis says where the jobs are kept.

@@ -89,5 +89,7 @@ func (l *loader) unknownVariables() {
 
 // scalars lists the keys outside arrays, with their defaults.
 func scalars() []leaf {
-	return leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(defaultSettings()), place{}, "", nil)
+	var list []leaf
+	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(defaultSettings()), place{}, "", nil, func(f leaf) { list = append(list, f) })
+	return list
 }

@@ -116,7 +116,7 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 func (l *loader) otherWorker(p place, b Bucket) {
 	for _, kind := range workerKinds() {
 		of := p.key(kind)
-		if kind != b.Worker && slices.Contains(workerKinds(), b.Worker) && l.has(of) {
+		if kind != b.Worker && slices.Contains(workerKinds(), b.Worker) && l.set(of) {
 			l.fail(of, "", "is for the worker %s: the bucket has the worker %s", kind, b.Worker)
 		}
 	}

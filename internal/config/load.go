@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultPath = "config.toml"
-	maxFile     = 1 << 20
+	maxFile     = 16 << 20
 )
 
 // Options say what to load. The zero value is ./config.toml, if there is one,
@@ -135,6 +135,7 @@ func (l *loader) config(s *settings) *Config {
 	for _, h := range s.Hooks {
 		c.Hooks = append(c.Hooks, h.hook(c.Buckets))
 	}
-	c.effective = l.effective(s)
+	from := sources{l.doc.file, l.doc.lines, l.variables}
+	c.printed, c.written = func() []printed { return s.printed(from) }, from.has
 	return c
 }

@@ -41,10 +41,18 @@ func (p place) element(i int, name string) place {
 	return e
 }
 
-var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+// bareKey reports whether TOML wants no quotes around a key.
+func bareKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return key != ""
+}
 
 func join(path, key string) string {
-	if !bareKey.MatchString(key) {
+	if !bareKey(key) {
 		key = strconv.Quote(key)
 	}
 	if path == "" {
@@ -75,10 +83,9 @@ func (f leaf) literal() string {
 	return literal(f.value.Interface())
 }
 
-// leaves lists the keys of a struct and of all tables in it, in order. there says of an optional table that is no pointer whether it is
-// there.
-func leaves(keys []*setting.Key, root reflect.Value, p place, header string, there func(place) bool) []leaf {
-	var list []leaf
+// leaves goes through the keys of a struct and of all tables in it, in order. there says of an optional table that is no pointer whether
+// it is there.
+func leaves(keys []*setting.Key, root reflect.Value, p place, header string, there func(place) bool, do func(leaf)) {
 	for _, k := range keys {
 		here := p.key(k.Name)
 		value, ok := k.In(root)
@@ -86,27 +93,25 @@ func leaves(keys []*setting.Key, root reflect.Value, p place, header string, the
 		case !ok, value.Kind() == reflect.Pointer && value.IsNil():
 		case k.Kind == setting.Table:
 			if value.Kind() == reflect.Pointer || !k.Optional || there(here) {
-				list = append(list, leaves(k.Keys, root, here, "["+unindexed(here.path)+"]", there)...)
+				leaves(k.Keys, root, here, "["+unindexed(here.path)+"]", there, do)
 			}
 		case k.Kind == setting.Tables:
+			header := "[[" + unindexed(here.path) + "]]"
 			for j := range value.Len() {
 				element := value.Index(j)
-				header := "[[" + unindexed(here.path) + "]]"
-				list = append(list, leaves(k.Keys, element, here.element(j, element.FieldByName("Name").String()), header, there)...)
+				leaves(k.Keys, element, here.element(j, element.FieldByName("Name").String()), header, there, do)
 			}
 		case k.Kind == setting.Names:
 			for _, name := range slices.SortedFunc(slices.Values(value.MapKeys()), byText) {
-				entry := here.key(name.String())
-				list = append(list, leaf{
-					place: entry, header: "[" + unindexed(here.path) + "]", table: here.path,
+				do(leaf{
+					place: here.key(name.String()), header: "[" + unindexed(here.path) + "]", table: here.path,
 					name: join("", name.String()), key: &setting.Key{}, value: value.MapIndex(name),
 				})
 			}
 		default:
-			list = append(list, leaf{place: here, header: header, table: p.path, name: k.Name, key: k, value: value})
+			do(leaf{place: here, header: header, table: p.path, name: k.Name, key: k, value: value})
 		}
 	}
-	return list
 }
 
 func byText(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }

@@ -53,7 +53,7 @@ func (c *Config) warnOfPools(warn func(string, ...any)) {
 		p := at("buckets").element(i, b.Name)
 		for _, warning := range b.PoolWarnings() {
 			key, _, _ := strings.Cut(warning, ":")
-			if c.written(p.key(key)) {
+			if c.written(p.key(key)) { // one that nobody wrote is not worth a warning
 				warn("%s.%s", p.shown, warning)
 			}
 		}
@@ -63,10 +63,4 @@ func (c *Config) warnOfPools(warn func(string, ...any)) {
 			warn("%s: no bucket names it: it holds nothing back", at("pools").element(i, pool.Name).shown)
 		}
 	}
-}
-
-// written reports whether a key has another source than its default: one that nobody
-// wrote is not worth a warning.
-func (c *Config) written(p place) bool {
-	return slices.ContainsFunc(c.effective, func(s printed) bool { return s.path == p.path && s.Source != sourceDefault })
 }

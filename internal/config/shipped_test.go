@@ -50,7 +50,7 @@ func TestShippedFile(t *testing.T) {
 		t.Errorf("warnings with the examples: %s", strings.Join(warnings, "\n"))
 	}
 	values := map[string]string{}
-	for _, p := range c.effective {
+	for _, p := range c.printed() {
 		values[p.path] = p.Value
 	}
 	doc, fault := parseDocument(shippedPath, data)
@@ -70,19 +70,19 @@ func TestShippedFile(t *testing.T) {
 	s.Buckets = append(s.Buckets, api, tasks)
 	lines := strings.Split(string(data), "\n")
 	there := func(p place) bool { return p.path == "buckets[1].batch" }
-	for _, key := range leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s), place{}, "", there) {
+	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s), place{}, "", there, func(key leaf) {
 		if asOfTheFirst(key.path) {
-			continue
+			return
 		}
 		line, ok := doc.lines[key.path]
 		if !ok {
 			t.Errorf("%s is missing", key.path)
-			continue
+			return
 		}
 		note := comment.FindStringSubmatch(lines[line-1])
 		if note == nil || note[1] == "" {
 			t.Errorf("%s has no comment", key.path)
-			continue
+			return
 		}
 		value, standard := values[key.path], key.literal()
 		other := otherDefault.FindStringSubmatch(note[1])
@@ -97,5 +97,5 @@ func TestShippedFile(t *testing.T) {
 		case other != nil && (other[1] != standard || value == standard):
 			t.Errorf("%s is %s and the default %s, but its comment says %s", key.path, value, standard, other[1])
 		}
-	}
+	})
 }
