@@ -32,12 +32,12 @@ type Bucket struct {
 
 	// Rate spaces departures; Burst of them may leave at once after a pause.
 	// In any window of length W at most Rate·W + Burst slots lie.
-	Rate  admission.Rate `setting:"rate"` // 1/h to 50,000/s are tested
-	Burst int64          `setting:"burst"`
+	Rate  admission.Rate `setting:"rate,redis=rate,change" help:"departures, such as '20/s' or 500/m"` // 1/h to 50,000/s are tested
+	Burst int64          `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`
 
-	Capacity          int64 `setting:"capacity"`           // unfinished jobs (waiting, in flight, retrying) that came without a delay
-	ScheduledCapacity int64 `setting:"scheduled_capacity"` // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 `setting:"max_in_flight"`      // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
+	Capacity          int64 `setting:"capacity,redis=capacity,change" help:"'number' of unfinished jobs at most"`                                // unfinished jobs (waiting, in flight, retrying) that came without a delay
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity,change" help:"'number' of jobs for later at most"`             // unfinished jobs that came with one, until they are redriven
+	MaxInFlight       int64 `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, over all dispatchers"` // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
 
 	// DeliveryTimeout is how long a delivery may take, 0 if nobody knows. A MaxInFlight of 0 follows it.
 	DeliveryTimeout time.Duration `setting:"-"`
@@ -46,12 +46,12 @@ type Bucket struct {
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
 	// Capacity, a DeadBytes of 0 is no bound. Jobs that are in may always become dead
 	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then.
-	DeadCapacity int64        `setting:"dead_capacity"`
-	DeadBytes    int64        `setting:"dead_bytes,bytes"`
+	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
+	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
 	WhenDeadFull WhenDeadFull `setting:"when_dead_full"`
 
 	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 is for ever.
-	DeadRetention time.Duration `setting:"dead_retention"`
+	DeadRetention time.Duration `setting:"dead_retention,redis=dead_retention"`
 
 	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
 	// Count slots, retries and those that were given back included, lie in any window of
@@ -59,7 +59,7 @@ type Bucket struct {
 	// 11 s at most: so the receiver counts no more than Count in Per either, though calls take different times
 	// to reach it. Count is at most MaxQuotaCount, Per at most MaxDedupeWindow. Departures from before a quota was set count only as far as an
 	// older one had them remembered.
-	Quotas []admission.Rate `setting:"quotas"`
+	Quotas []admission.Rate `setting:"quotas,redis=quotas"`
 
 	// PriorityAging is how much later a job may have come than one of the next lower
 	// priority and still leave before it. So low is never starved: a job of priority low
@@ -67,7 +67,7 @@ type Bucket struct {
 	// in the order in which they came. All this is among those that wait in the lists of
 	// one flow, or of a bucket without flows; delayed jobs and retries that are due leave
 	// before them.
-	PriorityAging time.Duration `setting:"priority_aging"`
+	PriorityAging time.Duration `setting:"priority_aging,redis=aging"`
 
 	// Flow, if not nil, parts the bucket into flows.
 	Flow *FlowSettings `setting:"flow"`
@@ -82,15 +82,15 @@ type Bucket struct {
 	// Weight is the bucket's share of its pool, 1 to MaxWeight: of two that both have
 	// work, one of weight 3 gets three slots for each of one of weight 1. Who has none
 	// leaves its slots to the others.
-	Weight int64 `setting:"weight"`
+	Weight int64 `setting:"weight,redis=weight"`
 
 	Shed   Shed              `setting:"shed,optional"` // how full the bucket may be for jobs of each priority
 	Limits []admission.Limit `setting:"-"`             // asked at the door, all or nothing
 
-	DedupeWindow time.Duration `setting:"dedupe_window"`     // how long the id of a settled job is remembered
-	DedupeMax    int64         `setting:"dedupe_max"`        // how many of them at most
-	PermitTTL    time.Duration `setting:"permit_ttl"`        // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
-	MaxPayload   int64         `setting:"max_payload,bytes"` // bytes
+	DedupeWindow time.Duration `setting:"dedupe_window,redis=dedupe_window"`   // how long the id of a settled job is remembered
+	DedupeMax    int64         `setting:"dedupe_max,redis=dedupe_max"`         // how many of them at most
+	PermitTTL    time.Duration `setting:"permit_ttl"`                          // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
+	MaxPayload   int64         `setting:"max_payload,bytes,redis=max_payload"` // bytes
 
 	Retry   RetryPolicy `setting:"retry"`
 	Adapt   Adapt       `setting:"adapt"`   // what the answers of the downstream change
@@ -124,9 +124,9 @@ type Bucket struct {
 // priority critical get in as long as there is room at all. Jobs that are
 // scheduled for later have a bound of their own and are not shed.
 type Shed struct {
-	Low    int64 `setting:"low"`
-	Normal int64 `setting:"normal"`
-	High   int64 `setting:"high"`
+	Low    int64 `setting:"low,redis=shed_low,change" help:"'percent' of the capacity at which jobs of priority low are refused"`
+	Normal int64 `setting:"normal,redis=shed_normal,change" help:"the same 'percent' for priority normal"`
+	High   int64 `setting:"high,redis=shed_high,change" help:"the same 'percent' for priority high"`
 }
 
 // NoShedding lets jobs of every priority fill the bucket.

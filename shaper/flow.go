@@ -36,22 +36,22 @@ const (
 // has flows at all cannot change while it holds jobs other than dead letters.
 type FlowSettings struct {
 	// Key is what names the flow: one of the FlowKey constants.
-	Key string `setting:"key"`
+	Key string `setting:"key,redis=flow_key"`
 
 	// DefaultURL is where jobs go that name no URL: its host names their flow with
 	// FlowKeyHost. It is of no other use here.
 	DefaultURL string `setting:"-"`
 
-	Rate        admission.Rate   `setting:"rate"`          // of each flow; zero: none but the bucket's
-	Burst       int64            `setting:"burst"`         // of a flow with a rate: departures at once after a pause
-	Capacity    int64            `setting:"capacity"`      // as Bucket.Capacity, for each flow; 0: the bucket's bound only
-	MaxInFlight int64            `setting:"max_in_flight"` // requests of a flow at a time; 0: the bucket's bound only
-	Quotas      []admission.Rate `setting:"quotas"`        // as Bucket.Quotas, for each flow
+	Rate        admission.Rate   `setting:"rate,redis=flow_rate"`                   // of each flow; zero: none but the bucket's
+	Burst       int64            `setting:"burst,redis=flow_burst"`                 // of a flow with a rate: departures at once after a pause
+	Capacity    int64            `setting:"capacity,redis=flow_capacity"`           // as Bucket.Capacity, for each flow; 0: the bucket's bound only
+	MaxInFlight int64            `setting:"max_in_flight,redis=flow_max_in_flight"` // requests of a flow at a time; 0: the bucket's bound only
+	Quotas      []admission.Rate `setting:"quotas,redis=flow_quotas"`               // as Bucket.Quotas, for each flow
 
 	// ScheduledCapacity is as that of [Bucket], for each flow; 0: as the Capacity that holds for the flow.
-	ScheduledCapacity int64 `setting:"scheduled_capacity"`
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=flow_scheduled_capacity"`
 
-	MaxFlows int64 `setting:"max_flows"` // flows at a time that have jobs, or a pace that still counts
+	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
 }
 
 // DefaultFlowSettings returns the defaults. Key has none.

@@ -31,10 +31,10 @@ type RetryPolicy struct {
 	// when its turn comes. Time before the first attempt does not count, so a job that was never tried is never
 	// too old. It is MinMaxAge to MaxDelay, or 0 for no bound. Without a bound, a receiver that answers 429
 	// with a time for ever keeps the job for ever.
-	MaxAge time.Duration `setting:"max_age"`
+	MaxAge time.Duration `setting:"max_age,redis=max_age"`
 
 	// KeepAttempts is how many outcomes of a job that is not done are kept, the last ones, 0 to MaxKeepAttempts.
-	KeepAttempts int `setting:"keep_attempts"`
+	KeepAttempts int `setting:"keep_attempts,redis=keep_attempts"`
 }
 
 // DefaultRetryPolicy returns 16 attempts, 5 s doubling to 12 h, an age of 3 days, and 5 outcomes.

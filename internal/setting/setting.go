@@ -10,6 +10,8 @@
 //	optional  this table need not be there: its defaults hold only where it is
 //	bytes     a number of bytes
 //	percent   a part of a hundred
+//	redis=F   the field of the settings in Redis that scripts read; of a rate the fields F_count and F_per
+//	change    an operator may change it while the bucket runs; a tag help says what it is, for the command line
 //
 // Nothing is read but types: the package imports none of those that it describes.
 package setting
@@ -44,11 +46,15 @@ const (
 
 // Key is a key of a table.
 type Key struct {
-	Name     string
+	Name     string       // in its table
+	Path     string       // with the tables around it: "retry.max_age"
 	Kind     Kind
 	Type     reflect.Type // of the value; of a table the struct, of tables the struct of one
 	Unit     Unit         // "" has none
 	Optional bool         // of a table
+	Redis    string       // "": scripts do not read it, or not as it is
+	Change   bool
+	Help     string
 	Keys     []*Key       // of a table and of tables, in their order: values first, as TOML wants it
 
 	index []int // the field, from the struct whose keys were asked for; of tables the fields in it count from one of them
@@ -75,7 +81,7 @@ func Keys(t reflect.Type) []*Key {
 	if keys, ok := known.Load(t); ok {
 		return keys.([]*Key) //nolint:forcetypeassert // nothing else is stored
 	}
-	keys, _ := known.LoadOrStore(t, sorted(keysOf(t, nil)))
+	keys, _ := known.LoadOrStore(t, sorted(keysOf(t, nil), ""))
 	return keys.([]*Key) //nolint:forcetypeassert // nothing else is stored
 }
 
@@ -84,17 +90,10 @@ func keysOf(t reflect.Type, at []int) []*Key {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options := tagOf(field)
-		k := &Key{Name: name, Type: field.Type, index: append(slices.Clone(at), i)}
-		squash := false
+		k := &Key{Name: name, Type: field.Type, Help: field.Tag.Get("help"), index: append(slices.Clone(at), i)}
+		squash := slices.Contains(options, "squash")
 		for _, option := range options {
-			switch option {
-			case "squash":
-				squash = true
-			case "optional":
-				k.Optional = true
-			case string(Bytes), string(Percent):
-				k.Unit = Unit(option)
-			default:
+			if !k.take(option) {
 				panic(fmt.Sprintf("setting: %s.%s: unknown option %q", t, field.Name, option))
 			}
 		}
@@ -108,6 +107,23 @@ func keysOf(t reflect.Type, at []int) []*Key {
 		}
 	}
 	return list
+}
+
+// take notes an option of the tag, and reports whether there is such an option.
+func (k *Key) take(option string) bool {
+	switch field, isField := strings.CutPrefix(option, "redis="); {
+	case isField:
+		k.Redis = field
+	case option == "optional":
+		k.Optional = true
+	case option == "change":
+		k.Change = true
+	case option == string(Bytes), option == string(Percent):
+		k.Unit = Unit(option)
+	default:
+		return option == "squash"
+	}
+	return true
 }
 
 func tagOf(field reflect.StructField) (name string, options []string) {
@@ -159,11 +175,12 @@ func put(list []*Key, k *Key) []*Key {
 	panic("setting: " + k.Name + ": no table before it has this name")
 }
 
-// sorted puts values before tables, in every table.
-func sorted(list []*Key) []*Key {
+// sorted puts values before tables, in every table, and says where each stands.
+func sorted(list []*Key, path string) []*Key {
 	for _, k := range list {
+		k.Path = path + k.Name
 		if k.Kind == Table {
-			k.Keys = sorted(k.Keys)
+			k.Keys = sorted(k.Keys, k.Path+".")
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *Key) int { return rank(a) - rank(b) })
@@ -196,4 +213,42 @@ func made(v reflect.Value) reflect.Value {
 		v.Set(reflect.New(v.Type().Elem()))
 	}
 	return v.Elem()
+}
+
+// Values lists the keys of a struct type and of all tables in it that are no tables, in their order.
+func Values(t reflect.Type) []*Key { return values(Keys(t)) }
+
+func values(keys []*Key) (list []*Key) {
+	for _, k := range keys {
+		switch k.Kind {
+		case Table:
+			list = append(list, values(k.Keys)...)
+		case Value:
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Changeable lists the paths of those that an operator may change.
+func Changeable[S ~string](t reflect.Type) (paths []S) {
+	for _, k := range Values(t) {
+		if k.Change {
+			paths = append(paths, S(k.Path))
+		}
+	}
+	return paths
+}
+
+// Text is what stands at a path in an object, as it is shown; "" if nothing does.
+func Text[S ~string](object any, path S) string {
+	root := reflect.Indirect(reflect.ValueOf(object))
+	for _, k := range Values(root.Type()) {
+		if k.Path == string(path) {
+			if v, ok := k.In(root); ok {
+				return fmt.Sprint(v.Interface())
+			}
+		}
+	}
+	return ""
 }
