@@ -71,7 +71,7 @@ func (s bucketSettings) bucket(limits []admission.Limit, pools []shaper.Pool, re
 	if f := s.Flow; f != nil {
 		b.Flow = &shaper.FlowSettings{
 			Key: f.Key, DefaultURL: s.defaultURL(), Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight,
-			Quotas: f.Quotas, MaxFlows: f.MaxFlows, ScheduledCapacity: f.ScheduledCapacity,
+			Quotas: f.Quotas, MaxFlows: f.MaxFlows, MaxPerCaller: f.MaxPerCaller, ScheduledCapacity: f.ScheduledCapacity,
 		}
 	}
 	if g := s.Group; g != nil {

@@ -107,6 +107,7 @@ type flowSettings struct {
 	Quotas            []admission.Rate `mapstructure:"quotas"`
 	ScheduledCapacity int64            `mapstructure:"scheduled_capacity"`
 	MaxFlows          int64            `mapstructure:"max_flows"`
+	MaxPerCaller      int64            `mapstructure:"max_per_caller"`
 }
 
 // groupSettings are the settings of flows, without max_flows.

@@ -8,6 +8,7 @@
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
+--#include lib/makers.lua
 --#include lib/places.lua
 
 local refusal = {
@@ -58,8 +59,8 @@ function refusal.dead(bucket, key, full, there, most, conf)
   bucket.dead_retention = tonumber(redis.call('HGET', conf, 'dead_retention') or 0)
 end
 
--- full is the code of the answer, bound that of the bucket for the job's priority.
-function refusal.of(full, bucket, part, bound)
+-- full is the code of the answer, bound that of the bucket for the job's priority, sealed the job.
+function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
@@ -71,6 +72,8 @@ function refusal.of(full, bucket, part, bound)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
+  elseif full == places.TOO_MANY_OF_CALLER then
+    return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval
   elseif full == refusal.SCHEDULED_FULL then
     return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
   elseif full == places.FLOW_SCHEDULED_FULL then

@@ -171,7 +171,7 @@ var describedSettings = []described{
 	duration("retry.max_age", "max_age"), plain("retry.keep_attempts", "keep_attempts"), plain("events", "events"), plain("batch", "batch"),
 	duration("result_retention", "result_retention"), plain("results_max", "results_max"), plain("results_bytes", "results_bytes"),
 	plain("limits", admission.FieldLimits), plain("drain and calendar", FieldPlan),
-	choice("flow and group", "flows", "neither", "flow", "flow and group"), plain("flow.max_flows", "max_flows"),
+	choice("flow and group", "flows", "neither", "flow", "flow and group"), plain("flow.max_flows", "max_flows"), plain("flow.max_per_caller", "max_per_caller"),
 	rate("flow.rate", "flow_"), plain("flow.burst", "flow_burst"), plain("flow.capacity", "flow_capacity"), plain("flow.scheduled_capacity", "flow_scheduled_capacity"), plain("flow.max_in_flight", "flow_max_in_flight"),
 	quotas("flow.quotas", "flow_quotas"), plain("flow.key", fieldFlowKey),
 	rate("group.rate", "group_"), plain("group.burst", "group_burst"), plain("group.capacity", "group_capacity"), plain("group.scheduled_capacity", "group_scheduled_capacity"), plain("group.max_in_flight", "group_max_in_flight"),

@@ -42,7 +42,7 @@ func partFields(b *shaper.Bucket) []any {
 		groups = *b.Group
 	}
 	return []any{
-		"flows", levelsOf(b), "max_flows", flows.MaxFlows,
+		"flows", levelsOf(b), "max_flows", flows.MaxFlows, "max_per_caller", flows.EffectiveMaxPerCaller(),
 		"flow_rate_count", flows.Rate.Count, "flow_rate_per", flows.Rate.Per.Microseconds(), "flow_burst", flows.Burst,
 		"flow_capacity", flows.Capacity, "flow_scheduled_capacity", flows.ScheduledCapacity,
 		"flow_max_in_flight", flows.MaxInFlight, "flow_quotas", codec.QuotasText(flows.Quotas),
