@@ -17,7 +17,7 @@ import (
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	worker := d.workers[b.Name]
 	r := &drain{
-		Bucket: b, store: d.store, shared: d.shared, log: d.store.Log.With("bucket", b.Name),
+		Bucket: b, store: d.store, shared: d.shared, via: d.store, log: d.store.Log.With("bucket", b.Name),
 		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
 		outage: &d.outage, stall: &d.stall, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
@@ -54,7 +54,8 @@ func (d *drain) run(ctx context.Context) error {
 func (d *drain) loop(ctx context.Context) {
 	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	faultWait := minFaultWait
-	timer := time.NewTimer(0)
+	d.via = d.shared
+	timer := time.NewTimer(firstClaim)
 	defer timer.Stop()
 	var start time.Time
 	for {
@@ -77,7 +78,8 @@ func (d *drain) loop(ctx context.Context) {
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
-		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it.
+		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
+		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
 		learns := !d.clock.isKnown()
 		if learns {
 			want = 0
@@ -85,6 +87,7 @@ func (d *drain) loop(ctx context.Context) {
 		start = time.Now()
 		// A claim outlives a stop: what it got is delivered, not left to its lease.
 		wait, err := d.claim(d.life, claimID, want)
+		d.via = d.store
 		if err != nil {
 			// The same claim id again: it answers what was lost.
 			if !d.elsewhere.tell(ctx, d.log, err) {
@@ -96,9 +99,6 @@ func (d *drain) loop(ctx context.Context) {
 			d.elsewhere.back(ctx, d.log)
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
-			if learns {
-				wait = 0
-			}
 		}
 		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
 		timer.Reset(max(wait, 0))

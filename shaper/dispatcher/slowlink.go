@@ -73,7 +73,7 @@ func (l *slowLink) failed(start time.Time, err error, d *drain) {
 
 // sendClaim sends a claim, and gives it the time that the link needs.
 func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
-	s := d.store
+	s := d.via
 	if d.link.patience > 0 {
 		s = s.WithTimeout(ctx, call.Keys[0], d.link.patience)
 	}
