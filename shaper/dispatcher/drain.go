@@ -84,6 +84,11 @@ type drain struct {
 	link       slowLink // the loop's own, as what follows
 	unanswered *turns   // what a claim was told whose answer is not there
 
+	beat    helper // extends leases
+	asks    helper // asks after jobs that were handed over
+	tells   helper // moves callbacks on
+	helping sync.WaitGroup
+
 	deliveries sync.WaitGroup
 	mu         sync.Mutex
 	held       map[string]*leased  // by id: claimed and not settled yet

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,23 +28,24 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 		r.outage = &outage{log: r.log}
 	}
 	r.settler = settlerOf(r)
+	r.beat = helper{within: r.life, do: r.heartbeat}
+	r.asks = helper{within: r.life, do: r.lookAfterHandedOver}
 	return r
 }
 
 // run drains until ctx ends, and then until the last outcome is settled.
 func (d *drain) run(ctx context.Context) error {
 	defer d.kill(nil)
-	var helpers sync.WaitGroup
-	helpers.Go(func() { d.heartbeat(d.life) })
-	helpers.Go(func() { d.lookAfterHandedOver(d.life) })
 	if d.enqueue != nil {
-		helpers.Go(func() { d.tellCallbacks(ctx) })
+		d.mu.Lock()
+		d.tells = helper{within: ctx, do: d.tellCallbacks}
+		d.mu.Unlock()
 	}
 	d.loop(ctx)
 	err := d.finish()
 	d.tellLast()
 	d.kill(errStopped)
-	helpers.Wait()
+	d.endHelpers()
 	return err
 }
 
@@ -139,10 +139,11 @@ func (d *drain) finish() error {
 }
 
 // heartbeat extends the leases of all jobs held and of the claim under way, three
-// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
+// times a lease, until there are none or ctx ends. A delivery whose lease is lost is cancelled:
 // somebody else has it.
 func (d *drain) heartbeat(ctx context.Context) {
-	for sleep(ctx, d.heartbeatEvery()) {
+	holdsNothing := func() bool { return len(d.held) == 0 && d.unknown == "" }
+	for sleep(ctx, d.heartbeatEvery()); !d.ends(&d.beat, holdsNothing); sleep(ctx, d.heartbeatEvery()) {
 		jobs, claimID := d.heldNow(), d.unansweredClaim()
 		for len(jobs) > 0 || claimID != "" {
 			n := min(len(jobs), heartbeatBatch)

@@ -86,7 +86,9 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 func (d *drain) setUnanswered(claimID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = claimID
+	if d.unknown = claimID; claimID != "" {
+		d.begin(&d.beat)
+	}
 }
 
 func (d *drain) unansweredClaim() string {
