@@ -87,11 +87,6 @@ func TextOnce(cmds []redis.Cmder) {
 	}
 }
 
-// cluster is what a client of a cluster has and others have not.
-type cluster interface {
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-}
-
 // Spread runs do for the numbers from 0 to n-1: all at once, or in a cluster
 // for those whose keys are at one node, side by side. A pipeline over several
 // nodes would have one that does not answer spoil what the others did: when the

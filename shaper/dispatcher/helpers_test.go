@@ -70,7 +70,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 					<-time.After(lease)
 					want(id+" in flight", true, handsOver)
 					score, err := conn.ZScore(t.Context(), r.Keys.Leases(), id).Result()
-					if left := time.UnixMicro(int64(score)).Sub(time.Now()); err != nil || left < lease/2 {
+					if left := time.Until(time.UnixMicro(int64(score))); err != nil || left < lease/2 {
 						t.Errorf("job %s: its lease ends in %s: %v", id, left, err)
 					}
 				}
