@@ -40,7 +40,7 @@ func TestWhatRedisDid(t *testing.T) {
 		s := &station{config: &config.Config{}}
 		s.config.Redis.URL = "redis://127.0.0.1:6379/0"
 		err := s.explain(fmt.Errorf("shaper: look at buckets: %w", test.err))
-		if got := err.Error(); !strings.Contains(got, test.says) || strings.Contains(got, "is it running") != (test.err == error(dial)) || codeOf(err) != exitUnreachable || !errors.Is(err, test.err) {
+		if got := err.Error(); !strings.Contains(got, test.says) || strings.Contains(got, "is it running") != errors.Is(test.err, dial) || codeOf(err) != exitUnreachable || !errors.Is(err, test.err) {
 			t.Errorf("%v: %q, exit %d; want %q", test.err, got, codeOf(err), test.says)
 		}
 	}
