@@ -106,6 +106,27 @@ func TestQuotaMargin(t *testing.T) {
 	}
 }
 
+// A rate lets one more than its number into some windows of a second. With a quota of the same number no window has more, for a 50th of the rate.
+func TestQuotaOfTheRate(t *testing.T) {
+	t.Parallel()
+	base := realRig(t)
+	for quotas, strictly := range map[string]bool{"": false, fmt.Sprint("5 ", second, ";"): true} {
+		r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 5, capacity: 100, inFlight: 100})
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", quotas).Err())
+		r.put(named("j", 50)...)
+		slots := r.departures(60*second, func() claimed { return r.claim(ask{}) })
+		// A window with both of its ends, as a log of the receiver has it.
+		if fault := (window{5, second + 1}).broken(slots); (fault == "") != strictly {
+			t.Errorf("quotas %q: %q", quotas, fault)
+		}
+		if len(slots) != 50 || slots[49]-slots[0] > 10*second {
+			t.Errorf("quotas %q: %d departures in %d µs", quotas, len(slots), slots[len(slots)-1]-slots[0])
+		}
+	}
+}
+
 // A flow whose quota is used up sleeps until it is not, and nobody asks for it meanwhile.
 func TestFlowQuotas(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func leaves(table reflect.Value, p place, header string) []leaf {
 			for j := range value.Len() {
 				element := value.Index(j)
 				header := "[[" + unindexed(here.path) + "]]"
-				list = append(list, leaves(element, here.element(j, element.FieldByName("Name").String()), header)...)
+				list = append(list, leaves(element, here.element(j, nameOf(element)), header)...)
 			}
 		case value.Kind() == reflect.Map:
 			for _, key := range slices.SortedFunc(slices.Values(value.MapKeys()), byText) {
@@ -107,8 +107,21 @@ func leaves(table reflect.Value, p place, header string) []leaf {
 	return list
 }
 
+// nameOf is "" for a table whose kind has no names, such as a line of a calendar.
+func nameOf(table reflect.Value) string {
+	if name := table.FieldByName("Name"); name.IsValid() {
+		return name.String()
+	}
+	return ""
+}
+
 func byText(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
 func unindexed(path string) string { return index.ReplaceAllString(path, "") }
+
+var indexOfNamed = regexp.MustCompile(`\[\d+\] "`)
+
+// byNames leaves out the numbers of tables that have a name.
+func byNames(shown string) string { return indexOfNamed.ReplaceAllString(shown, ` "`) }
