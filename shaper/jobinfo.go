@@ -104,6 +104,21 @@ func (j *JobInfo) Result() JobResult {
 	return r
 }
 
+// BeforeRedrive tells of a job that was a dead letter and was put back: how many deliveries came before, and why it was dead, "" if that is
+// not known any more. Of Last it reports whether it is of that time. Redis keeps no note of a redrive: where the bucket keeps no attempts, it is
+// not known once a later delivery has ended.
+func (j *JobInfo) BeforeRedrive() (deliveries int, cause string, redriven bool) {
+	for _, a := range j.LastAttempts { // those since the redrive count as attempts, and have higher numbers
+		if a.Result == ResultDead && a.Number <= j.Lost {
+			deliveries, redriven = a.Number, true
+		}
+	}
+	if cause = j.Last.Cause; cause == "" || j.State == StateDead {
+		return deliveries, "", redriven
+	}
+	return max(deliveries, j.Lost-j.Crashes), cause, true
+}
+
 // JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
 	Pause                 *Pause    // nil if it is not paused

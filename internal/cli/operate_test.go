@@ -152,6 +152,30 @@ func TestJobs(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "done")
 }
 
+// A job that an operator put back is shown as it is now. That it was dead is told as what was before.
+func TestRedrivenJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "a")
+	s.deliver(t, 1, shaper.Dead("http_410", "Gone"))
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, "dead because")
+	s.run(t, "dispatcher dead redrive webhooks a").want(t, 0, "redriven: 1 job")
+	shows := func(texts ...string) {
+		t.Helper()
+		shown := s.run(t, "dispatcher job show webhooks a")
+		shown.want(t, 0, texts...)
+		for _, untrue := range []string{"dead because", "no attempt: held"} {
+			if strings.Contains(shown.out, untrue) {
+				t.Errorf("a job that is not dead and lost no delivery is shown with %q:\n%s", untrue, shown.out)
+			}
+		}
+	}
+	shows("queued", "it was dead: permanent, after 1 delivery; an operator put it back, with all attempts anew. What follows of the last response is from before", "http_410")
+	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"before_redrive": {`, `"deliveries": 1`, `"cause": "permanent"`)
+	s.deliver(t, 1, shaper.Retry("http_503", "try later"))
+	shows("retrying", "it was dead, after 1 delivery; an operator put it back, with all attempts anew\n", "http_503")
+}
+
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
