@@ -136,6 +136,33 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// A bucket of a program with its own workers is not in the configuration here. It is no orphan while its jobs leave. Once none has left for
+// a while, it says whose it was.
+func TestBucketOfAProgram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	configured := s.own
+	s.own = bucket(t, "gone")
+	s.enqueue(t, "gone", "a")
+	s.deliver(t, 1, shaper.Done(200))
+	s.own = configured
+	for _, words := range []string{"dispatcher bucket list", "dispatcher bucket show gone"} {
+		shown := s.run(t, words)
+		shown.want(t, 0, "not in the configuration here: its last job left ", "by a dispatcher with another configuration (its settings are of ")
+		if strings.Contains(shown.out, "orphaned") {
+			t.Errorf("%s calls it orphaned:\n%s", words, shown.out)
+		}
+	}
+	s.run(t, "dispatcher bucket show gone --json").want(t, 0, `"orphaned": true`, `"delivered_elsewhere": true`)
+	s.enqueue(t, "gone", "b")
+	keys := s.redis.Keys(t.Context(), "*:b:gone:pace").Val()
+	if len(keys) != 1 {
+		t.Fatalf("its pace is in %q", keys)
+	}
+	s.redis.HSet(t.Context(), keys[0], "slot", time.Now().Add(-2*time.Minute).UnixMicro())
+	s.run(t, "dispatcher bucket list").want(t, 0, "orphaned: not in the configuration here, and no job left it lately: unless ", " still runs, no dispatcher delivers its jobs")
+}
+
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
