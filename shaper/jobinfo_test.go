@@ -10,7 +10,9 @@ import (
 // cause until a later delivery ends.
 func TestBeforeRedrive(t *testing.T) {
 	t.Parallel()
-	ended := func(number int, result shaper.Result) shaper.JobAttempt { return shaper.JobAttempt{Number: number, Result: result} }
+	ended := func(number int, result shaper.Result) shaper.JobAttempt {
+		return shaper.JobAttempt{Number: number, Result: result}
+	}
 	dead := shaper.LastResponse{Cause: shaper.CausePermanent}
 	for what, c := range map[string]struct {
 		job        shaper.JobInfo

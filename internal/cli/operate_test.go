@@ -163,6 +163,20 @@ func TestBucketOfAProgram(t *testing.T) {
 	s.run(t, "dispatcher bucket list").want(t, 0, "orphaned: not in the configuration here, and no job left it lately: unless ", " still runs, no dispatcher delivers its jobs")
 }
 
+// What is left of each quota is shown, and which one holds the bucket, and its next job, until when.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.own.Quotas = []admission.Rate{{Count: 2, Per: time.Hour, Unit: admission.UnitRequests}, {Count: 9, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
+	s.enqueue(t, "webhooks", "a", "b")
+	s.deliver(t, 2, shaper.Done(200))
+	s.enqueue(t, "webhooks", "c")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "2/h: 0 left, nothing leaves before ", "9/d: 7 left", "its quota of 2/h is used up until ")
+	s.run(t, "dispatcher bucket list").want(t, 0, "its quota of 2/h is used up until ")
+	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"quota": "2/h"`, `"left": 7`, `"held_until": "`)
+	s.run(t, "dispatcher job show webhooks c").want(t, 0, `as many have left as its quota of 2/h allows bucket "webhooks"; it is free again at `)
+}
+
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -16,12 +16,13 @@ type Bucket struct {
 	// DeliveredElsewhere says of an orphaned bucket that its jobs leave all the same: a program with another configuration delivers them.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
-	Unused     bool   `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
-	Revision   int64  `json:"revision"`
-	Rate       string `json:"rate,omitempty"`
-	Burst      int64  `json:"burst,omitempty"`
-	Capacity   int64  `json:"capacity,omitempty"`
-	Unfinished int64  `json:"unfinished"` // what counts against the capacity
+	Unused     bool    `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
+	Revision   int64   `json:"revision"`
+	Rate       string  `json:"rate,omitempty"`
+	Burst      int64   `json:"burst,omitempty"`
+	Quotas     []Quota `json:"quota_use,omitempty"` // only of one with quotas
+	Capacity   int64   `json:"capacity,omitempty"`
+	Unfinished int64   `json:"unfinished"` // what counts against the capacity
 
 	Waiting           int64      `json:"waiting"`
 	Later             int64      `json:"later"` // delayed jobs and retries
@@ -117,6 +118,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
+		info.Quotas = unusedQuotas(configured.Quotas)
 		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.EffectiveMaxInFlight()
 		if p := configured.Pool; p != nil && info.Pool != nil {
 			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, max(p.Burst, 1), p.MaxInFlight, configured.Weight
@@ -133,7 +135,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.RememberedIDs, view.ForgottenIDs, view.OldestAge = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
-	view.Downstream = DownstreamOf(info.Downstream, info.Now)
+	view.Downstream, view.Quotas = DownstreamOf(info.Downstream, info.Now), QuotasOf(info.Quotas, info.Now)
 	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
 	if view.Hours != nil {
 		view.Hours.Empty = view.Empty
@@ -234,6 +236,9 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		note("%s", v.Downstream.Text)
+	}
+	if text := quotaNote(v.Quotas); text != "" {
+		note("%s", text)
 	}
 	if text := breakersText(v.Flows); text != "" {
 		note("%s", text)
