@@ -6,7 +6,8 @@
 -- KEYS[4]  …:p:<pool>:departed  list  times of departures, for the quotas
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
 --          ("count microseconds;" for each), the text of its downstream ("" none), last slot (0 none), in flight in all its
---          buckets, what is left of its quotas ("" none, see allowance.lua), number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
+--          buckets, what is left of its quotas ("" none, see allowance.lua),
+--          number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
 --          and for each override: field, value of the configuration, value in force, "time author"}
 -- Stores   nothing
 -- Needs    Redis 7.0
