@@ -155,7 +155,7 @@ var layouts = map[string]layout{
 		args: names("id flow levels member"),
 	},
 	"inspect_pool": {
-		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets"),
+		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets p:<pool>:departed"),
 	},
 	"inspect_jobs": {
 		keys: names("body meta attempts"),

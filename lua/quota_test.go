@@ -287,3 +287,43 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 		})
 	}
 }
+
+// What is left of each quota is told, and when one that is used up lets the next job go: of a bucket, and of a pool.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const ahead = 7 * second // of the engine's clock
+		r.configure(settings{rateCount: 10})
+		if got := r.inspect().quotas; got != "" {
+			t.Errorf("without quotas: %q", got)
+		}
+		now := r.now()
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", "2 10000000;5 100000000;").Err())
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", ahead).Err())
+		for _, ago := range []int64{10_300_000, 10_100_000, 3 * second} { // the first is beyond the margin
+			r.ok(r.c.LPush(r.ctx, r.key("departed"), now+ahead-ago).Err())
+		}
+		want := fmt.Sprintf("2 10000000 2 %d;5 100000000 3 0;", now-10_100_000+10_200_000)
+		if got := r.inspect().quotas; got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+		r.put("n1")
+		if got := r.job("n1").quotas; got != [4]string{want, "", "", ""} {
+			t.Errorf("of a job it is %q, want %q", got, want)
+		}
+	})
+	onBoth(t, func(t *testing.T, base *rig) {
+		r := base.pooled(t, "pool", "a", 1, settings{rateCount: 1000})
+		r.configurePool(poolSettings{rateCount: 10, quotas: "1 10000000;"})
+		r.put("n1")
+		now := r.now()
+		r.ok(r.c.LPush(r.ctx, r.poolKey("departed"), now-second).Err())
+		want := fmt.Sprintf("1 10000000 1 %d;", now-second+10_200_000)
+		if got := r.inspectPool().left; got != want {
+			t.Errorf("of a pool it is %q, want %q", got, want)
+		}
+		if got := r.job("n1").quotas[3]; got != want {
+			t.Errorf("of a job in a pool it is %q, want %q", got, want)
+		}
+	})
+}

@@ -31,6 +31,8 @@ const fieldInFlightRule = "in_flight_rule"
 // Fields that say who wrote settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
+	fieldCallers = "callers"  // since when callers are known: another value says that the settings were lost and made again
+	fieldLeftFor = "left_for" // where the bucket is now
 	fieldBy      = "by"
 	fieldStarted = "started"
 	fieldChanges = "changes"

@@ -360,5 +360,5 @@ func (k Keys) OfGroup(group string) []string {
 func ForControlPool(pool string) []string { return []string{PoolConf(pool), poolPace(pool)} }
 
 func ForInspectPool(pool string) []string {
-	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool)}
+	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool), PoolPrefix(pool) + "departed"}
 }
