@@ -339,10 +339,7 @@ local function admit(j, part, priority, due_at)
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
     if has_flows then places.count(bucket, part, 0, 1, sealed) end
-    local delayed = part.delayed or {}
-    delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
-    part.delayed = delayed
-    part.first_due = math.min(part.first_due or due_at, due_at)
+    places.delay(bucket, part, id, due_at)
     answer(2, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = places.ahead(part, priority)

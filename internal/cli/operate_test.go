@@ -148,7 +148,7 @@ func TestBucketOfAProgram(t *testing.T) {
 	s.own = configured
 	for _, words := range []string{"dispatcher bucket list", "dispatcher bucket show gone"} {
 		shown := s.run(t, words)
-		shown.want(t, 0, "not in the configuration here: its last job left ", "by a dispatcher with another configuration (its settings are of ")
+		shown.want(t, 0, "not in the configuration here: its last job left ", "by a dispatcher that had another configuration (its settings are of ")
 		if strings.Contains(shown.out, "orphaned") {
 			t.Errorf("%s calls it orphaned:\n%s", words, shown.out)
 		}

@@ -213,7 +213,7 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	}
 	switch holds := v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0; {
 	case v.DeliveredElsewhere:
-		text := fmt.Sprintf("not in the configuration here: its last job left %s, by a dispatcher with another configuration", Relative(info.LastSlot, info.Now))
+		text := fmt.Sprintf("not in the configuration here: its last job left %s, by a dispatcher that had another configuration", Relative(info.LastSlot, info.Now))
 		if by != "" {
 			text += fmt.Sprintf(" (its settings are of %s)", by)
 		}

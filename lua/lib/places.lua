@@ -229,6 +229,16 @@ function places.count(bucket, part, at_once, for_later, sealed)
   g.known, g.changed = true, true
 end
 
+-- Notes a job that comes due later. The bucket, the flow and its group know the first one of this script.
+function places.delay(bucket, part, id, due_at)
+  local delayed = part.delayed or {}
+  delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
+  part.delayed = delayed
+  part.first_due, bucket.first_due = math.min(part.first_due or due_at, due_at), math.min(bucket.first_due or due_at, due_at)
+  local g = part.group
+  if g then g.first_due = math.min(g.first_due or due_at, due_at) end
+end
+
 -- The score of a turn. Many turns are now.
 function places.score(bucket, turn)
   if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%d', turn + bucket.offset) end
