@@ -1,6 +1,7 @@
 -- Scripts run in Redis' Lua 5.1. The last lines of read_globals are the pieces of lua/lib that scripts include.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
+  "allowance",
   "batch", "bits",
   "callbacks", "callers", "codec", "company",
   "dedupe", "dlq", "downstream", "drr",
@@ -10,6 +11,7 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "handout", "hearing",
   "idle", "in_flight",
   "leftovers", "light_flow", "limit_keys", "limit_state", "limits",
+  "makers",
   "next_turns",
   "outbox", "outcomes", "overrides", "own_settings",
   "pacer", "places", "plain_turns", "pool",

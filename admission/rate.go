@@ -47,15 +47,47 @@ func ParseRate(text string) (Rate, error) {
 		return Rate{}, fmt.Errorf("rate %q: unit %q: want one word of lower-case letters, such as requests or tokens", text, unit)
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
+	notWhole := err
+	per, err := parsePeriod(strings.TrimSpace(right))
+	if notWhole != nil {
+		if whole, ok := wholeRate(count, per, unit); ok {
+			return Rate{}, fmt.Errorf("rate %q: %q is not a whole number: the same rate is %q", text, count, whole)
+		}
 		return Rate{}, fmt.Errorf("rate %q: %q is not a whole number", text, count)
 	}
-	per, err := parsePeriod(strings.TrimSpace(right))
 	if err != nil {
 		return Rate{}, fmt.Errorf("rate %q: %w", text, err)
 	}
 	rate := Rate{Count: n, Per: per, Unit: unit}
 	return rate, rate.Validate()
+}
+
+// wholeRate is the rate with a whole number that equals count units every per, where count is a decimal number: 19/10s for 1.9/s.
+func wholeRate(count string, per time.Duration, unit string) (string, bool) {
+	whole, fraction, ok := strings.Cut(count, ".")
+	n, err := strconv.ParseUint(whole+fraction, 10, 32)
+	if !ok || err != nil || len(fraction) > 9 || per < MinPeriod || per > MaxPeriod {
+		return "", false
+	}
+	scale := int64(math.Pow10(len(fraction)))
+	if scale > int64(MaxPeriod/per) {
+		return "", false
+	}
+	divisor := int64(n)
+	for rest := scale; rest > 0; {
+		divisor, rest = rest, divisor%rest
+	}
+	rate := Rate{Count: int64(n) / divisor, Per: per * time.Duration(scale/divisor), Unit: unit}
+	if rate.Validate() != nil {
+		return "", false
+	}
+	text := rate.String()
+	for _, zero := range []string{"m0s", "h0m"} { // 1/2m, not 1/2m0s
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
+		}
+	}
+	return text, true
 }
 
 func parsePeriod(text string) (time.Duration, error) {

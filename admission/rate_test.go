@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,18 @@ func TestParseRate(t *testing.T) {
 		"50":                      "want a number and a period",
 		"/s":                      "whole number",
 		"x/s":                     "whole number",
-		"1.5/s":                   "whole number",
+		"1.5/s":                   `is not a whole number: the same rate is "3/2s"`,
+		"1.9/s":                   `the same rate is "19/10s"`,
+		"0.25 tokens/h":           `the same rate is "1 tokens/4h"`,
+		".5/m":                    `the same rate is "1/2m"`,
+		"2.50/90s":                `the same rate is "5/3m"`,
+		"7.0/s":                   `the same rate is "7/s"`,
+		"0.0/s":                   `"0.0" is not a whole number`,
+		"0.000001/d":              `"0.000001" is not a whole number`,
+		"0.0000000000000000001/s": "whole number",
+		"-1.5/s":                  "whole number",
+		"1./s":                    `the same rate is "1/s"`,
+		"1.5/x":                   "whole number",
 		"99999999999999999999/s":  "whole number",
 		"50/":                     "period",
 		"50/x":                    "period",
@@ -56,12 +68,18 @@ func TestParseRate(t *testing.T) {
 }
 
 func FuzzParseRate(f *testing.F) {
-	for _, text := range []string{"50/s", "90000 tokens/m", "100/15m", "1/1h1ms", "+5/s", "5//s", "5 /s", "\xff/s"} {
+	for _, text := range []string{"50/s", "90000 tokens/m", "100/15m", "1/1h1ms", "+5/s", "1.9/s", "5//s", "5 /s", "\xff/s"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		rate, err := ParseRate(text)
 		if err != nil {
+			if _, proposed, ok := strings.Cut(err.Error(), "the same rate is "); ok {
+				proposed, _ = strconv.Unquote(proposed)
+				if _, err := ParseRate(proposed); err != nil {
+					t.Errorf("%q: the error proposes %q: %v", text, proposed, err)
+				}
+			}
 			return
 		}
 		if rate.Validate() != nil || rate.Interval() <= 0 || rate.PerSecond() <= 0 {

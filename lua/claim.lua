@@ -194,7 +194,7 @@ end
 if opens or pacer.is_held(own) then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
-  if stepped > 0 then write_pace() end
+  if stepped > 0 or not kept[1] then write_pace() end -- one that begins now lets a job leave when the bucket opens
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end

@@ -1,6 +1,7 @@
 -- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
 -- settings of all configurations, or removes overrides. With the rate or the burst, max_in_flight may rise (see in_flight.lua). A
--- release ends a hold and an open breaker, and forgets the adaptive rate. All processes obey from the next script on, and after
+-- release ends a hold and an open breaker, and forgets the adaptive rate; hooks are told of a breaker of the bucket, those of a pool
+-- have no outbox here. All processes obey from the next script on, and after
 -- every restart. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
@@ -14,12 +15,14 @@
 -- ARGV[4]  by: the author
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
---          each field its value before and its value now; after a release the text of the downstream before, "" none}
+--          each field its value before and its value now; after a release the text of the downstream before, "" none, and how far
+--          the clock of its times is ahead of the server's}
 -- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
 --          field with the configured value, "set:" and the field with "time author". No expiry: they
 --          are obeyed until they are removed
 -- Needs    Redis 7.0
 
+--#include lib/downstream.lua
 --#include lib/in_flight.lua
 --#include lib/outbox.lua
 
@@ -46,7 +49,14 @@ if action == 'pause' then
 elseif action == 'resume' then
   redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
 elseif action == 'release' then
-  reply[#reply + 1] = redis.call('HGET', pace, 'down') or ''
+  local kept = redis.call('HMGET', pace, 'down', 'offset')
+  local down = outbox_key and downstream.read(kept[1] or nil)
+  if down and down.breaker ~= downstream.CLOSED then
+    local box = outbox.open(known[3], outbox_key, outbox_texts, count, now)
+    outbox.note(box, 'flow.recovered', nil, 1, { reason = 'released', by = by })
+    outbox.write(box)
+  end
+  reply[#reply + 1], reply[#reply + 2] = kept[1] or '', tonumber(kept[2] or 0)
   redis.call('HDEL', pace, 'down')
 else
   local step = action == 'set' and 2 or 1

@@ -26,7 +26,7 @@
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
 --          text after, text of the downstream before ("" none, see downstream.lua), 1 if a list would hold more
---          than it may, and nothing was changed, else 0}
+--          than it may, and nothing was changed, else 0; how far the clock of the downstream's times is ahead of the server's}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
@@ -52,7 +52,7 @@ if not known[1] then return { 1 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local parted = known[2] or '0'
-if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '', 0 } end
+if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '', 0, 0 } end
 
 local text = redis.call('HGET', flow_settings, name) or ''
 local fields, lines = own_settings.read(text)
@@ -81,7 +81,7 @@ elseif action == 'set' then
       fields[n] = value
     elseif string.sub(value, 1, 1) == '~' then
       lines[line] = own_settings.change_list(lines[line], string.sub(value, 2))
-      if not lines[line] then return { 0, now, tonumber(parted), text, text, '', 1 } end
+      if not lines[line] then return { 0, now, tonumber(parted), text, text, '', 1, 0 } end
     elseif value ~= '' then
       lines[line] = value
     end
@@ -101,6 +101,11 @@ local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and
 local f = loaded[1]
 local said = f.state.down and downstream.write(f.state.down) or ''
 if action == 'release' and f.state.down then
+  if f.state.down.breaker ~= downstream.CLOSED and f.configured.disabled == 0 then
+    local box = outbox.open(known[3], outbox_key, outbox_texts, count, now)
+    outbox.note(box, 'flow.recovered', name, 1, { reason = 'released' })
+    outbox.write(box)
+  end
   f.state.down, f.settings = nil, f.configured
   flow.save(flows, f, now + calendar.offset)
 end
@@ -114,4 +119,4 @@ else
   group.close(groups, now, calendar)
 end
 if calendar.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
-return { 0, now, tonumber(parted), text, after, said, 0 }
+return { 0, now, tonumber(parted), text, after, said, 0, calendar.offset }

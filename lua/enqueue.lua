@@ -20,7 +20,8 @@
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[17...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
 --          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
 --          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
@@ -37,9 +38,9 @@
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
 --          buckets with quotas or a timetable need, then p if those of the pool are there
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
--- ARGV[9...]  the names of the flows; for each limit key of KEYS[17...]: algorithm, a, b, full (see limits.lua), max, life (see
+-- ARGV[9...]  the names of the flows; for each limit key of KEYS[18...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
---          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[17...], 0 not asked;
+--          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[18...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its caller, ^: it has a callback; see codec.lua); if
@@ -48,22 +49,20 @@
 --          former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
 --          thinks that it has none, or the other way round; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
---          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished;
---          {0, from, 1, for each flow: position of
---          its first job, its eta in microseconds (0 paused), count, per: the others leave per/count microseconds apart, and none before
---          from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order; {0, from, 2, the same, and for
---          each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job: code, position
---          or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2 impossible, 3 not
---          asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the batch code: 1
---          queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9 shed: too full
---          for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters, 15 too many
---          bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another
---          caller's job, 19 flow scheduled full, 20 group scheduled full; of 3 and 4 wait is 1 if the job has the former id; position is
---          that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; with 7 to 15,
---          19 and 20 position is how many there are, eta
---          how many there may be, and wait 0 while it is paused; with 14 and 15 wait is negative where it is a guess; with 16 position is
---          when the flow was disabled, microseconds; with 17 it is how many are ahead, eta when the job would leave, and wait until that is
---          soon enough (both 0: nobody knows)
+--          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, from,
+--          1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others leave per/count
+--          microseconds apart, and none before from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order;
+--          {0, from, 2, the same, and for each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job:
+--          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
+--          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the
+--          batch code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9
+--          shed: too full for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters,
+--          15 too many bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another caller's job,
+--          19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller; of 3 and 4 wait is 1 if the job has the former
+--          id; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is
+--          paused; with 7 to 15, and 19 to 21 position is how many there are, eta how many there may be, and wait 0 while it is paused;
+--          with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds; with 17 it is
+--          how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: nobody knows)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
@@ -85,7 +84,7 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local FIRST_LIMIT_KEY = 16
+local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local levels, flow_count, has_former, more = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2)
@@ -156,7 +155,7 @@ for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
 end
-if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts) end
+if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key) end
 if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
 local bodies, expire, flows_there = {}, {}, bucket.there
@@ -238,7 +237,7 @@ local function all_in()
       coming[#coming + 1] = ids[j]
     end
   end
-  if has_flows and not places.all_fit(bucket, parts) then return false end
+  if has_flows and not places.all_fit(bucket, parts, job_count, first_job, width) then return false end
   return questions.all_allow(asked, common + 1, job_count)
 end
 
@@ -257,7 +256,7 @@ if all_in() then
   for n = 1, flow_count do
     local part = parts[n]
     part.pushed = { [priority] = part.coming }
-    if has_flows then places.count(bucket, part, #part.coming, 0) end
+    if has_flows then places.count(bucket, part, #part.coming, 0, args[first_job + 2]) end
   end
   write()
   local aheads = {}
@@ -321,9 +320,9 @@ local box = (settings[14] or '') ~= '' and outbox.open(settings[14], outbox_key,
 local IS_FULL = { [7] = 'capacity', [dlq.FULL] = 'dead_capacity', [dlq.TOO_LARGE] = 'dead_bytes' } -- of the whole bucket
 
 -- Answers a job for which there is no room: `full` is why.
-local function refuse(id, full, part, bound)
+local function refuse(id, full, part, bound, sealed)
   bucket.scheduled, bucket.scheduled_capacity = scheduled, scheduled_capacity
-  answer(full, refusal.of(full, bucket, part, bound))
+  answer(full, refusal.of(full, bucket, part, bound, sealed))
   if box and IS_FULL[full] and not outbox.is_own(id) then outbox.note(box, 'bucket.full', nil, 1, { reason = IS_FULL[full] }) end
 end
 
@@ -339,11 +338,8 @@ local function admit(j, part, priority, due_at)
     -- Capital letters mark jobs that count against scheduled_capacity.
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
-    if has_flows then places.count(bucket, part, 0, 1) end
-    local delayed = part.delayed or {}
-    delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
-    part.delayed = delayed
-    part.first_due = math.min(part.first_due or due_at, due_at)
+    if has_flows then places.count(bucket, part, 0, 1, sealed) end
+    places.delay(bucket, part, id, due_at)
     answer(2, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = places.ahead(part, priority)
@@ -351,7 +347,7 @@ local function admit(j, part, priority, due_at)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
-    if has_flows then places.count(bucket, part, 1, 0) end
+    if has_flows then places.count(bucket, part, 1, 0, sealed) end
     local lists = part.pushed or {}
     local pushed = lists[priority] or {}
     pushed[#pushed + 1] = id
@@ -402,7 +398,7 @@ for j = 1, job_count do
       if string.sub(due, 1, 1) == '+' then due_at = now + due_at end
       if due_at <= now then due_at = nil end
     end
-    local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1)
+    local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1, args[at + 2])
     if due_at then
       if scheduled >= scheduled_capacity then full = 8 elseif bucket.callbacks >= capacity then full = 7 end
     elseif bucket.unfinished + bucket.callbacks >= bound then
@@ -419,7 +415,7 @@ for j = 1, job_count do
       answer(5, 0, 0, longest)
       limited[#limited + 1] = { n, numbers_at, cost, admitted }
     elseif full then
-      refuse(id, full, part, bound)
+      refuse(id, full, part, bound, args[at + 2])
     elseif late then
       answer(WAIT_TOO_LONG, ahead, late_at, excess)
     else

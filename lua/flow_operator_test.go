@@ -145,7 +145,7 @@ func TestControlFlow(t *testing.T) {
 			t.Errorf("not configured: %v", got)
 		}
 		r.configure(settings{})
-		if got, ok := run("f", "pause", "{}").([]any); !ok || len(got) != 7 || got[2] != int64(0) {
+		if got, ok := run("f", "pause", "{}").([]any); !ok || len(got) != 8 || got[2] != int64(0) {
 			t.Errorf("without flows: %v", got)
 		}
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 4 * second, inFlight: 1})

@@ -135,3 +135,39 @@ func TestWhenScheduledJobsMakeRoom(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that one script puts in are counted like those that were there: what it refuses is told when the first of them comes due.
+func TestWhenScheduledJobsOfOneScriptMakeRoom(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"bucket", "bucket of flows", "flow", "group"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, r *rig) {
+				flow, code := "", scheduledFull
+				switch of {
+				case "bucket":
+					r.configure(settings{scheduled: 3})
+				case "bucket of flows":
+					r.configureFlows(settings{scheduled: 3}, flowSettings{})
+					flow = "one"
+				case "flow":
+					r.configureFlows(settings{scheduled: 100}, flowSettings{capacity: 3})
+					flow, code = "one", flowScheduledFull
+				case "group":
+					r.configureGroups(settings{scheduled: 100}, flowSettings{}, flowSettings{capacity: 3})
+					flow, code = path("a", "one"), groupScheduledFull
+				}
+				var batch []entry
+				for i, hours := range []int64{9, 5, 7, 8} {
+					batch = append(batch, entry{id: fmt.Sprint(i), due: fmt.Sprintf("+%d", hours*hour)}.in(r, flow))
+				}
+				if last := r.enqueue(nil, batch...)[3]; last.code != int64(code) || last.wait != 5*hour {
+					t.Errorf("the last of the batch: %+v, want a wait of %d", last, 5*hour)
+				}
+				if a := r.enqueue(nil, entry{id: "x", due: "+1"}.in(r, flow))[0]; a.code != int64(code) || a.wait != 5*hour {
+					t.Errorf("the next one: %+v, want a wait of %d", a, 5*hour)
+				}
+			})
+		})
+	}
+}

@@ -35,19 +35,21 @@
 --          offset of the engine's clock; requests in flight: fewer than jobs, where there are batches; the texts of the downstream of
 --          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and eight numbers
 --          of it (see timetable.view), 0 of none; when the last of the waiting jobs is expected to leave (0 none waits, or nobody knows);
---          the text of its last drain ("" none); author and reason of the pause; and for each
---          override: field, value of the configuration, value
+--          the text of its last drain ("" none); author and reason of the pause; its quotas and what is left of them
+--          ("" none, see allowance.lua); and for each override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs and "in later" is 0. The oldest
 --          head is then the one that the last audit found (see oldest_waiting.lua). If that job has left, the next one is taken to be as
 --          old.
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/allowance.lua
 --#include lib/batch.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/overrides.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/timetable.lua
 
@@ -170,5 +172,6 @@ reply[#reply + 1] = empty
 reply[#reply + 1] = of_pace[5] or ''
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
+reply[#reply + 1] = allowance.text(departed, settings[12], now, offset, now + offset + pacer.MAX_HORIZON)
 overrides.add(reply, conf, OVERRIDABLE)
 return reply

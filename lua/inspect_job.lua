@@ -36,16 +36,19 @@
 --          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
 --          downstream.lua), and rate_count and rate_per without that; 1 if the timetable of the bucket has it closed now, and when it is
 --          open, from now or from the time of the job on (0 nobody knows); 1 if the job is everybody's (see
---          callers.lua); instants in microseconds
+--          callers.lua); the quotas of the bucket, the flow, the group and the pool, and what is left of each ("" none, see
+--          allowance.lua); instants in microseconds
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/allowance.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/downstream.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/quota.lua
 --#include lib/timetable.lua
@@ -123,7 +126,7 @@ local function bounds_of(f, windows, own_text)
     disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
 end
 local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0, disabled = '' }
-local of_flow, of_group, own_flow, configured = none, none, {}, { rate_count = 0, rate_per = 0 }
+local of_flow, of_group, own_flow, configured, group_departed = none, none, {}, { rate_count = 0, rate_per = 0 }, nil
 local function windows_of(text)
   local windows = quota.windows(text)
   return #windows > 0 and windows or nil
@@ -142,7 +145,7 @@ if has_flows then
     local g = group.load(conf, KEYS, first, loaded)[1]
     g.obeys, g.ready, g.departed = g.settings, group.ready(g, clock) - offset, KEYS[first + 4]
     g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', clock))
-    bucket.group_windows = windows_of(settings[10])
+    bucket.group_windows, group_departed = windows_of(settings[10]), g.departed
     of_group = bounds_of(g, bucket.group_windows, redis.call('HGET', KEYS[first + 2], g.name))
   end
 end
@@ -202,4 +205,10 @@ end
 reply[#reply + 1] = times and timetable.opens(times, now) ~= now and 1 or 0
 reply[#reply + 1] = times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now
 reply[#reply + 1] = came_before and 1 or 0
+local latest = now + pacer.MAX_HORIZON
+reply[#reply + 1] = allowance.text(departed, settings[8], now, offset, latest + offset)
+reply[#reply + 1] = has_flows and allowance.text(flow_departed, settings[9], now, offset, latest + offset) or ''
+reply[#reply + 1] = group_departed and allowance.text(group_departed, settings[10], now, offset, latest + offset) or ''
+local of_keys = member ~= '' and pool.keys(KEYS)
+reply[#reply + 1] = of_keys and allowance.text(of_keys.departed, redis.call('HGET', of_keys.conf, 'quotas'), now, 0, latest) or ''
 return reply

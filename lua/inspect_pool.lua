@@ -3,17 +3,21 @@
 -- KEYS[1]  …:p:<pool>:conf     hash  settings of the pool
 -- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets; down: see downstream.lua
 -- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> its state in the pool (see pool.lua)
+-- KEYS[4]  …:p:<pool>:departed  list  times of departures, for the quotas
 -- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, max_in_flight (0 none), quotas
 --          ("count microseconds;" for each), the text of its downstream ("" none), last slot (0 none), in flight in all its
---          buckets, number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
+--          buckets, what is left of its quotas ("" none, see allowance.lua),
+--          number of its buckets; for each of these: name, weight, in flight, 1 if it has something to send now, else 0;
 --          and for each override: field, value of the configuration, value in force, "time author"}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/allowance.lua
 --#include lib/overrides.lua
+--#include lib/pacer.lua
 --#include lib/pool.lua
 
-local conf, pace, buckets = KEYS[1], KEYS[2], KEYS[3]
+local conf, pace, buckets, departed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'max_in_flight' }
 
 local time = redis.call('TIME')
@@ -33,6 +37,7 @@ local of_pace = redis.call('HMGET', pace, 'slot', 'down')
 reply[#reply + 1] = of_pace[2] or ''
 reply[#reply + 1] = tonumber(of_pace[1] or 0)
 reply[#reply + 1] = in_flight
+reply[#reply + 1] = allowance.text(departed, settings[6], now, 0, now + pacer.MAX_HORIZON)
 reply[#reply + 1] = #all
 for _, m in ipairs(all) do
   for _, value in ipairs({ m.name, m.weight, m.in_flight, pool.has_work(m, now) and 1 or 0 }) do reply[#reply + 1] = value end

@@ -11,7 +11,7 @@ import (
 type poolNumbers struct {
 	now, configured, revision, rateCount, ratePer, burst, maxInFlight int64
 
-	quotas, said       string
+	quotas, said, left string
 	lastSlot, inFlight int64
 	buckets            map[string][3]int64 // weight, in flight, 1 if it has something to send
 	overrides          string              // "field configured>in force"
@@ -19,9 +19,9 @@ type poolNumbers struct {
 
 func (r *rig) inspectPool() poolNumbers {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectPool, []string{r.poolKey("conf"), r.poolKey("pace"), r.poolKey("buckets")}))
+	in := lua.NewReader(r.run(lua.InspectPool, []string{r.poolKey("conf"), r.poolKey("pace"), r.poolKey("buckets"), r.poolKey("departed")}))
 	p := poolNumbers{now: in.Int(), configured: in.Int(), revision: in.Int(), rateCount: in.Int(), ratePer: in.Int(), burst: in.Int(),
-		maxInFlight: in.Int(), quotas: in.Text(), said: in.Text(), lastSlot: in.Int(), inFlight: in.Int(), buckets: map[string][3]int64{}}
+		maxInFlight: in.Int(), quotas: in.Text(), said: in.Text(), lastSlot: in.Int(), inFlight: in.Int(), left: in.Text(), buckets: map[string][3]int64{}}
 	for range in.Int() {
 		p.buckets[in.Text()] = [3]int64{in.Int(), in.Int(), in.Int()}
 	}

@@ -114,7 +114,7 @@ var layouts = map[string]layout{
 		args: names("at_most"),
 	},
 	"enqueue": {
-		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts expiries"),
+		keys: names("body meta settings pace count dead seen flows calendar flow_settings idle outbox outbox_texts callback_texts callback_counts expiries flow_makers"),
 		then: []Keys{KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
 		args: names("channel bucket limits_rev limit_count job_count alike levels flow_count"),
 		more: true,
@@ -155,7 +155,7 @@ var layouts = map[string]layout{
 		args: names("id flow levels member"),
 	},
 	"inspect_pool": {
-		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets"),
+		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets p:<pool>:departed"),
 	},
 	"inspect_jobs": {
 		keys: names("body meta attempts"),
@@ -248,7 +248,7 @@ var layouts = map[string]layout{
 		args: names("id epoch claim started lease"),
 	},
 	"sweep": {
-		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts riders"),
+		keys: names("body meta settings pace count leases dead seen seen_window seen_minute claims flows flow_settings calendar groups group_settings idle seen_until attempts riders flow_makers"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("levels lease_count cursor flow_cursor latest member channel"),
 	},

@@ -159,3 +159,8 @@ type once struct{ *redis.Cmd }
 
 // NoRetry tells go-redis, also its cluster client.
 func (*once) NoRetry() bool { return true }
+
+// cluster is what a client of a cluster has and others have not.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}

@@ -3,6 +3,7 @@ package lua_test
 import (
 	"flag"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,33 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 		}
 		if results := lua.RunAll(r.ctx, r.c, nil); len(results) != 0 {
 			t.Errorf("RunAll of nothing = %v", results)
+		}
+	})
+}
+
+// TestUnknownScriptIsSentOnce: of many runs of scripts that a server does not know, one has the text of each.
+func TestUnknownScriptIsSentOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}
+		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}}
+		r.ok(r.c.ScriptFlush(r.ctx).Err())
+		sent := &verbs{}
+		r.c.AddHook(sent)
+		for i, result := range lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend, inspect, extend}) {
+			if result.Err != nil {
+				t.Errorf("result %d: %v", i, result.Err)
+			}
+		}
+		texts := 0 // none where they run as functions
+		verbs := sent.take()
+		for _, verb := range strings.Fields(verbs) {
+			if verb == "eval" {
+				texts++
+			}
+		}
+		if texts > 2 {
+			t.Errorf("%d texts of two scripts: sent %s", texts, verbs)
 		}
 	})
 }

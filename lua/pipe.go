@@ -42,21 +42,24 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 		return nil
 	}
 	pipe := client.Pipeline()
-	cmds := make([]*once, len(pending))
+	cmds := make([]redis.Cmder, len(pending))
 	for i, n := range pending {
 		call := calls[n]
 		cmds[i] = call.Script.command(ctx, "evalsha", call.Script.sha, call.Keys, call.Args)
 		if byText {
 			cmds[i] = call.Script.command(ctx, "eval", call.Script.text, call.Keys, call.Args)
 		}
-		_ = pipe.Process(ctx, cmds[i]) // queues; the error is the command's, below
+	}
+	TextOnce(cmds)
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd) // queues; the error is the command's, below
 	}
 	_, _ = pipe.Exec(ctx) // the commands hold the errors
 	for i, n := range pending {
 		err := cmds[i].Err()
 		switch {
 		case err == nil:
-			results[n].Reply = cmds[i].Val()
+			results[n].Reply = cmds[i].(*once).Val() //nolint:forcetypeassert // made above
 		case !byText && redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = append(unknown, n)
 		default:
@@ -66,9 +69,22 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 	return unknown
 }
 
-// cluster is what a client of a cluster has and others have not.
-type cluster interface {
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+// TextOnce has the commands of one pipeline to one server send the text of each script once. The first run that has the text makes the
+// script known to the server, so that the others name its digest.
+func TextOnce(cmds []redis.Cmder) {
+	known := map[string]*Script{}
+	for _, cmd := range cmds {
+		args := cmd.Args()
+		if len(args) < 2 || args[0] != "eval" { //nolint:mnd // the text is the second one
+			continue
+		}
+		text, _ := args[1].(string)
+		if script := known[text]; script != nil {
+			script.turnBack(cmd)
+		} else {
+			known[text] = ScriptOf(cmd)
+		}
+	}
 }
 
 // Spread runs do for the numbers from 0 to n-1: all at once, or in a cluster

@@ -106,6 +106,27 @@ func TestQuotaMargin(t *testing.T) {
 	}
 }
 
+// A rate lets one more than its number into some windows of a second. With a quota of the same number no window has more, for a 50th of the rate.
+func TestQuotaOfTheRate(t *testing.T) {
+	t.Parallel()
+	base := realRig(t)
+	for quotas, strictly := range map[string]bool{"": false, fmt.Sprint("5 ", second, ";"): true} {
+		r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 5, capacity: 100, inFlight: 100})
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", quotas).Err())
+		r.put(named("j", 50)...)
+		slots := r.departures(60*second, func() claimed { return r.claim(ask{}) })
+		// A window with both of its ends, as a log of the receiver has it.
+		if fault := (window{5, second + 1}).broken(slots); (fault == "") != strictly {
+			t.Errorf("quotas %q: %q", quotas, fault)
+		}
+		if len(slots) != 50 || slots[49]-slots[0] > 10*second {
+			t.Errorf("quotas %q: %d departures in %d µs", quotas, len(slots), slots[len(slots)-1]-slots[0])
+		}
+	}
+}
+
 // A flow whose quota is used up sleeps until it is not, and nobody asks for it meanwhile.
 func TestFlowQuotas(t *testing.T) {
 	t.Parallel()
@@ -265,4 +286,44 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is left of each quota is told, and when one that is used up lets the next job go: of a bucket, and of a pool.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const ahead = 7 * second // of the engine's clock
+		r.configure(settings{rateCount: 10})
+		if got := r.inspect().quotas; got != "" {
+			t.Errorf("without quotas: %q", got)
+		}
+		now := r.now()
+		r.ok(r.c.HSet(r.ctx, r.key("conf"), "quotas", "2 10000000;5 100000000;").Err())
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", ahead).Err())
+		for _, ago := range []int64{10_300_000, 10_100_000, 3 * second} { // the first is beyond the margin
+			r.ok(r.c.LPush(r.ctx, r.key("departed"), now+ahead-ago).Err())
+		}
+		want := fmt.Sprintf("2 10000000 2 %d;5 100000000 3 0;", now-10_100_000+10_200_000)
+		if got := r.inspect().quotas; got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+		r.put("n1")
+		if got := r.job("n1").quotas; got != [4]string{want, "", "", ""} {
+			t.Errorf("of a job it is %q, want %q", got, want)
+		}
+	})
+	onBoth(t, func(t *testing.T, base *rig) {
+		r := base.pooled(t, "pool", "a", 1, settings{rateCount: 1000})
+		r.configurePool(poolSettings{rateCount: 10, quotas: "1 10000000;"})
+		r.put("n1")
+		now := r.now()
+		r.ok(r.c.LPush(r.ctx, r.poolKey("departed"), now-second).Err())
+		want := fmt.Sprintf("1 10000000 1 %d;", now-second+10_200_000)
+		if got := r.inspectPool().left; got != want {
+			t.Errorf("of a pool it is %q, want %q", got, want)
+		}
+		if got := r.job("n1").quotas[3]; got != want {
+			t.Errorf("of a job in a pool it is %q, want %q", got, want)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tundish-io/tundish/lua"
@@ -68,6 +69,42 @@ func TestReleaseOfAFlow(t *testing.T) {
 	})
 }
 
+// Hooks are told once that a breaker which was open lets jobs depart again, though an operator released it. A hold is none, and a
+// disabled flow stays disabled.
+func TestReleaseTellsHooks(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{}, flowSettings{})
+		r.notes(allEvents)
+		open := func() words { return words{till: r.now() + 3600*second, breaker: 1, failures: 10, opened: r.now()} }
+		for _, flow := range []string{"open", "held", "off"} {
+			r.place(placed{id: flow, flow: flow})
+			s := open()
+			if flow == "held" {
+				s = words{till: s.till}
+			}
+			r.say(flow, s)
+		}
+		r.own("off", fmt.Sprintf("- - - - - - - %d/gone", r.now()))
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "down", open().text()).Err())
+		for range 2 { // also sent twice
+			for _, flow := range []string{"open", "held", "off"} {
+				r.controlFlow(flow, "release")
+			}
+			r.control("release", "anna")
+		}
+		events := r.moveEvents()
+		if got := told(events); got != "flow.recovered open=1, flow.recovered=1" {
+			t.Errorf("told is %q", got)
+		}
+		for _, e := range events {
+			if !strings.Contains(e.detail, `"reason":"released"`) {
+				t.Errorf("%s: %s", e.name, e.detail)
+			}
+		}
+	})
+}
+
 // Nothing is left of a flow that has no jobs.
 func TestReleaseOfAnIdleFlow(t *testing.T) {
 	t.Parallel()
@@ -111,7 +148,7 @@ func TestInspectWhatTheDownstreamSays(t *testing.T) {
 
 		// The pace is released, and woken dispatchers look again.
 		var before []any
-		if !r.wakes(func() { before = r.control("release", "anna") }) || len(before) != 2 || before[1] == "" {
+		if !r.wakes(func() { before = r.control("release", "anna") }) || len(before) != 3 || before[2] != int64(ahead) || before[1] == "" {
 			t.Errorf("released: %v", before)
 		}
 		if again := r.control("release", "anna"); again[1] != "" || r.inspect().said != "" {
@@ -137,7 +174,7 @@ func TestReleaseOfAPool(t *testing.T) {
 		}
 		for _, want := range []string{s.text(), ""} {
 			reply, ok := r.run(lua.Control, []string{r.poolKey("conf"), r.poolKey("pace")}, "tundish:wake", "pool:pool", "release", "anna").([]any)
-			if !ok || len(reply) != 4 || reply[3] != want {
+			if !ok || len(reply) != 5 || reply[3] != want {
 				t.Errorf("released: %v", reply)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // flowSettings are those of the flows of a bucket, or of one; 0 means none, but for the
 // burst and the number of flows.
 type flowSettings struct {
-	rateCount, ratePer, burst, capacity, inFlight, maxFlows int64
+	rateCount, ratePer, burst, capacity, inFlight, maxFlows, perCaller int64
 
 	quotas         string
 	weight, paused int64 // of one flow
@@ -23,7 +23,7 @@ func (r *rig) configureFlows(s settings, f flowSettings) {
 	r.configure(s)
 	r.run(lua.Configure, r.keys("conf", "body", "dead"), 1, s.revision, "", r.name, 1, "test", 0, "flows", 1,
 		"flow_rate_count", f.rateCount, "flow_rate_per", cmp.Or(f.ratePer, second), "flow_burst", cmp.Or(f.burst, 1),
-		"flow_capacity", f.capacity, "flow_max_in_flight", f.inFlight, "flow_quotas", f.quotas, "max_flows", cmp.Or(f.maxFlows, 1000))
+		"flow_capacity", f.capacity, "flow_max_in_flight", f.inFlight, "flow_quotas", f.quotas, "max_flows", cmp.Or(f.maxFlows, 1000), "max_per_caller", f.perCaller)
 	r.hasFlows = true
 }
 

@@ -87,6 +87,7 @@ type bucket struct {
 	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset, requests int64
 	said, saidOfPool                                                                          string // of the downstreams of the bucket and of its pool
 
+	quotas     string // and what is left
 	by, reason string
 	hasTimes   int64
 	times      [8]int64 // see timetable.view
@@ -120,6 +121,7 @@ func (r *rig) inspect() bucket {
 	b.empty = in.Int()
 	b.drain = in.Text()
 	b.by, b.reason = in.Text(), in.Text()
+	b.quotas = in.Text()
 	var overrides []string
 	for in.Left() > 0 {
 		field, own, value := in.Text(), in.Text(), in.Text()
@@ -140,7 +142,8 @@ type job struct {
 	inFlight, maxInFlight, nextSlot int64
 	quota, hasFlows                 int64
 	ofFlow, ofGroup                 jobFlow
-	ofPool                          [4]int64 // in flight, max_in_flight, when its rate and its quotas let one leave
+	quotas                          [4]string // of the bucket, the flow, the group and the pool, with what is left
+	ofPool                          [4]int64  // in flight, max_in_flight, when its rate and its quotas let one leave
 	attempts                        string
 
 	offset                            int64
@@ -186,6 +189,7 @@ func (r *rig) job(id string) job {
 			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
 		}
 		j.closed, j.opens, j.nobodys = in.Int(), in.Int(), in.Int() == 0
+		j.quotas = [4]string{in.Text(), in.Text(), in.Text(), in.Text()}
 	}
 	r.ok(in.Err())
 	return j

@@ -130,7 +130,7 @@ const (
 )
 
 // sinceThen are fixed keys that the scripts of before do not know.
-var sinceThen = []string{"callback_counts", "expiries"}
+var sinceThen = []string{"callback_counts", "expiries", "flow_makers"}
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()
@@ -143,7 +143,10 @@ func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 			args = slices.Clone(args)
 			args[6] = strings.TrimSuffix(fmt.Sprint(args[6]), "q")
 		}
-		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(since, strings.TrimPrefix(key, r.key(""))) })
+		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+			name := strings.TrimPrefix(key, r.key(""))
+			return slices.Contains(since, name) || script == lua.Enqueue && strings.HasPrefix(name, "departed:")
+		})
 		reply, err = r.c.Eval(r.ctx, text, known, args...).Result()
 	} else {
 		reply, err = script.Run(r.ctx, r.c, nil, keys, args...)

@@ -25,7 +25,8 @@
 -- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
 -- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[20] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[21...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[21] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[22...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
@@ -56,17 +57,18 @@
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
+--#include lib/makers.lua
 --#include lib/pool.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local seen_until, tried, riders_key = KEYS[18], KEYS[19], KEYS[20]
+local seen_until, tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20], KEYS[21]
 local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- the keys before those of groups
-local PURGED = 20 -- the keys before those of a purge
+local PURGED = 21 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -318,6 +320,7 @@ end
 
 -- The flows come first, then the groups, whose cursor has a g in front, then what idle.lua has noted.
 local next_flow_cursor = ''
+if flow_cursor ~= '' and has_flows then makers.trim(makers_key, flows, now) end
 if flow_cursor == 'i' then
   local found = idle.find(idle_key, clock, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
   if found then idle.forget(found, idle_key, flows, groups) end

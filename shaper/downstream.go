@@ -71,5 +71,9 @@ func (d *Downstream) heldText(now time.Time) string {
 }
 
 func (d *Downstream) slowedText() string {
-	return fmt.Sprintf("slowed to %.3g/s, %.0f %% of its rate%s", d.Rate.PerSecond(), 100*d.Factor, because(d.Reason))
+	part := ""
+	if d.Factor < 1 {
+		part = fmt.Sprintf(", %.0f %% of its rate", 100*d.Factor)
+	}
+	return fmt.Sprintf("slowed to %.3g/s%s%s", d.Rate.PerSecond(), part, because(d.Reason))
 }

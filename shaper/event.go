@@ -8,7 +8,7 @@ type Event string
 const (
 	EventJobDead       Event = "job.dead"       // a job became a dead letter
 	EventFlowDisabled  Event = "flow.disabled"  // see Disabled
-	EventFlowRecovered Event = "flow.recovered" // a breaker closed, of a flow or of its bucket or pool; or a disabled flow was enabled
+	EventFlowRecovered Event = "flow.recovered" // a breaker closed, of a flow or of its bucket or pool; an operator released that of a flow or bucket; or enabled a flow
 	EventBreakerOpen   Event = "breaker.open"   // of a flow, or of its bucket or pool
 	EventBucketFull    Event = "bucket.full"    // a job was refused because the bucket is full, or has too many dead letters
 	EventBucketPaused  Event = "bucket.paused"  // by an operator

@@ -52,6 +52,18 @@ type FlowSettings struct {
 	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=flow_scheduled_capacity"`
 
 	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
+
+	// MaxPerCaller is how many of these one caller of an API key may have made; 0: half of MaxFlows. A caller may be refused from nine
+	// tenths on. Flows of jobs without a caller are nobody's.
+	MaxPerCaller int64 `setting:"max_per_caller,redis=max_per_caller"`
+}
+
+// EffectiveMaxPerCaller is MaxPerCaller, or its default.
+func (f *FlowSettings) EffectiveMaxPerCaller() int64 {
+	if f.MaxPerCaller > 0 || f.MaxFlows == 0 {
+		return f.MaxPerCaller
+	}
+	return (f.MaxFlows + 1) / 2
 }
 
 // DefaultFlowSettings returns the defaults. Key has none.
@@ -70,6 +82,9 @@ func (f *FlowSettings) validate() []error {
 	errs := f.asGroup().validateAs("flow")
 	if f.MaxFlows < 1 || f.MaxFlows > MaxFlows {
 		errs = append(errs, fmt.Errorf("flow.max_flows: %d: want 1 to %d", f.MaxFlows, MaxFlows))
+	}
+	if f.MaxPerCaller < 0 || f.MaxPerCaller > MaxFlows {
+		errs = append(errs, fmt.Errorf("flow.max_per_caller: %d: want 0 to %d", f.MaxPerCaller, MaxFlows))
 	}
 	return errs
 }

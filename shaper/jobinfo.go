@@ -66,11 +66,12 @@ type JobInfo struct {
 	Died     time.Time // dead: when
 	Enqueued time.Time
 
-	Now                   time.Time // of Redis; zero of a settled job
-	Pause                 *Pause    // of its bucket, nil if that runs
-	NextSlot              time.Time // of its bucket
-	InFlight, MaxInFlight int64     // of its bucket
-	QuotaFrees            time.Time // when the quotas of its bucket let a job leave; zero: at once
+	Now                   time.Time  // of Redis; zero of a settled job
+	Pause                 *Pause     // of its bucket, nil if that runs
+	NextSlot              time.Time  // of its bucket
+	InFlight, MaxInFlight int64      // of its bucket
+	QuotaFrees            time.Time  // when the quotas of its bucket let a job leave; zero: at once
+	Quotas                []QuotaUse // of its bucket
 
 	Closed bool      // its bucket is, by its drain windows: see Hours
 	Opens  time.Time // when its bucket is open, from now on or from Due on; zero: nobody knows
@@ -104,6 +105,21 @@ func (j *JobInfo) Result() JobResult {
 	return r
 }
 
+// BeforeRedrive tells of a job that was a dead letter and was put back: how many deliveries came before, and why it was dead, "" if that is
+// not known any more. Of Last it reports whether it is of that time. Redis keeps no note of a redrive: where the bucket keeps no attempts, it is
+// not known once a later delivery has ended.
+func (j *JobInfo) BeforeRedrive() (deliveries int, cause string, redriven bool) {
+	for _, a := range j.LastAttempts { // those since the redrive count as attempts, and have higher numbers
+		if a.Result == ResultDead && a.Number <= j.Lost {
+			deliveries, redriven = a.Number, true
+		}
+	}
+	if cause = j.Last.Cause; cause == "" || j.State == StateDead {
+		return deliveries, "", redriven
+	}
+	return max(deliveries, j.Lost-j.Crashes), cause, true
+}
+
 // JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
 	Pause                 *Pause    // nil if it is not paused
@@ -111,6 +127,7 @@ type JobFlow struct {
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
 	RateFrees             time.Time // when its rate lets it depart next; zero: at once
 	QuotaFrees            time.Time // when its quotas do
+	Quotas                []QuotaUse
 
 	Downstream *Downstream // of a flow: what its downstream's answers have changed; nil: nothing
 }
@@ -140,6 +157,7 @@ type JobPool struct {
 	InFlight, MaxInFlight int64     // the bound is 0 if it has none
 	RateFrees             time.Time // when its rate lets one of its buckets send next; zero: at once
 	QuotaFrees            time.Time // when its quotas do
+	Quotas                []QuotaUse
 
 	Downstream *Downstream // what the answers to its buckets have changed; nil: nothing
 }

@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 )
@@ -24,4 +25,28 @@ func validateQuotas(key string, quotas []admission.Rate) []error {
 		}
 	}
 	return errs
+}
+
+// QuotaUse is a quota with what has left of it. A quota counts in a window that is a 50th longer, by 11 s at most: see the docs.
+type QuotaUse struct {
+	Quota admission.Rate
+	Used  int64     // departures in the window until now
+	Frees time.Time // when it lets the next one go, by the clock of Redis; zero: it does so now
+}
+
+// Left is how many may leave now.
+func (q QuotaUse) Left() int64 { return max(q.Quota.Count-q.Used, 0) }
+
+// IsUp reports whether the quota lets nothing leave at that time.
+func (q QuotaUse) IsUp(now time.Time) bool { return q.Frees.After(now) }
+
+// holding returns the quota that holds a departure longest; nil if none does.
+func holding(uses []QuotaUse) *QuotaUse {
+	var longest *QuotaUse
+	for i := range uses {
+		if u := &uses[i]; !u.Frees.IsZero() && (longest == nil || u.Frees.After(longest.Frees)) {
+			longest = u
+		}
+	}
+	return longest
 }

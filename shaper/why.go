@@ -246,13 +246,13 @@ func (j *JobInfo) why(by BlockedBy) string {
 	case BlockedByGroupPace:
 		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
 	case BlockedByGroupQuota:
-		return fmt.Sprintf("as many have left as a quota allows group %q; it is free again at %s", j.Group, clockText(j.OfGroup.QuotaFrees))
+		return fmt.Sprintf("as many have left as %s allows group %q; it is free again at %s", quotaText(j.OfGroup.Quotas), j.Group, clockText(j.OfGroup.QuotaFrees))
 	case BlockedByGroupMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
 	case BlockedByPoolPace:
 		return fmt.Sprintf("pool %q may send again at %s, at its own pace", j.OfPool.Name, clockText(j.OfPool.RateFrees))
 	case BlockedByPoolQuota:
-		return fmt.Sprintf("as many have left as a quota allows pool %q; it is free again at %s", j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
+		return fmt.Sprintf("as many have left as %s allows pool %q; it is free again at %s", quotaText(j.OfPool.Quotas), j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
 	case BlockedByPoolMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
 	case BlockedByHours:
@@ -271,7 +271,10 @@ func (j *JobInfo) why(by BlockedBy) string {
 	case BlockedByFlowMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of flow %q are in flight: one of them has to end first", j.OfFlow.InFlight, j.OfFlow.MaxInFlight, j.Flow)
 	case BlockedByQuota:
-		return fmt.Sprintf("as many have left as a quota allows; it is free again at %s", clockText(j.quotaFrees()))
+		if f := j.OfFlow; f != nil && f.QuotaFrees.After(j.QuotaFrees) {
+			return fmt.Sprintf("as many have left as %s allows flow %q; it is free again at %s", quotaText(f.Quotas), j.Flow, clockText(f.QuotaFrees))
+		}
+		return fmt.Sprintf("as many have left as %s allows bucket %q; it is free again at %s", quotaText(j.Quotas), j.Bucket, clockText(j.QuotaFrees))
 	case BlockedByJobsAhead:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
@@ -292,4 +295,12 @@ func (j *JobInfo) why(by BlockedBy) string {
 		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
 	}
 	return j.whyDownstream(by)
+}
+
+// quotaText names the quota that holds longest.
+func quotaText(uses []QuotaUse) string {
+	if held := holding(uses); held != nil {
+		return fmt.Sprintf("its quota of %s", held.Quota)
+	}
+	return "a quota"
 }

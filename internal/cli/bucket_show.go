@@ -37,6 +37,9 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		row("bucket", "%s", v.Name)
 		row("rate", "%s, burst %d", v.Rate, v.Burst)
+		for i := range v.Quotas {
+			row("quota", "%s", v.Quotas[i].Text())
+		}
 		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
 		if h := v.Hours; h != nil {
 			row("hours", "%s", h.Text(time.Now()))

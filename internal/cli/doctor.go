@@ -60,7 +60,11 @@ func (a *app) doctor(ctx context.Context, s *station) error {
 // the only finding.
 func (s *station) examineAll(ctx context.Context) []check {
 	if err := s.operator.Ping(ctx); err != nil {
-		return []check{bad("redis", "start it, or correct redis.url", "%v", s.explain(err))}
+		next := "look at the log of Redis, and try again"
+		if isDial(err) {
+			next = "start it, or correct redis.url"
+		}
+		return []check{bad("redis", next, "%v", s.explain(err))}
 	}
 	checks := []check{ok("redis", "answers at %s", s.config.Redis.URL)}
 	if s.config.Redis.URL.Embedded() {

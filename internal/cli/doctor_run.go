@@ -131,7 +131,7 @@ func (s *station) examineBuckets(ctx context.Context) []check {
 		case jobs > places:
 			checks = append(checks, warn(name, "see to it that a `dispatcher run` has this bucket: its sweeper puts them back within minutes",
 				"%s without a place, as a crash of Redis may leave them", count(jobs-places, "job")))
-		case v.Orphaned && jobs+v.Dead > 0:
+		case v.Orphaned && !v.DeliveredElsewhere && jobs+v.Dead > 0:
 			checks = append(checks, warn(name, "put it back into the configuration until it is empty",
 				"orphaned: it left the configuration with %s and %s", count(jobs, "job"), count(v.Dead, "dead letter")))
 		case v.ForgottenIDs > 0:

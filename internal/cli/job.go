@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // printJob shows all of a job.
@@ -47,8 +48,9 @@ func (a *app) printJob(v *opsview.Job) error {
 		if v.Attempts != nil {
 			row("attempts", fmt.Sprint(*v.Attempts))
 		}
-		if v.Lost > 0 {
-			row("lost", count(v.Lost, "delivery")+", no attempt: held by the receiver, or its dispatcher died")
+		before := deref(v.BeforeRedrive)
+		if lost := v.Lost - before.Deliveries; lost > 0 {
+			row("lost", count(lost, "delivery")+", no attempt: held by the receiver, or its dispatcher died")
 		}
 		row("method", v.Method)
 		row("url", v.URL)
@@ -60,12 +62,17 @@ func (a *app) printJob(v *opsview.Job) error {
 		for _, attempt := range v.LastAttempts {
 			row(fmt.Sprintf("attempt %d", attempt.Number), attemptLine(attempt, now))
 		}
+		if v.BeforeRedrive != nil {
+			row("redriven", redrivenText(before))
+		}
 		if last := v.LastResponse; last != nil {
 			row("last status", status(last.Status))
 			row("last reason", last.Reason)
 			row("last detail", last.Detail)
 			row("last answer", last.Body)
-			row("dead because", last.Cause)
+			if v.State == shaper.StateDead {
+				row("dead because", last.Cause)
+			}
 		}
 		row("payload", string(v.Payload))
 		if utf8.Valid(v.PayloadBytes) {
@@ -74,6 +81,19 @@ func (a *app) printJob(v *opsview.Job) error {
 			row("payload (base64)", base64.StdEncoding.EncodeToString(v.PayloadBytes))
 		}
 	})
+}
+
+// redrivenText says what was of a job before an operator put it back.
+func redrivenText(b opsview.BeforeRedrive) string {
+	text := "it was dead"
+	if b.Cause != "" {
+		text += ": " + b.Cause
+	}
+	text += ", after " + count(b.Deliveries, "delivery") + "; an operator put it back, with all attempts anew"
+	if b.Cause != "" {
+		text += ". What follows of the last response is from before"
+	}
+	return text
 }
 
 // attemptLine is an attempt in one line.

@@ -19,7 +19,7 @@ func (a *app) keyNewCommand() *cobra.Command {
 		Short: "Make a key: its secret, and the table for the configuration",
 		Long: `Make an API key. The secret goes to stdout, once: it is stored nowhere, and the
 configuration has only its SHA-256. The table to paste into the configuration goes to
-stderr; with --json both are on stdout.
+stderr, with comments in TOML; with --json both are on stdout.
 
 Roles: enqueue puts jobs into the key's buckets, looks at a job by its id and cancels
 it; check asks limits; read looks at everything, metrics too; admin may do all that
@@ -82,10 +82,10 @@ func (a *app) newKey(cmd *cobra.Command, key httpapi.Key) error {
 			Buckets: append([]string{}, key.Buckets...), Flows: key.Flows, Groups: key.Groups, Tier: key.Tier, TOML: table.String(),
 		})
 	}
-	a.note("The secret, shown this once; send it as \"Authorization: Bearer …\", or give it to clients as TUNDISH_KEY:")
+	a.note("# The secret, shown this once; send it as \"Authorization: Bearer …\", or give it to clients as TUNDISH_KEY:")
 	if _, err := fmt.Fprintln(a.out, secret); err != nil {
 		return err
 	}
-	a.note("\nFor the configuration, on every producer and dispatcher:\n\n%s", table.String())
+	a.note("\n# For the configuration, on every producer and dispatcher:\n\n%s", table.String())
 	return nil
 }

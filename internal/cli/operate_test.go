@@ -136,6 +136,47 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// A bucket of a program with its own workers is not in the configuration here. It is no orphan while its jobs leave. Once none has left for
+// a while, it says whose it was.
+func TestBucketOfAProgram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	configured := s.own
+	s.own = bucket(t, "gone")
+	s.enqueue(t, "gone", "a")
+	s.deliver(t, 1, shaper.Done(200))
+	s.own = configured
+	for _, words := range []string{"dispatcher bucket list", "dispatcher bucket show gone"} {
+		shown := s.run(t, words)
+		shown.want(t, 0, "not in the configuration here: its last job left ", "by a dispatcher that had another configuration (its settings are of ")
+		if strings.Contains(shown.out, "orphaned") {
+			t.Errorf("%s calls it orphaned:\n%s", words, shown.out)
+		}
+	}
+	s.run(t, "dispatcher bucket show gone --json").want(t, 0, `"orphaned": true`, `"delivered_elsewhere": true`)
+	s.enqueue(t, "gone", "b")
+	keys := s.redis.Keys(t.Context(), "*:b:gone:pace").Val()
+	if len(keys) != 1 {
+		t.Fatalf("its pace is in %q", keys)
+	}
+	s.redis.HSet(t.Context(), keys[0], "slot", time.Now().Add(-2*time.Minute).UnixMicro())
+	s.run(t, "dispatcher bucket list").want(t, 0, "orphaned: not in the configuration here, and no job left it lately: unless ", " still runs, no dispatcher delivers its jobs")
+}
+
+// What is left of each quota is shown, and which one holds the bucket, and its next job, until when.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.own.Quotas = []admission.Rate{{Count: 2, Per: time.Hour, Unit: admission.UnitRequests}, {Count: 9, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
+	s.enqueue(t, "webhooks", "a", "b")
+	s.deliver(t, 2, shaper.Done(200))
+	s.enqueue(t, "webhooks", "c")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "2/h: 0 left, nothing leaves before ", "9/d: 7 left", "its quota of 2/h is used up until ")
+	s.run(t, "dispatcher bucket list").want(t, 0, "its quota of 2/h is used up until ")
+	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"quota": "2/h"`, `"left": 7`, `"held_until": "`)
+	s.run(t, "dispatcher job show webhooks c").want(t, 0, `as many have left as its quota of 2/h allows bucket "webhooks"; it is free again at `)
+}
+
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -150,6 +191,30 @@ func TestJobs(t *testing.T) {
 	s.deliver(t, 1, shaper.Done(200))
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 1, `job "a" in bucket "webhooks" is not cancelled: it is done`)
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "done")
+}
+
+// A job that an operator put back is shown as it is now. That it was dead is told as what was before.
+func TestRedrivenJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "a")
+	s.deliver(t, 1, shaper.Dead("http_410", "Gone"))
+	s.run(t, "dispatcher job show webhooks a").want(t, 0, "dead because")
+	s.run(t, "dispatcher dead redrive webhooks a").want(t, 0, "redriven: 1 job")
+	shows := func(texts ...string) {
+		t.Helper()
+		shown := s.run(t, "dispatcher job show webhooks a")
+		shown.want(t, 0, texts...)
+		for _, untrue := range []string{"dead because", "no attempt: held"} {
+			if strings.Contains(shown.out, untrue) {
+				t.Errorf("a job that is not dead and lost no delivery is shown with %q:\n%s", untrue, shown.out)
+			}
+		}
+	}
+	shows("queued", "it was dead: permanent, after 1 delivery; an operator put it back, with all attempts anew. What follows of the last response is from before", "http_410")
+	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"before_redrive": {`, `"deliveries": 1`, `"cause": "permanent"`)
+	s.deliver(t, 1, shaper.Retry("http_503", "try later"))
+	shows("retrying", "it was dead, after 1 delivery; an operator put it back, with all attempts anew\n", "http_503")
 }
 
 func TestDeadLetters(t *testing.T) {

@@ -103,8 +103,8 @@ func (a *app) poolShow(ctx context.Context, c *api, name string) error {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		row("pool", "%s", v.Name)
 		row("rate", "%s, burst %d", dash(v.Rate), v.Burst)
-		if len(v.Quotas) > 0 {
-			row("quotas", "%s", strings.Join(v.Quotas, ", "))
+		for i := range v.QuotaUse {
+			row("quota", "%s", v.QuotaUse[i].Text())
 		}
 		row("in flight", "%s", bound(&v))
 		if v.LastSlot != nil {

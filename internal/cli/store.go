@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -90,11 +91,35 @@ func (s *station) explain(err error) error {
 		return fail(exitUsage, "Redis at %s forbids the user a command: deploy/redis/users.acl lists the commands that are needed: %w", s.config.Redis.URL, err)
 	case !redisconn.Unavailable(err):
 		return err
-	case s.config.Redis.URL.Embedded():
-		return fail(exitUnreachable, "the embedded store does not answer on %s: it lives in `dispatcher run`, so start that, "+
-			"or set redis.url to a real Redis: %w", s.config.Redis.EmbeddedListen, err)
 	default:
-		return fail(exitUnreachable, "Redis at %s does not answer: is it running, and is redis.url right? (%w)", s.config.Redis.URL, err)
+		return s.unavailable(err)
+	}
+}
+
+// unavailable says what happened to a call that Redis may answer at another time.
+func (s *station) unavailable(err error) error {
+	where := "Redis at " + s.config.Redis.URL.String()
+	if s.config.Redis.URL.Embedded() {
+		where = "the embedded store on " + s.config.Redis.EmbeddedListen
+	}
+	_, answered := errors.AsType[redis.Error](err)
+	network, isNetwork := errors.AsType[net.Error](err)
+	switch {
+	case answered:
+		return fail(exitUnreachable, "%s answers, and refuses the command for now: %w", where, err)
+	case isDial(err) && s.config.Redis.URL.Embedded():
+		return fail(exitUnreachable, "%s does not answer: it lives in `dispatcher run`, so start that, or set redis.url to a real Redis: %w", where, err)
+	case isDial(err):
+		return fail(exitUnreachable, "%s does not answer: is it running, and is redis.url right? (%w)", where, err)
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return fail(exitUnreachable, "this process has no free connection to %s (%w): raise redis.pool_size, or do less at a time", where, err)
+	case isNetwork && network.Timeout():
+		return fail(exitUnreachable, "%s gave no answer in time: it is busy, far away or stopped; `dispatcher doctor` measures its round trips. "+
+			"A change may have been made: look before you make it again (%w)", where, err)
+	case errors.Is(err, redisconn.ErrBreakerOpen):
+		return fail(exitUnreachable, "%s failed the last calls: try again (%w)", where, err)
+	default:
+		return fail(exitUnreachable, "%s broke the connection: try again. A change may have been made: look before you make it again (%w)", where, err)
 	}
 }
 

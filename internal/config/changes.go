@@ -19,7 +19,7 @@ type Change struct {
 
 // Changes lists the differences of two configurations, in alphabetical
 // order, changes of secrets included. Tables of an array are matched by their names: their order
-// makes no difference.
+// makes no difference. Tables without names, such as the lines of a calendar, are matched by their numbers.
 func Changes(before, after *Config) []Change {
 	was, is := before.byName(), after.byName()
 	found := map[Change]bool{}
@@ -40,13 +40,12 @@ func Changes(before, after *Config) []Change {
 	return slices.SortedFunc(maps.Keys(found), func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// byName has the settings by their keys without numbers, which every table of
-// an array has a name for.
+// byName has the settings by their keys, without the numbers of tables that have a name.
 func (c *Config) byName() map[string]printed {
 	list := c.printed()
 	settings := make(map[string]printed, len(list))
 	for _, p := range list {
-		settings[unindexed(p.Key)] = p
+		settings[byNames(p.Key)] = p
 	}
 	return settings
 }

@@ -99,7 +99,7 @@ func leaves(keys []*setting.Key, root reflect.Value, p place, header string, the
 			header := "[[" + unindexed(here.path) + "]]"
 			for j := range value.Len() {
 				element := value.Index(j)
-				leaves(k.Keys, element, here.element(j, element.FieldByName("Name").String()), header, there, do)
+				leaves(k.Keys, element, here.element(j, nameOf(element)), header, there, do)
 			}
 		case k.Kind == setting.Names:
 			for _, name := range slices.SortedFunc(slices.Values(value.MapKeys()), byText) {
@@ -114,8 +114,21 @@ func leaves(keys []*setting.Key, root reflect.Value, p place, header string, the
 	}
 }
 
+// nameOf is "" for a table whose kind has no names, such as a line of a calendar.
+func nameOf(table reflect.Value) string {
+	if name := table.FieldByName("Name"); name.IsValid() {
+		return name.String()
+	}
+	return ""
+}
+
 func byText(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
 func unindexed(path string) string { return index.ReplaceAllString(path, "") }
+
+var indexOfNamed = regexp.MustCompile(`\[\d+\] "`)
+
+// byNames leaves out the numbers of tables that have a name.
+func byNames(shown string) string { return indexOfNamed.ReplaceAllString(shown, ` "`) }

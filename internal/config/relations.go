@@ -94,7 +94,7 @@ func (l *loader) webhook(p place, b Bucket, d Dispatcher) {
 	w, of := b.Webhook, p.key("webhook")
 	l.webhookURL(of.key("url"), w.URL.Reveal())
 	if w.URL == "" && !w.JobURL {
-		l.fail(of.key("url"), `""`, "is empty while job_url is false: no job would have anywhere to go")
+		l.fail(of.key("url"), `""`, "is empty while job_url is false: want a URL, which also takes the jobs of flows that have no URL of their own")
 	}
 	timeout := of.key("timeout")
 	inRange(l, timeout, w.Timeout, minWebhookTimeout, maxLease)

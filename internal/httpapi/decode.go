@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -113,13 +114,22 @@ func (d *jobDecoder) member(name string, value []byte) {
 			d.job.Priority = shaper.Priority(text)
 		}
 	case "expires_in":
-		before := len(d.errs)
-		if d.job.ExpiresIn = d.duration(name, value); d.job.ExpiresIn == 0 && !isNull(value) && len(d.errs) == before {
-			d.fail(name, "is nothing: want 1µs or more, or leave it out")
-		}
+		d.job.ExpiresIn = d.someTime(name, value)
+	case "max_wait":
+		d.job.MaxWait = d.someTime(name, value)
 	default:
 		d.fail(name, "is not a field of a job")
 	}
+}
+
+// someTime is a duration that is not 0.
+func (d *jobDecoder) someTime(name string, value []byte) time.Duration {
+	before := len(d.errs)
+	given := d.duration(name, value)
+	if given == 0 && !isNull(value) && len(d.errs) == before {
+		d.fail(name, "is nothing: want 1µs or more, or leave it out")
+	}
+	return given
 }
 
 // checkJSON reports whether data is one JSON value in UTF-8 and nothing else.

@@ -126,7 +126,7 @@ func TestPoolsByAPI(t *testing.T) {
 	if got := strings.Join(overrides, ", "); got != "rate 9/m>20/s a program on the dispatcher's machine true, max_in_flight 7>0 a program on the dispatcher's machine true" {
 		t.Errorf("overrides %s", got)
 	}
-	if all := ops.do("GET", "/v1/pools", "").want(200, ""); !strings.HasPrefix(all.text, `{"pools":[{"name":"vendor","orphaned":false,"revision":0,"rate":"20/s","burst":1,"quotas":["100/d"],"in_flight":0,`) {
+	if all := ops.do("GET", "/v1/pools", "").want(200, ""); !strings.HasPrefix(all.text, `{"pools":[{"name":"vendor","orphaned":false,"revision":0,"rate":"20/s","burst":1,"quotas":["100/d"],"quota_use":[{"quota":"100/d","used":0,"left":100}],"in_flight":0,`) {
 		t.Error(all.text)
 	}
 	ops.do("DELETE", path+"/overrides/rate", "").want(200, "").has("rate", "9/m")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,25 @@ func TestPreferWaitTellsTheStateAsItIs(t *testing.T) {
 
 	// One that waits on: the state at the end of the time, not that of the enqueue.
 	api.do("POST", plainJobs, `{"id":"later","delay":"1h","payload":{}}`, "Prefer", "wait=1").want(202, "").has("state", "scheduled")
+}
+
+// A job that names max_wait is refused where it would have to wait longer, at once also where its client would wait for the result.
+func TestMaxWait(t *testing.T) {
+	t.Parallel()
+	api, _ := answeringAPI(t)
+	const job = `{"max_wait":"10m","payload":{}}`
+	for _, header := range [][]string{nil, {"Prefer", "wait=300"}} {
+		a := api.do("POST", slowJobs, job, header...).want(429, "wait-too-long") // the first slot is in an hour
+		if retry, _ := strconv.Atoi(a.header.Get("Retry-After")); retry < 3600-600-10 || retry > 3600 {
+			t.Errorf("%v: Retry-After: %d", header, retry)
+		}
+	}
+	api.do("POST", slowJobs, `{"max_wait":"2h","payload":{}}`).want(202, "")
+	api.do("POST", plainJobs, `{"max_wait":"2s","delay":"1h","payload":{}}`).want(202, "") // it is not asked of a delayed job
+
+	batch := api.do("POST", slowJobs+"/batch", `[{"max_wait":"10m","payload":{}},{"id":"any","payload":{}}]`).want(200, "")
+	batch.has("admitted", 1.0)
+	batch.has("refused", 1.0)
 }
 
 func TestResultOverHTTP(t *testing.T) {

@@ -11,14 +11,18 @@ import (
 
 // Bucket is a bucket in numbers as JSON shows it.
 type Bucket struct {
-	Name       string `json:"name"`
-	Orphaned   bool   `json:"orphaned"`         // Redis knows it, the configuration does not
-	Unused     bool   `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
-	Revision   int64  `json:"revision"`
-	Rate       string `json:"rate,omitempty"`
-	Burst      int64  `json:"burst,omitempty"`
-	Capacity   int64  `json:"capacity,omitempty"`
-	Unfinished int64  `json:"unfinished"` // what counts against the capacity
+	Name     string `json:"name"`
+	Orphaned bool   `json:"orphaned"` // Redis knows it, the configuration does not
+	// DeliveredElsewhere says of an orphaned bucket that its jobs leave all the same: a program with another configuration delivers them.
+	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
+
+	Unused     bool    `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
+	Revision   int64   `json:"revision"`
+	Rate       string  `json:"rate,omitempty"`
+	Burst      int64   `json:"burst,omitempty"`
+	Quotas     []Quota `json:"quota_use,omitempty"` // only of one with quotas
+	Capacity   int64   `json:"capacity,omitempty"`
+	Unfinished int64   `json:"unfinished"` // what counts against the capacity
 
 	Waiting           int64      `json:"waiting"`
 	Later             int64      `json:"later"` // delayed jobs and retries
@@ -114,6 +118,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
+		info.Quotas = unusedQuotas(configured.Quotas)
 		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.EffectiveMaxInFlight()
 		if p := configured.Pool; p != nil && info.Pool != nil {
 			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, max(p.Burst, 1), p.MaxInFlight, configured.Weight
@@ -130,7 +135,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.RememberedIDs, view.ForgottenIDs, view.OldestAge = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
-	view.Downstream = DownstreamOf(info.Downstream, info.Now)
+	view.Downstream, view.Quotas = DownstreamOf(info.Downstream, info.Now), QuotasOf(info.Quotas, info.Now)
 	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
 	if view.Hours != nil {
 		view.Hours.Empty = view.Empty
@@ -143,6 +148,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}
 	view.count(&info)
+	view.DeliveredElsewhere = view.Orphaned && leftLately(&info)
 	if info.Elsewhere {
 		pool = nil // the one of the configuration
 	}
@@ -189,6 +195,39 @@ func breakersText(f *PartCounts) string {
 	return strings.Join(list, ", ")
 }
 
+// leftLately reports whether a job left a bucket in the last minute, or in the last two intervals of its rate: a dispatcher delivers its jobs.
+func leftLately(info *operator.BucketInfo) bool {
+	within := time.Minute
+	if perSecond := info.Rate.PerSecond(); perSecond > 0 {
+		within = max(within, time.Duration(2/perSecond*float64(time.Second)))
+	}
+	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
+}
+
+// orphanText says of a bucket that the configuration here does not have, who delivers its jobs as far as that is known. A program with another
+// configuration may: it leaves its name where it wrote the settings, and the time of each departure.
+func (v *Bucket) orphanText(info *operator.BucketInfo) string {
+	by := ""
+	if v.Written != nil && !v.Written.Provisional {
+		by = v.Written.By
+	}
+	switch holds := v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0; {
+	case v.DeliveredElsewhere:
+		text := fmt.Sprintf("not in the configuration here: its last job left %s, by a dispatcher that had another configuration", Relative(info.LastSlot, info.Now))
+		if by != "" {
+			text += fmt.Sprintf(" (its settings are of %s)", by)
+		}
+		return text
+	case by != "" && holds:
+		return fmt.Sprintf("orphaned: not in the configuration here, and no job left it lately: unless %s still runs, no dispatcher delivers its jobs", by)
+	case by != "":
+		return fmt.Sprintf("orphaned: not in the configuration here, and empty; its settings are of %s", by)
+	case holds:
+		return "orphaned: not in the configuration, no dispatcher delivers its jobs"
+	}
+	return "orphaned: not in the configuration, and empty"
+}
+
 func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []string {
 	list := []string{}
 	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -197,6 +236,9 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		note("%s", v.Downstream.Text)
+	}
+	if text := quotaNote(v.Quotas); text != "" {
+		note("%s", text)
 	}
 	if text := breakersText(v.Flows); text != "" {
 		note("%s", text)
@@ -211,10 +253,8 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 		note("a drain is %s", v.Drain.Text(info.Now))
 	}
 	switch {
-	case v.Orphaned && v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0:
-		note("orphaned: not in the configuration, no dispatcher delivers its jobs")
 	case v.Orphaned:
-		note("orphaned: not in the configuration, and empty")
+		note("%s", v.orphanText(info))
 	case v.Unused:
 		note("not used yet")
 	case v.Revision > configured.Revision:

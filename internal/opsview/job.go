@@ -36,7 +36,15 @@ type Job struct {
 	Payload      json.RawMessage      `json:"payload,omitempty"`
 	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
 
+	BeforeRedrive *BeforeRedrive `json:"before_redrive,omitempty"` // of a dead letter that was put back
+
 	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the oldest first; only for operators
+}
+
+// BeforeRedrive is what was of a job while it was dead.
+type BeforeRedrive struct {
+	Deliveries int    `json:"deliveries"`      // before it died, which are among those that are lost
+	Cause      string `json:"cause,omitempty"` // why it was dead: then last_response is of that time
 }
 
 // JobOf shows a job to a client that put it in: without headers, which may hold credentials.
@@ -55,6 +63,9 @@ func JobOf(info *shaper.JobInfo) *Job {
 	}
 	if info.Last != (shaper.LastResponse{}) {
 		view.LastResponse = &info.Last
+	}
+	if deliveries, cause, redriven := info.BeforeRedrive(); redriven {
+		view.BeforeRedrive = &BeforeRedrive{deliveries, cause}
 	}
 	if json.Valid(info.Payload) {
 		view.Payload = info.Payload

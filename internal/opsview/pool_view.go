@@ -17,6 +17,7 @@ type PoolView struct {
 	Rate        string       `json:"rate,omitempty"`
 	Burst       int64        `json:"burst,omitempty"`
 	Quotas      []string     `json:"quotas,omitempty"`
+	QuotaUse    []Quota      `json:"quota_use,omitempty"`     // the same, with what is left of each
 	InFlight    int64        `json:"in_flight"`               // of all its buckets
 	MaxInFlight int64        `json:"max_in_flight,omitempty"` // absent where there is no such bound
 	LastSlot    *time.Time   `json:"last_slot,omitempty"`     // of any of its buckets
@@ -58,6 +59,7 @@ func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, rev
 		note("orphaned: not in the configuration")
 	case view.Unused:
 		p.Rate, p.Burst, p.MaxInFlight, p.Quotas = configured.Rate, max(configured.Burst, 1), configured.MaxInFlight, configured.Quotas
+		p.QuotaUse = unusedQuotas(configured.Quotas)
 		note("not used yet")
 	case p.Revision > revision:
 		note("obeys revision %d, the configuration here has %d", p.Revision, revision)
@@ -77,6 +79,10 @@ func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, rev
 		for _, quota := range p.Quotas {
 			view.Quotas = append(view.Quotas, quota.String())
 		}
+	}
+	view.QuotaUse = QuotasOf(p.QuotaUse, p.Now)
+	if text := quotaNote(view.QuotaUse); text != "" {
+		note("%s", text)
 	}
 	view.InFlight, view.LastSlot, view.Overrides = p.InFlight, instant(p.LastSlot), OverridesOf(p.Overrides)
 	if view.Downstream = DownstreamOf(p.Downstream, p.Now); view.Downstream != nil && view.Downstream.Text != "" {

@@ -46,8 +46,8 @@ const (
 
 // Key is a key of a table.
 type Key struct {
-	Name     string       // in its table
-	Path     string       // with the tables around it: "retry.max_age"
+	Name     string // in its table
+	Path     string // with the tables around it: "retry.max_age"
 	Kind     Kind
 	Type     reflect.Type // of the value; of a table the struct, of tables the struct of one
 	Unit     Unit         // "" has none
@@ -55,7 +55,7 @@ type Key struct {
 	Redis    string       // "": scripts do not read it, or not as it is
 	Change   bool
 	Help     string
-	Keys     []*Key       // of a table and of tables, in their order: values first, as TOML wants it
+	Keys     []*Key // of a table and of tables, in their order: values first, as TOML wants it
 
 	index []int // the field, from the struct whose keys were asked for; of tables the fields in it count from one of them
 }

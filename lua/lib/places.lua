@@ -20,11 +20,12 @@
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
+--#include lib/makers.lua
 --#include lib/quota.lua
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
-  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20,
+  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21,
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -80,8 +81,9 @@ local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_setting
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
 end
 
--- Forgets the flows and groups that were found idle.
+-- Forgets the flows and groups that were found idle, and notes who made the new flows.
 function places.forget(bucket, idle_key, flows)
+  if bucket.makers then makers.write(bucket.makers) end
   if bucket.idle then idle.forget(bucket.idle, idle_key, flows, bucket.groups and bucket.groups.key) end
 end
 
@@ -97,10 +99,10 @@ end
 function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 
 -- Reads the flows, and finds room for new ones.
-function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts)
+function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas')
+    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas', 'max_per_caller')
   bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
   bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
@@ -130,6 +132,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
   if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
+  if new > 0 then bucket.makers = makers.open(makers_key, flows, of_all[10], bucket.there, new, now) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
@@ -176,8 +179,8 @@ local function is_full(f, at_once)
 end
 
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
--- a code, or nil. at_once is 0 of a job that comes later.
-function places.refusal(bucket, part, at_once)
+-- a code, or nil. at_once is 0 of a job that comes later. sealed is the job, where it may have a caller whose flows are counted.
+function places.refusal(bucket, part, at_once, sealed)
   local g = part.group
   if part.obeys.disabled > 0 then return places.FLOW_DISABLED end
   if g and is_full(g, at_once) then return places.GROUP_FULL end
@@ -186,10 +189,11 @@ function places.refusal(bucket, part, at_once)
   if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return places.FLOW_SCHEDULED_FULL end
   if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end
   if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
+  if not part.known and bucket.makers and sealed and makers.too_many(bucket.makers, sealed) then return places.TOO_MANY_OF_CALLER end
 end
 
--- Whether all jobs that are coming to flows (part.coming) get in.
-function places.all_fit(bucket, parts)
+-- Whether all jobs that are coming to flows (part.coming) get in. They stand in ARGV behind first_job, with width arguments each.
+function places.all_fit(bucket, parts, job_count, first_job, width)
   local there, groups_there = bucket.there, bucket.groups_there
   for _, g in ipairs(bucket.groups or {}) do
     g.coming = 0
@@ -204,18 +208,35 @@ function places.all_fit(bucket, parts)
   for _, g in ipairs(bucket.groups or {}) do
     if is_full(g, g.coming) then return false end
   end
-  return there <= bucket.max_flows and (groups_there or 0) <= bucket.max_flows
+  if there > bucket.max_flows or (groups_there or 0) > bucket.max_flows then return false end
+  if not bucket.makers then return true end
+  local fit, nobody = makers.all_fit(bucket.makers, job_count, first_job, width)
+  if nobody then bucket.makers = nil end
+  return fit
 end
 
--- Counts jobs that get into a flow, if the bucket has flows.
-function places.count(bucket, part, at_once, for_later)
-  if not part.known then bucket.there = bucket.there + 1 end
+-- Counts jobs that get into a flow, if the bucket has flows. sealed is the first of them.
+function places.count(bucket, part, at_once, for_later, sealed)
+  if not part.known then
+    bucket.there = bucket.there + 1
+    if bucket.makers then makers.note(bucket.makers, part.name, sealed) end
+  end
   part.known = true
   flow.count(part, at_once, for_later, 0)
   local g = part.group
   if not g then return end
   if not g.known then bucket.groups_there = bucket.groups_there + 1 end
   g.known, g.changed = true, true
+end
+
+-- Notes a job that comes due later. The bucket, the flow and its group know the first one of this script.
+function places.delay(bucket, part, id, due_at)
+  local delayed = part.delayed or {}
+  delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
+  part.delayed = delayed
+  part.first_due, bucket.first_due = math.min(part.first_due or due_at, due_at), math.min(bucket.first_due or due_at, due_at)
+  local g = part.group
+  if g then g.first_due = math.min(g.first_due or due_at, due_at) end
 end
 
 -- The score of a turn. Many turns are now.

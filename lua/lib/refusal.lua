@@ -8,6 +8,7 @@
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
+--#include lib/makers.lua
 --#include lib/places.lua
 
 local refusal = {
@@ -25,14 +26,18 @@ end
 local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
 -- How long until a scheduled job comes due of those whose turns are on a calendar: no less than that. states are those of its flows, or
--- groups. Of one whose turn is now it is only known whether it has scheduled jobs.
-local function wait_on_calendar(bucket, calendar, states)
+-- groups. Of one whose turn is now it is only known whether it has scheduled jobs. due is when the first of those comes due that this
+-- script puts in, nil if it puts none in: they are not on the calendar yet.
+local function wait_on_calendar(bucket, calendar, states, due)
   local turns, names = redis.call('ZRANGE', calendar, 0, refusal.LOOKS - 1, 'WITHSCORES'), {}
-  local first
+  local first = due and math.max(due - bucket.now, bucket.interval)
   for i = 1, #turns, 2 do
-    first = tonumber(turns[i + 1]) - bucket.offset - bucket.now
-    if first > bucket.interval then break end
-    names[#names + 1], first = turns[i], nil
+    local turn = tonumber(turns[i + 1]) - bucket.offset - bucket.now
+    if turn > bucket.interval then
+      first = math.min(first or turn, turn)
+      break
+    end
+    names[#names + 1] = turns[i]
   end
   for _, text in ipairs(#names > 0 and redis.call('HMGET', states, unpack(names)) or {}) do
     if flow.read(text or nil).scheduled > 0 then return bucket.interval end
@@ -45,11 +50,14 @@ end
 local function wait_for_due(bucket, part, all_flows)
   if bucket.paused then return 0 end
   local g = part.group
-  if all_flows and bucket.has_flows then return wait_on_calendar(bucket, bucket.calendar, g and bucket.groups.key or bucket.flows) end
-  local later = KEYS[part.at + flow.PLACES]
-  if part.state and part.state.scheduled > redis.call('ZCARD', later) then return bucket.interval end
+  if all_flows and bucket.has_flows then
+    return wait_on_calendar(bucket, bucket.calendar, g and bucket.groups.key or bucket.flows, bucket.first_due)
+  end
+  local later, new = KEYS[part.at + flow.PLACES], part.delayed and #part.delayed / 2 or 0
+  if part.state and part.state.scheduled - new > redis.call('ZCARD', later) then return bucket.interval end
   local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-  return math.max(tonumber(head[2] or 0) - bucket.now, bucket.interval)
+  local due = math.min(tonumber(head[2]) or math.huge, part.first_due or math.huge)
+  return due < math.huge and math.max(due - bucket.now, bucket.interval) or bucket.interval
 end
 
 -- Notes that the bucket has too many dead letters, or too many bytes of them.
@@ -58,8 +66,8 @@ function refusal.dead(bucket, key, full, there, most, conf)
   bucket.dead_retention = tonumber(redis.call('HGET', conf, 'dead_retention') or 0)
 end
 
--- full is the code of the answer, bound that of the bucket for the job's priority.
-function refusal.of(full, bucket, part, bound)
+-- full is the code of the answer, bound that of the bucket for the job's priority, sealed the job.
+function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
@@ -71,6 +79,8 @@ function refusal.of(full, bucket, part, bound)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
+  elseif full == places.TOO_MANY_OF_CALLER then
+    return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval
   elseif full == refusal.SCHEDULED_FULL then
     return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
   elseif full == places.FLOW_SCHEDULED_FULL then
@@ -78,7 +88,7 @@ function refusal.of(full, bucket, part, bound)
     return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
   elseif full == places.GROUP_SCHEDULED_FULL then
     local g = part.group
-    local wait = g.state.in_flight > 0 and interval or wait_on_calendar(bucket, g.due, bucket.flows)
+    local wait = g.state.in_flight > 0 and interval or wait_on_calendar(bucket, g.due, bucket.flows, g.first_due)
     return g.state.scheduled, places.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait
   elseif full == bucket.dead_full then
     return bucket.dead_there, bucket.dead_most,

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +20,7 @@ import (
 
 const (
 	callbacksAtOnce = 100
-	callbackBytes   = 512 << 10       // of one page
-	callbackLook    = 2 * time.Second // between two looks for callbacks that nobody has spoken of
+	callbackBytes   = 512 << 10 // of one page
 
 	lastCallbacks = time.Second // of a process that stops
 
@@ -44,26 +42,23 @@ func (d *drain) callbackLine(job *leased, state shaper.State) string {
 	return job.callback
 }
 
-// tellCallbacks moves the callbacks of the bucket on until ctx ends: at once those that this process has written, and within
-// seconds those of others.
+// tellCallbacks moves the callbacks of the bucket on until there is none to move now, or ctx ends. Callbacks that this process has written
+// move at once. The patrol finds all others within seconds: see someToTell.
 func (d *drain) tellCallbacks(ctx context.Context) {
-	timer := time.NewTimer(rand.N(callbackLook)) //nolint:gosec // spread
-	defer timer.Stop()
 	for pause := time.Duration(0); ; {
-		wake := d.told
-		if pause > 0 {
-			wake = nil
+		if pause > 0 && !sleep(ctx, pause) {
+			pause = 0
+		}
+		if pause == 0 && d.ends(&d.tells, func() bool { return len(d.told) == 0 }) {
+			return
 		}
 		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-		case <-timer.C:
+		case <-d.told:
+		default:
 		}
 		if pause = 0; d.Settings.Load().Callbacks.Bucket != "" {
 			pause = d.moveCallbacks(ctx)
 		}
-		timer.Reset(cmp.Or(pause, callbackLook*9/10+rand.N(callbackLook/5))) //nolint:gosec // jitter
 	}
 }
 
@@ -84,6 +79,9 @@ func (d *drain) someToTell() {
 	case d.told <- struct{}{}:
 	default:
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begin(&d.tells)
 }
 
 // waiting is a callback that is to be moved on.

@@ -19,7 +19,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.stepped += step
 		return d.pauseForStep(ctx, step), nil
 	}
-	if err := d.store.Join(ctx, d.Bucket); err != nil { // before the clock runs
+	if err := d.via.Join(ctx, d.Bucket); err != nil { // before the clock runs
 		return 0, err
 	}
 	shortest, longest := d.clock.rtt()

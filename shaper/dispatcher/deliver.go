@@ -136,6 +136,7 @@ func (d *drain) hold(jobs []*leased) {
 		}
 		d.held[job.ID] = job
 	}
+	d.begin(&d.beat)
 }
 
 // start begins the delivery of jobs, each request in its own goroutine, which sleeps

@@ -182,7 +182,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 				continue
 			}
 			d.listens.Store(true)
-			for _, drain := range *known { // (re)subscribed: something may have been missed
+			for _, drain := range *d.drains.Load() { // (re)subscribed: something may have been missed. This begins the first claims
 				drain.news.Store(true)
 				drain.nudge()
 			}

@@ -25,6 +25,9 @@ const (
 	// workers that become free one by one do not cost a claim each.
 	claimSpacing = 2 * time.Millisecond
 
+	// firstClaim is how long a drain waits at most until wake-ups are heard: a claim before that would have to be repeated.
+	firstClaim = time.Second
+
 	// idleClaim is how long a drain sleeps at most.
 	idleClaim = 30 * time.Second
 
@@ -43,7 +46,8 @@ const (
 type drain struct {
 	*store.Bucket
 	store       *store.Store
-	shared      *store.Store // the same, for what the patrol does
+	shared      *store.Store // the same, for what the patrol does and the first claim
+	via         *store.Store // what the next claim is sent by; the loop's own
 	log         *slog.Logger
 	worker      atomic.Pointer[shaper.Worker] // replaced by a reload
 	dispatcher  string                        // names the drain in Redis
@@ -79,6 +83,11 @@ type drain struct {
 
 	link       slowLink // the loop's own, as what follows
 	unanswered *turns   // what a claim was told whose answer is not there
+
+	beat    helper // extends leases
+	asks    helper // asks after jobs that were handed over
+	tells   helper // moves callbacks on
+	helping sync.WaitGroup
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,7 @@ import (
 func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 	worker := d.workers[b.Name]
 	r := &drain{
-		Bucket: b, store: d.store, shared: d.shared, log: d.store.Log.With("bucket", b.Name),
+		Bucket: b, store: d.store, shared: d.shared, via: d.store, log: d.store.Log.With("bucket", b.Name),
 		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
 		outage: &d.outage, stall: &d.stall, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}, link: newSlowLink(), held: make(map[string]*leased),
@@ -29,23 +28,24 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 		r.outage = &outage{log: r.log}
 	}
 	r.settler = settlerOf(r)
+	r.beat = helper{within: r.life, do: r.heartbeat}
+	r.asks = helper{within: r.life, do: r.lookAfterHandedOver}
 	return r
 }
 
 // run drains until ctx ends, and then until the last outcome is settled.
 func (d *drain) run(ctx context.Context) error {
 	defer d.kill(nil)
-	var helpers sync.WaitGroup
-	helpers.Go(func() { d.heartbeat(d.life) })
-	helpers.Go(func() { d.lookAfterHandedOver(d.life) })
 	if d.enqueue != nil {
-		helpers.Go(func() { d.tellCallbacks(ctx) })
+		d.mu.Lock()
+		d.tells = helper{within: ctx, do: d.tellCallbacks}
+		d.mu.Unlock()
 	}
 	d.loop(ctx)
 	err := d.finish()
 	d.tellLast()
 	d.kill(errStopped)
-	helpers.Wait()
+	d.endHelpers()
 	return err
 }
 
@@ -54,7 +54,8 @@ func (d *drain) run(ctx context.Context) error {
 func (d *drain) loop(ctx context.Context) {
 	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	faultWait := minFaultWait
-	timer := time.NewTimer(0)
+	d.via = d.shared
+	timer := time.NewTimer(firstClaim)
 	defer timer.Stop()
 	var start time.Time
 	for {
@@ -77,7 +78,8 @@ func (d *drain) loop(ctx context.Context) {
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
-		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it.
+		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
+		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
 		learns := !d.clock.isKnown()
 		if learns {
 			want = 0
@@ -85,6 +87,7 @@ func (d *drain) loop(ctx context.Context) {
 		start = time.Now()
 		// A claim outlives a stop: what it got is delivered, not left to its lease.
 		wait, err := d.claim(d.life, claimID, want)
+		d.via = d.store
 		if err != nil {
 			// The same claim id again: it answers what was lost.
 			if !d.elsewhere.tell(ctx, d.log, err) {
@@ -96,9 +99,6 @@ func (d *drain) loop(ctx context.Context) {
 			d.elsewhere.back(ctx, d.log)
 			d.outage.worked(ctx, start, d.lease)
 			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
-			if learns {
-				wait = 0
-			}
 		}
 		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
 		timer.Reset(max(wait, 0))
@@ -139,10 +139,11 @@ func (d *drain) finish() error {
 }
 
 // heartbeat extends the leases of all jobs held and of the claim under way, three
-// times a lease, until ctx ends. A delivery whose lease is lost is cancelled:
+// times a lease, until there are none or ctx ends. A delivery whose lease is lost is cancelled:
 // somebody else has it.
 func (d *drain) heartbeat(ctx context.Context) {
-	for sleep(ctx, d.heartbeatEvery()) {
+	holdsNothing := func() bool { return len(d.held) == 0 && d.unknown == "" }
+	for sleep(ctx, d.heartbeatEvery()); !d.ends(&d.beat, holdsNothing); sleep(ctx, d.heartbeatEvery()) {
 		jobs, claimID := d.heldNow(), d.unansweredClaim()
 		for len(jobs) > 0 || claimID != "" {
 			n := min(len(jobs), heartbeatBatch)

@@ -25,6 +25,7 @@ func (d *drain) handOver(job *leased, outcome shaper.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	job.handedOver = &handedOver{asked: time.Now(), how: outcome.Handover}
+	d.begin(&d.asks)
 }
 
 // handsOver reports whether the jobs of the bucket run in other processes.
@@ -33,11 +34,22 @@ func (d *drain) handsOver() bool {
 	return ok
 }
 
-// lookAfterHandedOver looks three times a lease until ctx ends. It is no part of the heartbeat, which a queue that does not answer must not stop.
+// lookAfterHandedOver looks three times a lease until no job is handed over, or ctx ends. It is no part of the heartbeat: a queue that
+// does not answer must not stop that.
 func (d *drain) lookAfterHandedOver(ctx context.Context) {
-	for sleep(ctx, d.heartbeatEvery()) {
+	for sleep(ctx, d.heartbeatEvery()); !d.ends(&d.asks, d.handedNothingOver); sleep(ctx, d.heartbeatEvery()) {
 		d.askAfterHandedOver(ctx)
 	}
+}
+
+// handedNothingOver reports whether no job is handed over. The caller holds mu.
+func (d *drain) handedNothingOver() bool {
+	for _, job := range d.held {
+		if job.handedOver != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // askAfterHandedOver settles jobs that were handed over and have left their queue without a start. It asks after those

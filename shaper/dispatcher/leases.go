@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,11 +39,11 @@ type Leases struct {
 	end   context.CancelFunc
 	lone  chan struct{} // held by the only job on its last chance
 
-	mu     sync.Mutex
-	drains map[store.Keys]*drain // one for each bucket
-	beats  sync.WaitGroup        // the heartbeats, and jobs that are given back
-	outage outage
-	guard  poisonGuard
+	mu      sync.Mutex
+	drains  map[store.Keys]*drain // one for each bucket
+	returns sync.WaitGroup        // of jobs that are given back
+	outage  outage
+	guard   poisonGuard
 }
 
 // reasonNotStarted is why a job is returned whose start nobody knows of.
@@ -65,8 +67,12 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 func (l *Leases) Close() {
 	l.mu.Lock()
 	l.end()
+	drains := slices.Collect(maps.Values(l.drains))
 	l.mu.Unlock()
-	l.beats.Wait()
+	l.returns.Wait()
+	for _, d := range drains {
+		d.endHelpers()
+	}
 }
 
 // Lease is a job that this process has started. It ends with [Lease.Settle].
@@ -136,7 +142,7 @@ func (l *Leases) giveBack(d *drain, job *leased) {
 		return
 	}
 	d.hold([]*leased{job})
-	l.beats.Go(func() {
+	l.returns.Go(func() {
 		d.settle(job, shaper.Returned(reasonNotStarted))
 		<-job.ended
 	})
@@ -179,8 +185,8 @@ func (l *Leases) drainOf(t *ticket) (*drain, error) {
 		held: make(map[string]*leased),
 	}
 	d.settler = settlerOf(d)
+	d.beat = helper{within: l.life, do: d.heartbeat}
 	l.drains[b.Keys] = d
-	l.beats.Go(func() { d.heartbeat(l.life) })
 	return d, nil
 }
 

@@ -86,6 +86,13 @@ func (d *Dispatcher) staff() {
 		after = append(after, r)
 	}
 	d.drains.Store(&after)
+	if d.listens.Load() { // else the subscription begins the first claims
+		for _, r := range after {
+			if !slices.Contains(before, r) {
+				r.nudge()
+			}
+		}
+	}
 	d.scheduleWake.add("")
 	for _, r := range before {
 		if !slices.Contains(after, r) {

@@ -27,7 +27,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		horizon += roundTrip
 	}
 	start := time.Now()
-	r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Reserve, d.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
+	r, err := d.via.RunConfigured(ctx, d.Bucket, lua.Reserve, d.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
 		d.Keys.Member, d.dispatcher, d.stepped.Microseconds(), d.steps)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
@@ -45,7 +45,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{flows: names, slots: slots, args: args}, next, nil
 	}
 	start = time.Now()
-	r, err = d.store.RunConfigured(ctx, d.Bucket, lua.ReserveFlows, d.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
+	r, err = d.via.RunConfigured(ctx, d.Bucket, lua.ReserveFlows, d.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, err)
 	}

@@ -402,7 +402,7 @@ func blockedBy(code int64) shaper.Reason {
 		return shaper.ReasonShed
 	case 10:
 		return shaper.ReasonFlowFull
-	case 11, 13:
+	case 11, 13, 21:
 		return shaper.ReasonTooManyFlows
 	case 12:
 		return shaper.ReasonGroupFull

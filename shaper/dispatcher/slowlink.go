@@ -73,7 +73,7 @@ func (l *slowLink) failed(start time.Time, err error, d *drain) {
 
 // sendClaim sends a claim, and gives it the time that the link needs.
 func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
-	s := d.store
+	s := d.via
 	if d.link.patience > 0 {
 		s = s.WithTimeout(ctx, call.Keys[0], d.link.patience)
 	}
@@ -86,7 +86,9 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 func (d *drain) setUnanswered(claimID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = claimID
+	if d.unknown = claimID; claimID != "" {
+		d.begin(&d.beat)
+	}
 }
 
 func (d *drain) unansweredClaim() string {

@@ -40,6 +40,23 @@ func TestCollectorOfFlowsAndGroups(t *testing.T) {
 	}
 }
 
+// Each admitted job that has not ended stands in one of three gauges: it waits or is in flight, is delayed, or is dead.
+func TestCollectorOfUnfinishedJobs(t *testing.T) {
+	t.Parallel()
+	w := rig.NewPoolWorld(t, rig.Flowing("flows", shaper.FlowKeyJob), rig.Bucket("plain", 1))
+	for bucket, flow := range map[string]string{"flows": "acme", "plain": ""} {
+		w.Enqueue(bucket, 2, func(job *shaper.Job) { job.Flow = flow })
+		w.Enqueue(bucket, 3, func(job *shaper.Job) { job.ID, job.Flow, job.Delay = "later-"+job.ID, flow, time.Hour })
+	}
+	got := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(t.Context(), w.Client.Op)), "tundish_bucket_")
+	for _, bucket := range []string{"flows", "plain"} {
+		of := "{bucket=" + bucket + "}"
+		if depth, delayed, dead := got["tundish_bucket_depth"+of], got["tundish_bucket_scheduled_jobs"+of], got["tundish_bucket_dead_letters"+of]; depth != 2 || delayed != 3 || dead != 0 {
+			t.Errorf("%s: depth %v, scheduled %v, dead %v", bucket, depth, delayed, dead)
+		}
+	}
+}
+
 // Flows that their downstream holds are counted, and so are buckets and pools.
 func TestCollectorOfDownstreams(t *testing.T) {
 	t.Parallel()

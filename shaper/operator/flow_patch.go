@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -125,7 +126,7 @@ func (p *FlowPatch) delivery() *shaper.OwnDelivery {
 	}
 	var own shaper.OwnFlow
 	_ = codec.ReadOwnLines(&own, lines) // they are ours
-	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: append(own.Secrets, p.secrets.Put...)}
+	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: slices.Concat(own.Secrets, p.secrets.Put)}
 }
 
 // applied returns the rate and the burst of a flow with the patch; the rest is as before.

@@ -51,7 +51,7 @@ func TestJobsOfFlows(t *testing.T) {
 		t.Errorf("blocked by %s, job %+v", got, job)
 	}
 	for _, part := range []string{`flow "a" is paused since `, " by anna (a leak)", "1 ahead of it", `3 of at most 3 of flow "a"`, "at its own pace",
-		"as many have left as a quota allows"} {
+		"as many have left as its quota of "} {
 		if !strings.Contains(job.Why(), part) {
 			t.Errorf("%q is not in %q", part, job.Why())
 		}

@@ -26,6 +26,8 @@ type BucketInfo struct {
 	ScheduledCapacity int64
 	MaxInFlight       int64
 
+	Quotas []shaper.QuotaUse // with what is left of each; of a bucket that Redis does not have: none
+
 	Unfinished int64 // what counts against Capacity, with Callbacks
 	Waiting    int64 // in the lists; with flows: all that wait, also for their time
 	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
@@ -161,6 +163,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.Hours, info.Empty, info.Drain = codec.ReadHours(r), codec.InstantOf(r.Int()), codec.ParseDrain(r.Text())
 	info.Downstream = codec.ParseDownstream(ofBucket, offset, info.rateInForce())
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
+	info.Quotas = codec.ReadQuotaUse(r.Text())
 	info.Overrides = readOverrides(r)
 	return info, r.Err()
 }

@@ -27,6 +27,7 @@ type PoolDetails struct {
 	Burst       int64
 	MaxInFlight int64 // 0: none
 	Quotas      []admission.Rate
+	QuotaUse    []shaper.QuotaUse // the same, with what is left of each
 
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 
@@ -160,6 +161,7 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 	p.Quotas = codec.ReadQuotas(r.Text())
 	p.Downstream = codec.ParseDownstream(r.Text(), 0, p.Rate)
 	p.LastSlot, p.InFlight = codec.InstantOf(r.Int()), r.Int()
+	p.QuotaUse = codec.ReadQuotaUse(r.Text())
 	for range min(r.Int(), int64(r.Left())) {
 		p.Buckets = append(p.Buckets, PoolBucket{Name: r.Text(), Weight: r.Int(), InFlight: r.Int(), HasWork: r.Int() == 1})
 	}

@@ -165,7 +165,6 @@ func (c control) controlPool(ctx context.Context, pool, action string, args ...a
 	if status := r.Int(); status != 0 && r.Err() == nil {
 		return nil, fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
-	_, _ = r.Int(), r.Int()
 	return r, r.Err()
 }
 
@@ -179,6 +178,7 @@ func (c control) changePool(ctx context.Context, pool, action string, step int, 
 	if err != nil {
 		return nil, err
 	}
+	_, _ = r.Int(), r.Int() // now; it has no pause
 	changes, err := readChanges(r, action, step, args)
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: script control: %w", pool, err)

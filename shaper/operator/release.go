@@ -3,7 +3,10 @@ package operator
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
@@ -19,9 +22,9 @@ func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
 	c := f.control()
 	change, err := c.changeTarget(ctx, t, metrics.ActionRelease)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionRelease, "before", releasedText(change.said), "after", "released")
+		c.noteTarget(ctx, t, metrics.ActionRelease, "before", change.said.String(), "after", "released")
 	}
-	return change.said != "", err
+	return change.said.text != "", err
 }
 
 // Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the
@@ -33,12 +36,11 @@ func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, _ = r.Int(), r.Int()
-	said := r.Text()
+	said := readReleased(r)
 	if r.Err() == nil {
-		c.note(ctx, bucket, metrics.ActionRelease, "before", releasedText(said), "after", "released")
+		c.note(ctx, bucket, metrics.ActionRelease, "before", said.String(), "after", "released")
 	}
-	return said != "", r.Err()
+	return said.text != "", r.Err()
 }
 
 // ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does one flow, and returns how many had something to release.
@@ -74,7 +76,7 @@ func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err er
 			if err != nil {
 				return released, err
 			}
-			if change.said != "" {
+			if change.said.text != "" {
 				released++
 			}
 		}
@@ -84,12 +86,32 @@ func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err er
 	}
 }
 
-// releasedText is what was released, for the log.
-func releasedText(said string) string {
-	if said == "" {
+// releasedScope is what a downstream said of a scope before it was released.
+type releasedScope struct {
+	text   string // as scripts keep it; "" nothing
+	offset int64  // of its clock
+	at     int64  // when it was released, by the clock of Redis
+}
+
+// readReleased reads what control.lua answers to a release.
+func readReleased(r *lua.Reader) releasedScope {
+	at, _ := r.Int(), r.Int()
+	return releasedScope{at: at, text: r.Text(), offset: r.Int()}
+}
+
+// String is what was released, for the log.
+func (s releasedScope) String() string {
+	if s.text == "" {
 		return "nothing to release"
 	}
-	return said
+	d := codec.ParseDownstream(s.text, s.offset, admission.Rate{})
+	if d == nil {
+		return "something of a newer program"
+	}
+	if text := d.Text(time.UnixMicro(s.at)); text != "" {
+		return text
+	}
+	return fmt.Sprintf("%d failures in a row", d.Failures)
 }
 
 // Release ends a hold and an open circuit breaker of the pool, and forgets its adaptive rate, as [BucketControl.Release] does those of a
@@ -100,10 +122,10 @@ func (p PoolControl) Release(ctx context.Context) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	said := r.Text()
+	said := readReleased(r)
 	if r.Err() != nil {
 		return false, fmt.Errorf("pool %q: script control: %w", pool, r.Err())
 	}
-	c.notePool(ctx, pool, metrics.ActionRelease, "before", releasedText(said), "after", "released")
-	return said != "", nil
+	c.notePool(ctx, pool, metrics.ActionRelease, "before", said.String(), "after", "released")
+	return said.text != "", nil
 }

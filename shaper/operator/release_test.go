@@ -1,14 +1,18 @@
 package operator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -100,5 +104,39 @@ func TestReleaseOfAllFlows(t *testing.T) {
 	}
 	if n, err := rig.NewBench(t, rig.Bucket("b", 100)).Client.Op.As("anna").Bucket("b").ReleaseFlows(t.Context()); n != 0 || !errors.Is(err, operator.ErrNoFlows) {
 		t.Errorf("without flows: %d, %v", n, err)
+	}
+}
+
+// The log tells in a sentence what a release has ended, by the clock of Redis.
+func TestReleaseIsLoggedInWords(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t)
+	var log bytes.Buffer
+	op, err := operator.New(operator.Config{Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ahead = 3 * time.Hour // the engine's clock
+	at := s.Now.UTC().Truncate(time.Second)
+	micros := at.Add(ahead).UnixMicro()
+	keys := store.BucketKeys("b")
+	s.Redis.HSet(t.Context(), keys.Pace(), "offset", ahead.Microseconds(), "down", fmt.Sprintf("%d,0,0,1,10,1,1,0,1,%d,%d,1,%d,http_503", micros+60_000_000, micros, micros, micros))
+	s.Redis.HSet(t.Context(), keys.Flows(), "f", fmt.Sprintf("@0,5000,1000000000,0,0,1,1,0,1,0,0,0,%d,http_429 0 0 - 0 1 0 0 .n", micros))
+	bucket := op.As("anna").Bucket("b")
+	for release, want := range map[string]string{
+		"the bucket": fmt.Sprintf(`before="circuit breaker open since %s (10 failures in a row, the last one http_503); the next probe may leave at %s" after=released`,
+			at.Format("2006-01-02T15:04:05.000Z"), at.Add(time.Minute).Format("2006-01-02T15:04:05.000Z")),
+		"the flow": `before="slowed to 5/s (http_429)" after=released`,
+	} {
+		log.Reset()
+		was, err := false, error(nil)
+		if release == "the bucket" {
+			was, err = bucket.Release(t.Context())
+		} else {
+			was, err = bucket.Flow("f").Release(t.Context())
+		}
+		if err != nil || !was || !strings.Contains(log.String(), want) {
+			t.Errorf("%s: %v, %v; logged is %s\nwant %s", release, was, err, log.String(), want)
+		}
 	}
 }

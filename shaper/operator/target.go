@@ -189,7 +189,7 @@ func (c control) noteTarget(ctx context.Context, t target, action string, args .
 // changed is what control_flow.lua has changed.
 type changed struct {
 	before, after shaper.OwnFlow
-	said          string // of the downstream before
+	said          releasedScope // before
 }
 
 // changeTarget runs control_flow.lua.
@@ -198,7 +198,8 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	if err != nil {
 		return change, err
 	}
-	_, levels, old, now, said, tooMany := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
+	at, levels, old, now, said, tooMany := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
+	change.said = releasedScope{text: said, offset: r.Int(), at: at}
 	switch {
 	case r.Err() != nil:
 		return change, fmt.Errorf("bucket %q: script control_flow: %w", t.bucket, r.Err())
@@ -209,7 +210,6 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	case tooMany != 0:
 		return change, &InvalidChangeError{t.bucket, errTooManySecrets}
 	}
-	change.said = said
 	change.before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced
 	change.after, err = codec.ParseOwnFlow(now)
 	return change, err

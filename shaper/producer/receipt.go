@@ -36,6 +36,7 @@ const (
 	codeIDTaken
 	codeFlowScheduledFull
 	codeGroupScheduledFull
+	codeTooManyOfCaller
 )
 
 // How enqueue.lua answers.
@@ -261,6 +262,10 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 		refusal.Reason = shaper.ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
 			b.Name, held, bound, t.job.Flow, next)
+	case codeTooManyOfCaller:
+		refusal.Reason = shaper.ReasonTooManyFlows
+		refusal.Detail = fmt.Sprintf("caller %q has made %d flows of bucket %q, which are as many as it may, and %q would be another one: %s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set",
+			t.job.Caller, held, b.Name, t.job.Flow, next)
 	}
 	return refusal
 }

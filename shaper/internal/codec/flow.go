@@ -226,3 +226,16 @@ func ReadQuotas(text string) []admission.Rate {
 	}
 	return quotas
 }
+
+// ReadQuotaUse reads what lua/lib/allowance.lua says of quotas.
+func ReadQuotaUse(text string) []shaper.QuotaUse {
+	var uses []shaper.QuotaUse
+	for one := range strings.SplitSeq(text, ";") {
+		var count, micros, used, frees int64
+		if n, _ := fmt.Sscan(one, &count, &micros, &used, &frees); n == 4 {
+			quota := admission.Rate{Count: count, Per: time.Duration(micros) * time.Microsecond, Unit: admission.UnitRequests}
+			uses = append(uses, shaper.QuotaUse{Quota: quota, Used: used, Frees: InstantOf(frees)})
+		}
+	}
+	return uses
+}

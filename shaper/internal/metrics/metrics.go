@@ -31,6 +31,7 @@ type Metrics struct {
 	lost             *counters
 	reclaimed        *counters
 	repaired         *counters
+	settingsLost     *counters
 	expired          *counters
 	returned         *counters
 	actions          *counters
@@ -83,7 +84,9 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		reclaimed:  counter("leases_reclaimed_total", "Leases that ran out and were taken back, by what became of the job.", "outcome"),
 		expired:    counter("jobs_expired_total", "Jobs whose time ran out while they waited; they became dead letters."),
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
-		returned:   counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		settingsLost: counter("settings_lost_total",
+			"How often this process found that Redis had lost the settings of the bucket, with whatever else it lost then."),
+		returned: counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
 		schedules: counter("schedule_fires_total",
 			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
 		scheduleLateness: histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
@@ -137,7 +140,7 @@ func (m *Metrics) AddBucket(b string) {
 	}
 	m.decisions.know(b, decided...)
 	m.attempts.know(b, succeeded...)
-	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned} {
+	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned, m.settingsLost} {
 		c.know(b, single...)
 	}
 	m.actions.know(b, acted...)
@@ -153,7 +156,7 @@ func (m *Metrics) RemoveBucket(b string) {
 		return
 	}
 	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
-		m.reclaimed, m.repaired, m.expired, m.returned, m.actions, m.schedules} {
+		m.reclaimed, m.repaired, m.expired, m.returned, m.settingsLost, m.actions, m.schedules} {
 		c.forget(b)
 	}
 	m.lateness.DeleteLabelValues(b)
@@ -308,6 +311,13 @@ func (m *Metrics) CountGivenUp(bucket, cause string, jobs int64) {
 	m.dead.add(jobs, bucket)
 	if cause == shaper.CauseExpired {
 		m.expired.add(jobs, bucket)
+	}
+}
+
+// CountSettingsLost counts that Redis had lost the settings of a bucket.
+func (m *Metrics) CountSettingsLost(bucket string) {
+	if m != nil {
+		m.settingsLost.WithLabelValues(bucket).Inc()
 	}
 }
 

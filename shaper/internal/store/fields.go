@@ -30,6 +30,8 @@ const fieldInFlightRule = "in_flight_rule"
 // Fields that say who wrote settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
+	fieldCallers = "callers"  // since when callers are known: another value says that the settings were lost and made again
+	fieldLeftFor = "left_for" // where the bucket is now
 	fieldBy      = "by"
 	fieldStarted = "started"
 	fieldChanges = "changes"
@@ -48,6 +50,11 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 	}
 	effective := *own
 	effective.MaxInFlight, effective.Weight = own.EffectiveMaxInFlight(), max(own.Weight, 1)
+	if own.Flow != nil {
+		flow := *own.Flow
+		flow.MaxPerCaller = flow.EffectiveMaxPerCaller()
+		effective.Flow = &flow
+	}
 	return append(OfBuckets.Write(&effective),
 		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead), "downstream", codec.DownstreamRules(own), "events", eventsText(own.Events),
 		"batch", codec.BatchText(own.Batch), "flows", levelsOf(own), admission.FieldLimits, limits, FieldPlan, plan,

@@ -62,7 +62,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
 		// A bucket from before callers were known learns of them: see lua/lib/callers.lua.
-		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf["callers"] != "" || isNamed(own)) {
+		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf[fieldCallers] != "" || isNamed(own)) {
 			return s.adopt(ctx, b, own, found)
 		}
 		if isNamed(own) {

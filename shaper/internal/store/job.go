@@ -67,6 +67,9 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	info.Downstream, ofFlow.Downstream, ofPool.Downstream = readDownstream(r, offset), readDownstream(r, offset), readDownstream(r, 0)
 	info.Closed, info.Opens = r.Int() == 1, codec.InstantOf(r.Int())
 	info.Owner.Before = r.Int() == 1
+	for _, uses := range []*[]shaper.QuotaUse{&info.Quotas, &ofFlow.Quotas, &ofGroup.Quotas, &ofPool.Quotas} {
+		*uses = codec.ReadQuotaUse(r.Text())
+	}
 	if p := b.Settings.Load().Pool; p != nil {
 		ofPool.Name, info.OfPool = p.Name, ofPool
 	}

@@ -140,6 +140,9 @@ func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
 func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
 func (k Keys) CallbackCounts() string { return k.Prefix + "callback_counts" }
 
+// FlowMakers are the callers that made flows: see lua/lib/makers.lua.
+func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
+
 // Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is where dispatchers of a version before
 // leave the result that a process waits for: see lua/lib/results.lua.
 func (k Keys) Results() string         { return k.Prefix + "results" }
@@ -189,7 +192,7 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Riders(), k.Expiries(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.FlowMakers(), k.Riders(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 
@@ -357,5 +360,5 @@ func (k Keys) OfGroup(group string) []string {
 func ForControlPool(pool string) []string { return []string{PoolConf(pool), poolPace(pool)} }
 
 func ForInspectPool(pool string) []string {
-	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool)}
+	return []string{PoolConf(pool), poolPace(pool), poolBuckets(pool), PoolPrefix(pool) + "departed"}
 }

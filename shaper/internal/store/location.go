@@ -56,12 +56,12 @@ const generationSuffix = ":generation"
 
 func IsBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
 
-// placeOf reads where a bucket lives.
-func (s *Store) placeOf(ctx context.Context, bucket string) (place, error) {
+// placeOf reads where a bucket lives, in the round trip of the commands that come before.
+func (s *Store) placeOf(ctx context.Context, bucket string, before ...redis.Cmder) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	cmd := redis.NewSliceCmd(ctx, "hmget", TagsKey, bucket, bucket+generationSuffix)
-	if err := s.process(ctx, cmd); err != nil {
+	if err := s.process(ctx, append(before, cmd)...); err != nil {
 		return place{}, fmt.Errorf("look for the bucket: %w", err)
 	}
 	var p place
@@ -89,10 +89,7 @@ func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	if err != nil || p.tag != "" {
 		return p, err
 	}
-	if err := s.process(ctx, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, tagOf(b))); err != nil {
-		return place{}, fmt.Errorf("record the bucket: %w", err)
-	}
-	return s.placeOf(ctx, b.Name) // another process may have been first
+	return s.placeOf(ctx, b.Name, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, tagOf(b))) // another process may be first
 }
 
 // poolText is the pool of a bucket with that tag, in a sentence.

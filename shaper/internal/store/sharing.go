@@ -33,11 +33,14 @@ func (s *Store) Sharing() *Store {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 		defer cancel()
 		lua.Spread(ctx, s.Redis, len(some), func(n int) string { return keyOf(some[n].cmds[0]) }, func(part []int) {
-			pipe := s.Redis.Pipeline()
+			var cmds []redis.Cmder
 			for _, n := range part {
-				for _, cmd := range some[n].cmds {
-					_ = pipe.Process(ctx, cmd) // queues
-				}
+				cmds = append(cmds, some[n].cmds...)
+			}
+			lua.TextOnce(cmds)
+			pipe := s.Redis.Pipeline()
+			for _, cmd := range cmds {
+				_ = pipe.Process(ctx, cmd) // queues
 			}
 			_, _ = pipe.Exec(ctx) // the commands hold the errors
 		})

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -31,6 +32,7 @@ type settingsWatch struct {
 	read     bool              // its record of changes was read
 	newest   int64             // time of the newest change of a configuration that is known
 	strange  []shaper.Change   // by a configuration, and not in the record of changes as far as that is known
+	lost     bool              // Redis had lost what was there, as this look found
 }
 
 // watches are those of the buckets and pools of a store, by their keys.
@@ -52,8 +54,11 @@ var markFields = []string{fieldOwned, fieldStarted, "revision"}
 // The fields that say of a bucket that it is paused; pools have none of these.
 var pauseFields = []string{"paused", "paused_by", "paused_reason"}
 
+// The fields that tell settings that were lost and written again from those that were there all the time; pools have none of these.
+var originFields = []string{fieldCallers, fieldLeftFor}
+
 func (w *settingsWatch) fields() []string {
-	fields := slices.Concat(markFields, pauseFields)
+	fields := slices.Concat(markFields, pauseFields, originFields)
 	for _, s := range w.settings {
 		fields = append(append(fields, s.Fields...), "set:"+s.Fields[0])
 	}
@@ -73,8 +78,19 @@ func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	list := s.watchedBuckets()
-	looked := slices.DeleteFunc(slices.Clone(list), func(w *watched) bool { return !needsLook(w.b) })
-	s.lookAt(ctx, looked)
+	looked, rest := make([]*watched, 0, len(list)), []*watched(nil)
+	for _, w := range list {
+		if needsLook(w.b) {
+			looked = append(looked, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	if s.lookAt(ctx, looked) {
+		s.lookAt(ctx, rest) // of all that was lost together there is one line
+		looked = list
+		s.reportLost(ctx, list)
+	}
 	var news []*watched
 	for _, w := range looked {
 		w.b.planned.Store(w.watches[0].last[FieldPlan] != "")
@@ -119,36 +135,46 @@ func (s *Store) watchedBuckets() []*watched {
 	return list
 }
 
-// lookAt looks at the settings of all, each once.
-func (s *Store) lookAt(ctx context.Context, list []*watched) {
+// lookAt looks at the settings of all, each once. It reports whether Redis has lost some of them.
+func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	var all []*settingsWatch
+	found := map[*settingsWatch]*redis.SliceCmd{}
 	for _, w := range list {
 		for _, watch := range w.watches {
-			if !slices.Contains(all[max(len(all)-1, 0):], watch) { // buckets of a pool often follow each other
-				all = append(all, watch)
+			if _, ok := found[watch]; !ok {
+				all, found[watch] = append(all, watch), &redis.SliceCmd{}
 			}
 		}
 	}
-	found := make([]*redis.SliceCmd, len(all))
+	cmds := make([]*redis.SliceCmd, len(all))
 	lua.Spread(ctx, s.Redis, len(all), func(i int) string { return all[i].key }, func(some []int) {
 		pipe := s.Redis.Pipeline()
 		for _, i := range some {
-			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
+			cmds[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 	})
-	changed := make(map[*settingsWatch]bool, len(all))
 	for i, w := range all {
-		// A hook of the client that does not let the question through leaves no error here, and no answer.
-		if values := found[i].Val(); found[i].Err() == nil && len(values) == len(w.fields()) && w.see(ctx, values) {
-			changed[w] = true
+		found[w] = cmds[i]
+	}
+	changed := make(map[*settingsWatch]bool, len(all))
+	for _, w := range list {
+		for i, watch := range w.watches {
+			cmd := found[watch]
+			// A hook of the client that does not let the question through leaves no error here, and no answer.
+			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields()) {
+				if i > 0 && w.watches[0].lost { // the pool's were lost with those of its bucket
+					watch.last = nil
+				}
+				changed[watch] = watch.see(ctx, values) || changed[watch]
+				lost = lost || watch.lost
+			}
+			w.news = w.news || changed[watch]
 		}
 	}
-	for _, w := range list {
-		w.news = slices.ContainsFunc(w.watches, func(watch *settingsWatch) bool { return changed[watch] })
-	}
+	return lost
 }
 
 // isReplaced reports whether an owner is to write its settings again: what is in force was made by a guest or by a program that marks nothing,
@@ -249,11 +275,17 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 			now[name] = text
 		}
 	}
-	if now[FieldRateCount] == "" { // nobody has written it yet, or it was lost and will be written again
+	before, is := w.last, now[FieldRateCount] != ""
+	switch {
+	case !is && now[fieldLeftFor] != "": // the bucket has another place now
+		return false
+	case isLost(before, now):
+		w.lost, w.last, w.strange = true, nil, nil
+	}
+	if !is { // no process has written it yet
 		return false
 	}
-	before := w.last
-	if w.last = now; before == nil {
+	if w.last = now; before == nil || w.lost {
 		return true
 	}
 	changes, by := w.changes(before, now)
@@ -292,6 +324,49 @@ func (w *settingsWatch) changes(before, now map[string]string) (changes []shaper
 		}
 	}
 	return changes, by
+}
+
+// isLost reports whether Redis has lost what was there before, also if a process has written it again since.
+func isLost(before, now map[string]string) bool {
+	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
+}
+
+// lostNames is how many names of buckets a log line has.
+const lostNames = 20
+
+// reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
+func (s *Store) reportLost(ctx context.Context, list []*watched) {
+	var buckets, pools []string
+	for _, w := range list {
+		for i, watch := range w.watches {
+			switch {
+			case !watch.lost:
+			case i == 0:
+				buckets = append(buckets, w.b.Name)
+				s.Metrics.CountSettingsLost(w.b.Name)
+			default:
+				pools = append(pools, w.b.Keys.Pool)
+			}
+			watch.lost = false
+		}
+	}
+	s.Log.ErrorContext(ctx, "redis has lost data: the settings of buckets or pools that were in force are gone, and jobs, dead letters, pauses "+
+		"and changes by operators of these may be gone with them; each dispatcher writes the settings of its configuration again and goes on. "+
+		"Find out whether Redis was restarted without persistence (it needs appendonly yes) or flushed, pause and set again what operators had "+
+		"changed, and enqueue again what is missing",
+		"buckets", namesText(buckets), "pools", namesText(pools), "count", len(buckets))
+}
+
+// namesText are the first names of a list, and how many more there are.
+func namesText(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	text := strings.Join(names[:min(len(names), lostNames)], ", ")
+	if more := len(names) - lostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func pausedText(fields map[string]string) string {

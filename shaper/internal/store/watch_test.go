@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -81,13 +82,110 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%d lines were logged, or some twice:\n%s", lines, got)
 	}
 
-	// A conf that was lost is no change, and neither is one that cannot be seen.
+	// A conf that was lost is no change, and is told once. One that cannot be seen is not lost.
 	do(nil, w.Server.Client().Del(t.Context(), store.TaggedKeys("p", "b").Conf()).Err())
-	is("lost", "")
+	is("lost", `"redis has lost data: `)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.Watch(ended)
 	is("after a look that failed", "")
+}
+
+// Settings that Redis has lost are told once for all buckets, whether or not a process has written them again, and whoever does. A pause
+// that was lost was not resumed by an operator, and an override that was lost was not reset. A bucket that changes its pool has lost nothing.
+func TestWatchTellsWhatRedisLost(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		pool := &shaper.Pool{Name: "p", Rate: rig.PerSecond(100)}
+		var buckets []shaper.Bucket
+		for i := range 30 {
+			buckets = append(buckets, rig.In(pool, rig.Bucket(fmt.Sprintf("b%02d", i), 10)))
+		}
+		var log bytes.Buffer
+		reg := prometheus.NewRegistry()
+		s, err := store.New(store.Owner, conn, buckets, 0, slog.New(slog.NewTextHandler(&log, nil)), reg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := clientWith(t, conn, buckets...).Op.As("anna")
+		for _, again := range []struct {
+			what   string
+			writes func()
+		}{
+			{"nobody", func() {}},
+			{"this process", func() {
+				for _, b := range s.All() {
+					b.Configured.Store(false)
+				}
+				if err := s.JoinPools(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}},
+			{"another dispatcher", func() {
+				if err := ownerOf(t, conn, "another", nil, buckets...).JoinPools(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}},
+			{"a producer", func() {
+				guest, err := store.New(store.Guest, conn, buckets, 0, nil, nil)
+				if err == nil {
+					err = guest.JoinPools(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}},
+		} {
+			conn.FlushAll(t.Context())
+			for _, b := range s.All() {
+				b.Configured.Store(false)
+			}
+			if err := s.JoinPools(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := op.Bucket("b00").Pause(t.Context(), "a test"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := op.Bucket("b01").Set(t.Context(), rig.MustPatch(t, "rate", "5/s")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := op.Pool("p").Set(t.Context(), rig.MustPatch(t, "rate", "50/s")); err != nil {
+				t.Fatal(err)
+			}
+			s.Watch(t.Context())
+			log.Reset()
+			const counted = `tundish_settings_lost_total{bucket=b00}`
+			before := rig.Scrape(t, reg, "tundish_settings")[counted]
+			conn.FlushAll(t.Context())
+			again.writes()
+			for n := range 3 { // a wake-up of one bucket; then all
+				s.WatchSome(t.Context(), func(b *store.Bucket) bool { return n > 0 || b.Name == "b07" })
+			}
+			var lines []string
+			for line := range strings.Lines(log.String()) {
+				if !strings.Contains(line, "another process changed") && !strings.Contains(line, "this process differs") {
+					lines = append(lines, line)
+				}
+			}
+			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], `b18, b19 and 10 more" pools=`) || !strings.Contains(lines[0], "count=30") {
+				t.Errorf("%s writes them again: logged is\n%s", again.what, strings.Join(lines, ""))
+			}
+			if got := rig.Scrape(t, reg, "tundish_settings")[counted] - before; got != 1 {
+				t.Errorf("%s writes them again: %v losses were counted", again.what, got)
+			}
+		}
+
+		log.Reset()
+		moved := rig.Bucket("b00", 10)
+		moved.Revision = 1
+		if err := ownerOf(t, conn, "another", nil, moved).JoinPools(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Watch(t.Context())
+		if strings.Contains(log.String(), "has lost data") {
+			t.Errorf("a bucket that left for another pool: logged is\n%s", log.String())
+		}
+	})
 }
 
 // ownerOf is a dispatcher's store of buckets.

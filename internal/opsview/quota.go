@@ -1,0 +1,62 @@
+package opsview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Quota is a quota of a bucket or a pool, with what is left of it.
+type Quota struct {
+	Quota     string     `json:"quota"`
+	Used      int64      `json:"used"`                 // departures in its window until now
+	Left      int64      `json:"left"`                 // how many may leave now
+	HeldUntil *time.Time `json:"held_until,omitempty"` // nothing leaves before; none if it lets a job leave now
+}
+
+// QuotasOf shows quotas; none is nil.
+func QuotasOf(uses []shaper.QuotaUse, now time.Time) []Quota {
+	var list []Quota
+	for _, u := range uses {
+		q := Quota{Quota: u.Quota.String(), Used: u.Used, Left: u.Left()}
+		if u.IsUp(now) {
+			q.HeldUntil = instant(u.Frees)
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+// unusedQuotas are those of a configuration of which nothing has left.
+func unusedQuotas(quotas []admission.Rate) []shaper.QuotaUse {
+	var uses []shaper.QuotaUse
+	for _, q := range quotas {
+		uses = append(uses, shaper.QuotaUse{Quota: q})
+	}
+	return uses
+}
+
+// Text says what is left.
+func (q *Quota) Text() string {
+	text := fmt.Sprintf("%s: %d left", q.Quota, q.Left)
+	if q.HeldUntil != nil {
+		text += fmt.Sprintf(", nothing leaves before %s", q.HeldUntil.Format(time.RFC3339))
+	}
+	return text
+}
+
+// quotaNote says which quota holds longest; "" if none does.
+func quotaNote(quotas []Quota) string {
+	var longest *Quota
+	for i := range quotas {
+		if q := &quotas[i]; q.HeldUntil != nil && (longest == nil || q.HeldUntil.After(*longest.HeldUntil)) {
+			longest = q
+		}
+	}
+	if longest == nil {
+		return ""
+	}
+	return fmt.Sprintf("its quota of %s is used up until %s", longest.Quota, longest.HeldUntil.Format(time.RFC3339))
+}

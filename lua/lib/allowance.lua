@@ -1,0 +1,35 @@
+-- allowance.lua: what is left of quotas, for people. See quota.lua, whose list and windows it reads. Writes nothing.
+
+--#include lib/quota.lua
+
+local allowance = {}
+
+-- How many departures of the list at key are later than that: the newest is the first.
+local function later_than(key, after)
+  local low, high = 0, redis.call('LLEN', key)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if tonumber(redis.call('LINDEX', key, middle)) > after then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+-- The quotas of a text "count microseconds;..." with what has left: "count microseconds used frees;" for each. frees: when one that is used
+-- up lets the next departure go, by the server's clock, else 0. offset is that of the clock of the list, latest as in quota.ready.
+function allowance.text(key, text, now, offset, latest)
+  if (text or '') == '' then return '' end
+  local parts, i = {}, 0
+  local windows = quota.windows(text)
+  for count, window in string.gmatch(text, '(%d+) (%d+);') do
+    i = i + 1
+    local w = windows[i]
+    local used, frees = math.min(later_than(key, now + offset - w.window), w.count), 0
+    if used == w.count then
+      frees = math.min(tonumber(redis.call('LINDEX', key, w.count - 1)), latest) + w.window - offset
+    end
+    parts[i] = count .. ' ' .. window .. string.format(' %d %d;', used, frees)
+  end
+  return table.concat(parts)
+end
+
+return allowance

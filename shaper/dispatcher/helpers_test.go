@@ -1,0 +1,87 @@
+package dispatcher
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// TestHelpersRunWhileNeeded: an idle bucket has no goroutines beside its loop. While a job is in flight, or one was handed over, they run, and
+// extend its lease; they do so again for the next job.
+func TestHelpersRunWhileNeeded(t *testing.T) {
+	t.Parallel()
+	for _, handsOver := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const lease = 3 * time.Second
+			mini := miniredis.NewMiniRedis()
+			mini.ClockTTL(true)
+			t.Cleanup(mini.Close)
+			conn, all := rig.BubbleClient(t, mini.Dial), []shaper.Bucket{rig.Bucket("b", 10)}
+			client, err := producer.New(producer.Config{Redis: conn, Buckets: all})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := make(chan shaper.Outcome, 1)
+			left := func(context.Context) (shaper.Outcome, bool, error) {
+				select {
+				case outcome := <-end:
+					return outcome, true, nil
+				default:
+					return shaper.Outcome{}, false, nil
+				}
+			}
+			worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+				if handsOver {
+					return shaper.HandedOver(left)
+				}
+				return <-end
+			})
+			d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker), Lease: lease, Enqueue: client.Enqueue})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- d.Run(ctx) }()
+			<-time.After(2 * lease)
+			r := (*d.drains.Load())[0]
+			want := func(when string, beats, asks bool) {
+				t.Helper()
+				synctest.Wait()
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if r.beat.runs != beats || r.asks.runs != asks || r.tells.runs {
+					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, r.beat.runs, r.asks.runs, r.tells.runs)
+				}
+			}
+			want("idle", false, false)
+			for _, id := range []string{"first", "second"} {
+				if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("{}")}); err != nil {
+					t.Fatal(err)
+				}
+				for range 5 {
+					<-time.After(lease)
+					want(id+" in flight", true, handsOver)
+					score, err := conn.ZScore(t.Context(), r.Keys.Leases(), id).Result()
+					if left := time.Until(time.UnixMicro(int64(score))); err != nil || left < lease/2 {
+						t.Errorf("job %s: its lease ends in %s: %v", id, left, err)
+					}
+				}
+				end <- shaper.Done(200)
+				<-time.After(2 * lease)
+				want(id+" is done", false, false)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
