@@ -65,7 +65,7 @@ func TestPieces(t *testing.T) {
 		if err != nil || !strings.HasSuffix(string(text), "\nreturn "+name+"\n") || !strings.HasPrefix(string(text), "-- "+name+".lua: ") {
 			t.Errorf("%s does not begin with its name or does not end with what it returns: %v", piece, err)
 		}
-		used, names := false, regexp.MustCompile(`(?m)^[^'-]*(?:^|[^.\w])`+name+`\.`)
+		used, names := false, regexp.MustCompile(`(?m)^[^'-]*(?:^|[^.\w'])`+name+`\.`)
 		for _, script := range All() {
 			includes := strings.Contains(script.Text(), "local "+name+" = (function()\n")
 			used = used || includes

@@ -73,25 +73,6 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// A bucket that was never used, too, sends its first job when its window opens, as the receipt says: an interval passes while it is closed.
-func TestFirstOpening(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
-		r.configure(settings{rateCount: 1, ratePer: 100 * second})
-		const opens = 3600 * second
-		r.setTime(epoch)
-		r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"}, stretch{from: opens, kind: "o", opened: opens}, stretch{from: 2 * opens, kind: "c"}, stretch{from: 3 * opens, kind: "x"})
-		if got := r.claim(ask{}); len(got.jobs) != 0 || got.next != epoch+opens {
-			t.Fatalf("while it is closed: %+v", got)
-		}
-		if a := r.enqueue(nil, entry{id: "first"})[0]; a.eta != epoch+opens {
-			t.Errorf("the receipt says %d µs after the opening", a.eta-epoch-opens)
-		}
-		r.setTime(epoch + opens - 100_000)
-		slots(t, r.claim(ask{}), epoch+opens, 0)
-	})
-}
-
 // The last slot lies before the end, and a claim that is answered again says when permits are void, too.
 func TestClosing(t *testing.T) {
 	t.Parallel()

@@ -95,6 +95,8 @@ func TestRateChanges(t *testing.T) {
 		s.post("warm", 20)
 		s.awaitDelivered(10 * time.Second)
 		s.operate("set", bucketName, "--rate", "1/h")
+		s.post("saved", 1) // a quiet bucket sends one at once, at any rate: the next one leaves an hour later
+		await(t, 10*time.Second, "the one that a quiet bucket sends", func() bool { return len(a.of("saved")) == 1 })
 		slow := time.Now()
 		s.post("slow", jobs)
 		for i := range s.dispatchers {

@@ -131,13 +131,18 @@ func TestHungReceivers(t *testing.T) {
 	const rate, healthy, seconds = 400, 100, 20
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var a arrivalLog
+		over := make(chan struct{})
+		defer close(over) // so that dispatchers stop without waiting for those that hang
 		s := start(t, redistest.Start(t), plan{
 			rate: rate, dispatchers: 2, lease: 40 * time.Second, timeout: 30 * time.Second,
 			bucket: flowTable(`rate = "100/s"`, "max_in_flight = 20", "capacity = 5000"),
 			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
 				if strings.HasPrefix(id, "hung") {
 					_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when the sender gives up
-					<-r.Context().Done()
+					select {
+					case <-r.Context().Done():
+					case <-over:
+					}
 					return
 				}
 				a.respond(w, r, id, attempt)
