@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -64,20 +65,14 @@ func ParseRate(text string) (Rate, error) {
 
 // wholeRate is the rate with a whole number that equals count units every per, where count is a decimal number: 19/10s for 1.9/s.
 func wholeRate(count string, per time.Duration, unit string) (string, bool) {
-	whole, fraction, ok := strings.Cut(count, ".")
-	n, err := strconv.ParseUint(whole+fraction, 10, 32)
-	if !ok || err != nil || len(fraction) > 9 || per < MinPeriod || per > MaxPeriod {
+	if len(count) > 20 || strings.Trim(count, "0123456789.") != "" {
 		return "", false
 	}
-	scale := int64(math.Pow10(len(fraction)))
-	if scale > int64(MaxPeriod/per) {
+	number, ok := new(big.Rat).SetString(count)
+	if !ok || per < MinPeriod || per > MaxPeriod || !number.Num().IsInt64() || number.Denom().Cmp(big.NewInt(int64(MaxPeriod/per))) > 0 {
 		return "", false
 	}
-	divisor := int64(n)
-	for rest := scale; rest > 0; {
-		divisor, rest = rest, divisor%rest
-	}
-	rate := Rate{Count: int64(n) / divisor, Per: per * time.Duration(scale/divisor), Unit: unit}
+	rate := Rate{Count: number.Num().Int64(), Per: per * time.Duration(number.Denom().Int64()), Unit: unit}
 	if rate.Validate() != nil {
 		return "", false
 	}

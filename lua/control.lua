@@ -1,8 +1,7 @@
 -- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
 -- settings of all configurations, or removes overrides. With the rate or the burst, max_in_flight may rise (see in_flight.lua). A
--- release ends a hold and an open breaker, and forgets the adaptive rate; hooks are told of a breaker of the bucket, those of a pool
--- have no outbox here. All processes obey from the next script on, and after
--- every restart. May be sent twice.
+-- release ends a hold and an open breaker, and forgets the adaptive rate. Hooks are told where that was the breaker of a bucket: a pool
+-- has no hooks. All processes obey from the next script on, and after every restart. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool

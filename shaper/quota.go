@@ -40,11 +40,11 @@ func (q QuotaUse) Left() int64 { return max(q.Quota.Count-q.Used, 0) }
 // IsUp reports whether the quota lets nothing leave at that time.
 func (q QuotaUse) IsUp(now time.Time) bool { return q.Frees.After(now) }
 
-// holding returns the quota that holds a departure longest; nil if none does.
-func holding(uses []QuotaUse) *QuotaUse {
+// HoldingQuota returns the quota that holds a departure longest; nil if none does.
+func HoldingQuota(uses []QuotaUse, now time.Time) *QuotaUse {
 	var longest *QuotaUse
 	for i := range uses {
-		if u := &uses[i]; !u.Frees.IsZero() && (longest == nil || u.Frees.After(longest.Frees)) {
+		if u := &uses[i]; u.IsUp(now) && (longest == nil || u.Frees.After(longest.Frees)) {
 			longest = u
 		}
 	}

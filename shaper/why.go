@@ -246,13 +246,13 @@ func (j *JobInfo) why(by BlockedBy) string {
 	case BlockedByGroupPace:
 		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
 	case BlockedByGroupQuota:
-		return fmt.Sprintf("as many have left as %s allows group %q; it is free again at %s", quotaText(j.OfGroup.Quotas), j.Group, clockText(j.OfGroup.QuotaFrees))
+		return fmt.Sprintf("as many have left as %s allows group %q; it is free again at %s", j.quotaText(j.OfGroup.Quotas), j.Group, clockText(j.OfGroup.QuotaFrees))
 	case BlockedByGroupMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
 	case BlockedByPoolPace:
 		return fmt.Sprintf("pool %q may send again at %s, at its own pace", j.OfPool.Name, clockText(j.OfPool.RateFrees))
 	case BlockedByPoolQuota:
-		return fmt.Sprintf("as many have left as %s allows pool %q; it is free again at %s", quotaText(j.OfPool.Quotas), j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
+		return fmt.Sprintf("as many have left as %s allows pool %q; it is free again at %s", j.quotaText(j.OfPool.Quotas), j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
 	case BlockedByPoolMaxInFlight:
 		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
 	case BlockedByHours:
@@ -272,9 +272,9 @@ func (j *JobInfo) why(by BlockedBy) string {
 		return fmt.Sprintf("%d of at most %d of flow %q are in flight: one of them has to end first", j.OfFlow.InFlight, j.OfFlow.MaxInFlight, j.Flow)
 	case BlockedByQuota:
 		if f := j.OfFlow; f != nil && f.QuotaFrees.After(j.QuotaFrees) {
-			return fmt.Sprintf("as many have left as %s allows flow %q; it is free again at %s", quotaText(f.Quotas), j.Flow, clockText(f.QuotaFrees))
+			return fmt.Sprintf("as many have left as %s allows flow %q; it is free again at %s", j.quotaText(f.Quotas), j.Flow, clockText(f.QuotaFrees))
 		}
-		return fmt.Sprintf("as many have left as %s allows bucket %q; it is free again at %s", quotaText(j.Quotas), j.Bucket, clockText(j.QuotaFrees))
+		return fmt.Sprintf("as many have left as %s allows bucket %q; it is free again at %s", j.quotaText(j.Quotas), j.Bucket, clockText(j.QuotaFrees))
 	case BlockedByJobsAhead:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
@@ -298,8 +298,8 @@ func (j *JobInfo) why(by BlockedBy) string {
 }
 
 // quotaText names the quota that holds longest.
-func quotaText(uses []QuotaUse) string {
-	if held := holding(uses); held != nil {
+func (j *JobInfo) quotaText(uses []QuotaUse) string {
+	if held := HoldingQuota(uses, j.Now); held != nil {
 		return fmt.Sprintf("its quota of %s", held.Quota)
 	}
 	return "a quota"

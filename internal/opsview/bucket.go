@@ -237,7 +237,7 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	if v.Downstream != nil && v.Downstream.Text != "" {
 		note("%s", v.Downstream.Text)
 	}
-	if text := quotaNote(v.Quotas); text != "" {
+	if text := quotaNote(info.Quotas, info.Now); text != "" {
 		note("%s", text)
 	}
 	if text := breakersText(v.Flows); text != "" {

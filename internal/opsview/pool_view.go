@@ -81,7 +81,7 @@ func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, rev
 		}
 	}
 	view.QuotaUse = QuotasOf(p.QuotaUse, p.Now)
-	if text := quotaNote(view.QuotaUse); text != "" {
+	if text := quotaNote(p.QuotaUse, p.Now); text != "" {
 		note("%s", text)
 	}
 	view.InFlight, view.LastSlot, view.Overrides = p.InFlight, instant(p.LastSlot), OverridesOf(p.Overrides)

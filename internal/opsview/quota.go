@@ -48,15 +48,10 @@ func (q *Quota) Text() string {
 }
 
 // quotaNote says which quota holds longest; "" if none does.
-func quotaNote(quotas []Quota) string {
-	var longest *Quota
-	for i := range quotas {
-		if q := &quotas[i]; q.HeldUntil != nil && (longest == nil || q.HeldUntil.After(*longest.HeldUntil)) {
-			longest = q
-		}
-	}
-	if longest == nil {
+func quotaNote(uses []shaper.QuotaUse, now time.Time) string {
+	held := shaper.HoldingQuota(uses, now)
+	if held == nil {
 		return ""
 	}
-	return fmt.Sprintf("its quota of %s is used up until %s", longest.Quota, longest.HeldUntil.Format(time.RFC3339))
+	return fmt.Sprintf("its quota of %s is used up until %s", held.Quota, instant(held.Frees).Format(time.RFC3339))
 }

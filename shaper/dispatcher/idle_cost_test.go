@@ -16,23 +16,25 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
-// commandCount is a hook that counts commands.
-type commandCount struct{ sent atomic.Int64 }
+// callCount is a hook that counts commands, and the round trips in which they are sent: a pipeline is one.
+type callCount struct{ sent, trips atomic.Int64 }
 
-func (c *commandCount) DialHook(next redis.DialHook) redis.DialHook {
+func (c *callCount) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-func (c *commandCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (c *callCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		c.sent.Add(1)
+		c.trips.Add(1)
 		return next(ctx, cmd)
 	}
 }
 
-func (c *commandCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (c *callCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		c.sent.Add(int64(len(cmds)))
+		c.trips.Add(1)
 		return next(ctx, cmds)
 	}
 }
@@ -50,7 +52,7 @@ func TestIdleBucketsCostFewCommands(t *testing.T) {
 		mini := miniredis.NewMiniRedis()
 		mini.ClockTTL(true)
 		t.Cleanup(mini.Close)
-		conn, count := rig.BubbleClient(t, mini.Dial), &commandCount{}
+		conn, count := rig.BubbleClient(t, mini.Dial), &callCount{}
 		conn.AddHook(count)
 		worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
 		d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)})

@@ -3,40 +3,17 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
-
-// tripCount is a hook that counts round trips. A pipeline is one.
-type tripCount struct{ trips atomic.Int64 }
-
-func (c *tripCount) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (c *tripCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.trips.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *tripCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.trips.Add(1)
-		return next(ctx, cmds)
-	}
-}
 
 // TestStartsInFewRoundTrips: a dispatcher with 300 buckets that is 20 ms from Redis makes 32 round trips at most until all buckets
 // sleep. One call of its own for each bucket would be 300. Half of the buckets have flows. A job waits in one bucket.
@@ -76,7 +53,7 @@ func TestStartsInFewRoundTrips(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				conn, count := rig.BubbleClient(t, mini.Dial), &tripCount{}
+				conn, count := rig.BubbleClient(t, mini.Dial), &callCount{}
 				conn.AddHook(count)
 				conn.AddHook(far(10 * time.Millisecond))
 				var delivered atomic.Int64

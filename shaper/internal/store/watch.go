@@ -140,29 +140,27 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	var all []*settingsWatch
-	found := map[*settingsWatch]*redis.SliceCmd{}
+	at := map[*settingsWatch]int{} // in all: buckets of a pool share one
 	for _, w := range list {
 		for _, watch := range w.watches {
-			if _, ok := found[watch]; !ok {
-				all, found[watch] = append(all, watch), &redis.SliceCmd{}
+			if _, ok := at[watch]; !ok {
+				at[watch] = len(all)
+				all = append(all, watch)
 			}
 		}
 	}
-	cmds := make([]*redis.SliceCmd, len(all))
+	found := make([]*redis.SliceCmd, len(all))
 	lua.Spread(ctx, s.Redis, len(all), func(i int) string { return all[i].key }, func(some []int) {
 		pipe := s.Redis.Pipeline()
 		for _, i := range some {
-			cmds[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
+			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 	})
-	for i, w := range all {
-		found[w] = cmds[i]
-	}
 	changed := make(map[*settingsWatch]bool, len(all))
 	for _, w := range list {
 		for i, watch := range w.watches {
-			cmd := found[watch]
+			cmd := found[at[watch]]
 			// A hook of the client that does not let the question through leaves no error here, and no answer.
 			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields()) {
 				if i > 0 && w.watches[0].lost { // the pool's were lost with those of its bucket
