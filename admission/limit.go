@@ -62,26 +62,26 @@ const (
 // Limit is an admission rule. It holds no state; its maps and slices are not
 // changed after it is made.
 type Limit struct {
-	Name      string    // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
-	Algorithm Algorithm // "" means TokenBucket
-	Per       []string  // PerCaller, PerIP, PerFlow, PerHeader + a name; empty counts everybody together
-	Limit     Rate      // refill of a bucket, or requests in a window
-	Burst     int64     // TokenBucket only: tokens that a full bucket holds; 0 means Limit.Count
-	Precision int64     // SlidingWindowCounter only: pieces of a window, 1 to 100; 0 means 1
+	Name      string    `setting:"name"`      // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
+	Algorithm Algorithm `setting:"algorithm"` // "" means TokenBucket
+	Per       []string  `setting:"per"`       // PerCaller, PerIP, PerFlow, PerHeader + a name; empty counts everybody together
+	Limit     Rate      `setting:"limit"`     // refill of a bucket, or requests in a window
+	Burst     int64     `setting:"burst"`     // TokenBucket only: tokens that a full bucket holds; 0 means Limit.Count
+	Precision int64     `setting:"precision"` // SlidingWindowCounter only: pieces of a window, 1 to 100; 0 means 1
 
 	// Tiers replace Limit for callers of a tier. Burst is scaled alike.
-	Tiers map[string]Rate
+	Tiers map[string]Rate `setting:"tiers"`
 
 	// MaxKeys bounds the keys for which the limit has a state, on its own and in each
 	// bucket: 1 to 10,000,000; 0 means DefaultMaxKeys. A caller above it counts
 	// together with all others above it, under one key for each tier
 	// ([Decision.Overflow]). Of a key that expired the place may be free only after as
 	// long again as a state can live, [Limit.StateLife].
-	MaxKeys int64
+	MaxKeys int64 `setting:"max_keys"`
 
-	Mode           Mode           // "" means Enforce
-	OnStoreFailure OnStoreFailure // "" means Closed
-	OnMissing      OnMissing      // "" means Refuse
+	Mode           Mode           `setting:"mode"`             // "" means Enforce
+	OnStoreFailure OnStoreFailure `setting:"on_store_failure"` // "" means Closed
+	OnMissing      OnMissing      `setting:"on_missing"`       // "" means Refuse
 
 	// SyncInterval, if not 0, lets a [Limiter] take several requests' worth at
 	// once and give them out by itself for that time: fewer questions for Redis. In
@@ -89,7 +89,7 @@ type Limit struct {
 	// that is longer by SyncInterval. Measured with four instances and 200 ms: 101 to
 	// 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use
 	// it.
-	SyncInterval time.Duration
+	SyncInterval time.Duration `setting:"sync_interval"`
 }
 
 // WithDefaults returns the limit with its empty fields filled in.

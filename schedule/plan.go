@@ -18,12 +18,12 @@ type Plan struct {
 
 // Drain is when a bucket leaks. Outside its windows it collects.
 type Drain struct {
-	Cron     string        `json:"cron,omitempty"`     // when a window opens: see [Parse]
-	Timezone string        `json:"timezone,omitempty"` // of Cron and FinishBy; "" means UTC
-	For      time.Duration `json:"for,omitempty"`      // how long a window is open; 0: until FinishBy
-	Until    Until         `json:"until,omitempty"`    // "" means window
-	FinishBy string        `json:"finish_by,omitempty"`
-	Manual   bool          `json:"manual,omitempty"` // there are no windows: the bucket leaks only when an operator drains it
+	Cron     string        `json:"cron,omitempty" setting:"cron"`         // when a window opens: see [Parse]
+	Timezone string        `json:"timezone,omitempty" setting:"timezone"` // of Cron and FinishBy; "" means UTC
+	For      time.Duration `json:"for,omitempty" setting:"for"`           // how long a window is open; 0: until FinishBy
+	Until    Until         `json:"until,omitempty" setting:"until"`       // "" means window
+	FinishBy string        `json:"finish_by,omitempty" setting:"finish_by"`
+	Manual   bool          `json:"manual,omitempty" setting:"manual"` // there are no windows: the bucket leaks only when an operator drains it
 }
 
 // Until says what closes a window.

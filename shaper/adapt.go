@@ -38,10 +38,10 @@ const (
 // Adapt says how a bucket obeys what the downstream's answers say. The zero value obeys nothing. In a bucket without flows, a job
 // that names its own URL says nothing of the others: if its receiver asks to wait, it waits alone.
 type Adapt struct {
-	Scope   Scope
-	Hold    bool          // whether a time that the downstream names holds for the whole scope
-	MaxHold time.Duration // the longest hold
-	Floor   int           // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
+	Scope   Scope         `setting:"scope"`
+	Hold    bool          `setting:"hold"`          // whether a time that the downstream names holds for the whole scope
+	MaxHold time.Duration `setting:"max_hold"`      // the longest hold
+	Floor   int           `setting:"floor,percent"` // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
 }
 
 // DefaultAdapt returns holds of an hour at most, a floor of 10 %, and the scope flow.
@@ -72,16 +72,16 @@ func (a Adapt) Validate() error {
 // Breaker says when a scope whose downstream does not work sends nothing (Michael Nygard, "Release It!", 2007). The zero value
 // never opens.
 type Breaker struct {
-	Failures int           // in a row that open it; 0 = it never opens
-	OpenFor  time.Duration // until the first probe; doubled by each that fails
-	MaxOpen  time.Duration // between two probes at most
+	Failures int           `setting:"failures"` // in a row that open it; 0 = it never opens
+	OpenFor  time.Duration `setting:"open_for"` // until the first probe; doubled by each that fails
+	MaxOpen  time.Duration `setting:"max_open"` // between two probes at most
 
 	// DisableAfter is how long the breaker of a flow is open before a probe that fails disables the flow: it sends
 	// nothing until an operator enables it, its waiting jobs become dead letters, and new ones are refused. 0: never. It holds
 	// where each flow is a scope of its own. A bucket without flows is never disabled.
-	DisableAfter time.Duration
+	DisableAfter time.Duration `setting:"disable_after"`
 
-	OnGone OnGone // "" is GoneDisablesOwnURL
+	OnGone OnGone `setting:"on_gone"` // "" is GoneDisablesOwnURL
 }
 
 // DefaultBreaker returns 10 failures, 30 s doubling to 10 m, and flows that are disabled after 5 days.

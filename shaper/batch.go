@@ -24,12 +24,12 @@ const (
 // follow each other in the order of the flow, up to the first job that does not agree. A job leaves alone if its method is GET or HEAD,
 // or if a process that had it in flight has crashed.
 type BatchSettings struct {
-	MaxSize  int64 // jobs, 1 to MaxBatchSize; 0: no batches
-	MaxBytes int64 // of payloads, up to MaxBatchBytes; one job may have more, and leaves alone
+	MaxSize  int64 `setting:"max_size"`        // jobs, 1 to MaxBatchSize; 0: no batches
+	MaxBytes int64 `setting:"max_bytes,bytes"` // of payloads, up to MaxBatchBytes; one job may have more, and leaves alone
 
 	// MaxWait is how long a job waits for company: until MaxSize jobs wait, or their payloads are found to fill MaxBytes. A job that
 	// expires waits for half of that time at most. A delayed job and a retry have a time of their own, and do not wait. 0: no job waits.
-	MaxWait time.Duration
+	MaxWait time.Duration `setting:"max_wait"`
 }
 
 // Has reports whether there are batches.

@@ -28,30 +28,30 @@ const (
 // Bucket is a bounded queue that leaks at a fixed rate: the leaky bucket.
 // It is a description; the jobs and the pace are in Redis.
 type Bucket struct {
-	Name string // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
+	Name string `setting:"name"` // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
 
 	// Rate spaces departures; Burst of them may leave at once after a pause.
 	// In any window of length W at most Rate·W + Burst slots lie.
-	Rate  admission.Rate // 1/h to 50,000/s are tested
-	Burst int64
+	Rate  admission.Rate `setting:"rate,redis=rate,change" help:"departures, such as '20/s' or 500/m"` // 1/h to 50,000/s are tested
+	Burst int64          `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`
 
-	Capacity          int64 // unfinished jobs (waiting, in flight, retrying) that came without a delay
-	ScheduledCapacity int64 // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
+	Capacity          int64 `setting:"capacity,redis=capacity,change" help:"'number' of unfinished jobs at most"`                                // unfinished jobs (waiting, in flight, retrying) that came without a delay
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity,change" help:"'number' of jobs for later at most"`             // unfinished jobs that came with one, until they are redriven
+	MaxInFlight       int64 `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, over all dispatchers"` // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
 
 	// DeliveryTimeout is how long a delivery may take, 0 if nobody knows. A MaxInFlight of 0 follows it.
-	DeliveryTimeout time.Duration
+	DeliveryTimeout time.Duration `setting:"-"`
 
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
 	// Capacity, a DeadBytes of 0 is no bound. Jobs that are in may always become dead
 	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then.
-	DeadCapacity int64
-	DeadBytes    int64
-	WhenDeadFull WhenDeadFull
+	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
+	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
+	WhenDeadFull WhenDeadFull `setting:"when_dead_full"`
 
 	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 is for ever.
-	DeadRetention time.Duration
+	DeadRetention time.Duration `setting:"dead_retention,redis=dead_retention"`
 
 	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
 	// Count slots, retries and those that were given back included, lie in any window of
@@ -59,7 +59,7 @@ type Bucket struct {
 	// 11 s at most: so the receiver counts no more than Count in Per either, though calls take different times
 	// to reach it. Count is at most MaxQuotaCount, Per at most MaxDedupeWindow. Departures from before a quota was set count only as far as an
 	// older one had them remembered.
-	Quotas []admission.Rate
+	Quotas []admission.Rate `setting:"quotas,redis=quotas"`
 
 	// PriorityAging is how much later a job may have come than one of the next lower
 	// priority and still leave before it. So low is never starved: a job of priority low
@@ -67,63 +67,67 @@ type Bucket struct {
 	// in the order in which they came. All this is among those that wait in the lists of
 	// one flow, or of a bucket without flows; delayed jobs and retries that are due leave
 	// before them.
-	PriorityAging time.Duration
+	PriorityAging time.Duration `setting:"priority_aging,redis=aging"`
 
 	// Flow, if not nil, parts the bucket into flows.
-	Flow *FlowSettings
+	Flow *FlowSettings `setting:"flow"`
 
 	// Group, if not nil, puts the flows into groups. It needs Flow.
-	Group *GroupSettings
+	Group *GroupSettings `setting:"group"`
 
 	// Pool, if not nil, is what the bucket shares with others. It cannot change while the
 	// bucket holds jobs.
-	Pool *Pool
+	Pool *Pool `setting:"-"`
 
 	// Weight is the bucket's share of its pool, 1 to MaxWeight: of two that both have
 	// work, one of weight 3 gets three slots for each of one of weight 1. Who has none
 	// leaves its slots to the others.
-	Weight int64
+	Weight int64 `setting:"weight,redis=weight"`
 
-	Shed   Shed              // how full the bucket may be for jobs of each priority
-	Limits []admission.Limit // asked at the door, all or nothing
+	Shed   Shed              `setting:"shed,optional"` // how full the bucket may be for jobs of each priority
+	Limits []admission.Limit `setting:"-"`             // asked at the door, all or nothing
 
-	DedupeWindow time.Duration // how long the id of a settled job is remembered
-	DedupeMax    int64         // how many of them at most
-	PermitTTL    time.Duration // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
-	MaxPayload   int64         // bytes
+	DedupeWindow time.Duration `setting:"dedupe_window,redis=dedupe_window"`   // how long the id of a settled job is remembered
+	DedupeMax    int64         `setting:"dedupe_max,redis=dedupe_max"`         // how many of them at most
+	PermitTTL    time.Duration `setting:"permit_ttl"`                          // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
+	MaxPayload   int64         `setting:"max_payload,bytes,redis=max_payload"` // bytes
 
-	Retry   RetryPolicy
-	Adapt   Adapt   // what the answers of the downstream change
-	Breaker Breaker // of the scope of Adapt
+	Retry   RetryPolicy `setting:"retry"`
+	Adapt   Adapt       `setting:"adapt"`   // what the answers of the downstream change
+	Breaker Breaker     `setting:"breaker"` // of the scope of Adapt
 
 	// Batch makes several jobs of a flow one request. It needs a [BatchWorker].
-	Batch BatchSettings
+	Batch BatchSettings `setting:"batch,optional"`
 
-	Results   ResultSettings // what is kept of the answers
-	Callbacks Callbacks      // where outcomes are told
+	Results   ResultSettings `setting:",squash"` // what is kept of the answers
+	Callbacks Callbacks      `setting:"-"`       // where outcomes are told
 
 	// Events are the kinds that are noted for the hooks of dispatchers, 1000 events of a kind and flow at most at a time; none
 	// without any. Without a dispatcher that has hooks they stay there.
-	Events []Event
+	Events []Event `setting:"-"`
 
 	// Schedules enqueue jobs into the bucket at their times. They are written with the other settings.
-	Schedules []Schedule
+	Schedules []Schedule `setting:"-"`
 
 	// Drain, if not nil, has the bucket leak only in its windows, or when an operator drains it. Calendar gives it other rates at
 	// other hours; an override of the rate goes before it.
-	Drain    *schedule.Drain
-	Calendar []CalendarLine
+	Drain    *schedule.Drain `setting:"drain"`
+	Calendar []CalendarLine  `setting:"calendar"`
 
 	// Revision orders configurations: one with a lower revision than the
 	// bucket's in Redis obeys that and changes nothing.
-	Revision int64
+	Revision int64 `setting:"-"`
 }
 
 // Shed says at how many percent of a bucket's capacity jobs of a priority are
 // refused, 1 to 100, so that there is room for those that matter more. Jobs of
 // priority critical get in as long as there is room at all. Jobs that are
 // scheduled for later have a bound of their own and are not shed.
-type Shed struct{ Low, Normal, High int64 }
+type Shed struct {
+	Low    int64 `setting:"low,redis=shed_low,change" help:"'percent' of the capacity at which jobs of priority low are refused"`
+	Normal int64 `setting:"normal,redis=shed_normal,change" help:"the same 'percent' for priority normal"`
+	High   int64 `setting:"high,redis=shed_high,change" help:"the same 'percent' for priority high"`
+}
 
 // NoShedding lets jobs of every priority fill the bucket.
 var NoShedding = Shed{Low: 100, Normal: 100, High: 100}

@@ -36,26 +36,26 @@ const (
 // has flows at all cannot change while it holds jobs other than dead letters.
 type FlowSettings struct {
 	// Key is what names the flow: one of the FlowKey constants.
-	Key string
+	Key string `setting:"key,redis=flow_key"`
 
 	// DefaultURL is where jobs go that name no URL: its host names their flow with
 	// FlowKeyHost. It is of no other use here.
-	DefaultURL string
+	DefaultURL string `setting:"-"`
 
-	Rate        admission.Rate   // of each flow; zero: none but the bucket's
-	Burst       int64            // of a flow with a rate: departures at once after a pause
-	Capacity    int64            // as Bucket.Capacity, for each flow; 0: the bucket's bound only
-	MaxInFlight int64            // requests of a flow at a time; 0: the bucket's bound only
-	Quotas      []admission.Rate // as Bucket.Quotas, for each flow
+	Rate        admission.Rate   `setting:"rate,redis=flow_rate"`                   // of each flow; zero: none but the bucket's
+	Burst       int64            `setting:"burst,redis=flow_burst"`                 // of a flow with a rate: departures at once after a pause
+	Capacity    int64            `setting:"capacity,redis=flow_capacity"`           // as Bucket.Capacity, for each flow; 0: the bucket's bound only
+	MaxInFlight int64            `setting:"max_in_flight,redis=flow_max_in_flight"` // requests of a flow at a time; 0: the bucket's bound only
+	Quotas      []admission.Rate `setting:"quotas,redis=flow_quotas"`               // as Bucket.Quotas, for each flow
 
 	// ScheduledCapacity is as that of [Bucket], for each flow; 0: as the Capacity that holds for the flow.
-	ScheduledCapacity int64
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=flow_scheduled_capacity"`
 
-	MaxFlows int64 // flows at a time that have jobs, or a pace that still counts
+	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
 
 	// MaxPerCaller is how many of these one caller of an API key may have made; 0: half of MaxFlows. A caller may be refused from nine
 	// tenths on. Flows of jobs without a caller are nobody's.
-	MaxPerCaller int64
+	MaxPerCaller int64 `setting:"max_per_caller,redis=max_per_caller"`
 }
 
 // EffectiveMaxPerCaller is MaxPerCaller, or its default.

@@ -13,15 +13,15 @@ import (
 //
 // Buckets of one pool live in one slot of a Redis Cluster. The zero value is not valid.
 type Pool struct {
-	Name string // as a bucket's, and none of a bucket in it
+	Name string `setting:"name"` // as a bucket's, and none of a bucket in it
 
-	Rate        admission.Rate
-	Burst       int64            // of the pool; 0 means 1
-	Quotas      []admission.Rate // as Bucket.Quotas
-	MaxInFlight int64            // requests of all its buckets at a time; 0: only their own bounds
+	Rate        admission.Rate   `setting:"rate,redis=rate,change" help:"departures of all its buckets together, such as '20/s' or 500/m"`
+	Burst       int64            `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`                                 // of the pool; 0 means 1
+	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`                                                                                                              // as Bucket.Quotas
+	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, in all its buckets; 0: their own bounds only"` // requests of all its buckets at a time; 0: only their own bounds
 
 	// Revision orders configurations, as Bucket.Revision.
-	Revision int64
+	Revision int64 `setting:"-"`
 }
 
 // Validate reports every fault of the pool, joined, or nil. Each begins with the key of the configuration.

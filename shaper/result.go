@@ -8,16 +8,16 @@ import (
 
 // ResultSettings say what a bucket keeps of the answers to its jobs. It keeps none without a Retention.
 type ResultSettings struct {
-	Retention time.Duration // how long the result of a job that ended is kept; 0: not at all
+	Retention time.Duration `setting:"result_retention,redis=result_retention"` // how long the result of a job that ended is kept; 0: not at all
 
 	// Max and Bytes bound the results that are kept or that somebody waits for: their number, and the bytes of their heads and bodies. The
 	// oldest make room.
-	Max   int64
-	Bytes int64
+	Max   int64 `setting:"results_max,redis=results_max"`
+	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 
 	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or somebody waits for it. The rest is
 	// cut, and the result says so.
-	MaxBody int64
+	MaxBody int64 `setting:"max_result,bytes"`
 }
 
 // Bounds of ResultSettings.

@@ -18,23 +18,23 @@ const (
 // RetryPolicy says how often and when a failed delivery is tried again.
 // The defaults try for about a day and a half at most.
 type RetryPolicy struct {
-	MaxAttempts int           // deliveries, the first included, 1 to MaxTries
-	MinBackoff  time.Duration // upper bound of the first delay, doubled each time
-	MaxBackoff  time.Duration // upper bound of any delay, also one that was asked for; at most MaxDelay
+	MaxAttempts int           `setting:"max_attempts"` // deliveries, the first included, 1 to MaxTries
+	MinBackoff  time.Duration `setting:"min_backoff"`  // upper bound of the first delay, doubled each time
+	MaxBackoff  time.Duration `setting:"max_backoff"`  // upper bound of any delay, also one that was asked for; at most MaxDelay
 
 	// Schedule, if it has waits, replaces the doubling: the first is the wait after the first attempt. After
 	// the last wait of the schedule, every further wait is as long as that one. Each wait is from 1ms to
 	// MaxBackoff. [RetryPolicy.WithSchedule] sets the other fields to fit.
-	Schedule []time.Duration
+	Schedule []time.Duration `setting:"schedule"`
 
 	// MaxAge is the time since its first attempt after which a job is not tried again: it becomes a dead letter
 	// when its turn comes. Time before the first attempt does not count, so a job that was never tried is never
 	// too old. It is MinMaxAge to MaxDelay, or 0 for no bound. Without a bound, a receiver that answers 429
 	// with a time for ever keeps the job for ever.
-	MaxAge time.Duration
+	MaxAge time.Duration `setting:"max_age,redis=max_age"`
 
 	// KeepAttempts is how many outcomes of a job that is not done are kept, the last ones, 0 to MaxKeepAttempts.
-	KeepAttempts int
+	KeepAttempts int `setting:"keep_attempts,redis=keep_attempts"`
 }
 
 // DefaultRetryPolicy returns 16 attempts, 5 s doubling to 12 h, an age of 3 days, and 5 outcomes.

@@ -3,7 +3,10 @@ package shaper
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // GroupSettingNames lists the settings that one group may have of its own: those of
@@ -12,8 +15,8 @@ func GroupSettingNames() []FlowSetting {
 	return []FlowSetting{FlowRate, FlowBurst, FlowCapacity, FlowMaxInFlight, FlowWeight}
 }
 
-// PoolSettings lists the settings of a pool that can be changed at run time.
-func PoolSettings() []Setting { return []Setting{SettingRate, SettingBurst, SettingMaxInFlight} }
+// PoolSettings lists the settings of a pool that can be changed at run time, in their order.
+func PoolSettings() []Setting { return setting.Changeable[Setting](reflect.TypeFor[Pool]()) }
 
 // FlowSetting is a setting that one flow may have of its own, named as in the
 // configuration.
@@ -77,12 +80,7 @@ const (
 )
 
 // Settings lists all settings that can be changed, in their order.
-func Settings() []Setting {
-	return []Setting{
-		SettingRate, SettingBurst, SettingCapacity, SettingScheduledCapacity, SettingMaxInFlight,
-		SettingShedLow, SettingShedNormal, SettingShedHigh,
-	}
-}
+func Settings() []Setting { return setting.Changeable[Setting](reflect.TypeFor[Bucket]()) }
 
 // Change is what became of a setting.
 type Change struct {

@@ -10,10 +10,11 @@ import (
 
 // CalendarLine is a line of a bucket's rate calendar: between two times of day the bucket leaks at another rate.
 type CalendarLine struct {
-	From, To string         // times of day, such as "22:00" and "06:00"
-	Days     string         // on which From is, such as "mon-fri" or "sat,sun"; "" means all
-	Timezone string         // a name such as "Europe/Paris"; "" means UTC
-	Rate     admission.Rate // instead of the bucket's
+	From     string         `setting:"from"`     // a time of day, such as "22:00"
+	To       string         `setting:"to"`       // the time of day that comes next after From
+	Days     string         `setting:"days"`     // on which From is, such as "mon-fri" or "sat,sun"; "" means all
+	Timezone string         `setting:"timezone"` // a name such as "Europe/Paris"; "" means UTC
+	Rate     admission.Rate `setting:"rate"`     // instead of the bucket's
 }
 
 // Plan is when the bucket leaks and how fast: Drain and Calendar, for package schedule.

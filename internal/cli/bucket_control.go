@@ -7,11 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -133,26 +136,18 @@ func releasedText(o opsview.Outcome, name string) string {
 	return "released: " + name
 }
 
-// settingFlag is a flag that changes a setting, with its help.
-type settingFlag struct {
-	setting shaper.Setting
-	usage   string
+// settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
+var (
+	settingFlags = flagsOf(reflect.TypeFor[shaper.Bucket]())
+	poolFlags    = flagsOf(reflect.TypeFor[shaper.Pool]())
+)
+
+func flagsOf(t reflect.Type) []*setting.Key {
+	return slices.DeleteFunc(slices.Clone(setting.Values(t)), func(k *setting.Key) bool { return !k.Change })
 }
 
-// settingFlags are the flags of `bucket set`.
-var settingFlags = []settingFlag{
-	{shaper.SettingRate, "departures, such as `20/s` or 500/m"},
-	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
-	{shaper.SettingCapacity, "`number` of unfinished jobs at most"},
-	{shaper.SettingScheduledCapacity, "`number` of jobs for later at most"},
-	{shaper.SettingMaxInFlight, "`number` of jobs in flight at most, over all dispatchers"},
-	{shaper.SettingShedLow, "`percent` of the capacity at which jobs of priority low are refused"},
-	{shaper.SettingShedNormal, "the same `percent` for priority normal"},
-	{shaper.SettingShedHigh, "the same `percent` for priority high"},
-}
-
-func flagOf(setting shaper.Setting) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(string(setting))
+func flagOf(path string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(path)
 }
 
 func (a *app) bucketSetCommand() *cobra.Command {
@@ -175,40 +170,53 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 }
 
 // addSettings gives a command flags that take settings.
-func addSettings(cmd *cobra.Command, flags []settingFlag) {
+func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	cmd.Flags().SortFlags = false
 	for _, f := range flags {
-		cmd.Flags().String(flagOf(f.setting), "", f.usage)
+		cmd.Flags().String(flagOf(f.Path), "", strings.ReplaceAll(f.Help, "'", "`"))
 	}
 }
 
 // settingsOf asks for a patch of the flags that are given.
-func settingsOf(flags []settingFlag) func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
+func settingsOf(flags []*setting.Key) func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
 	return func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
 		var patch operator.BucketPatch // to check them
-		body, shed := map[string]any{}, map[string]any{}
+		body := map[string]any{}
 		for _, f := range flags {
-			flag := cmd.Flags().Lookup(flagOf(f.setting))
+			flag := cmd.Flags().Lookup(flagOf(f.Path))
 			if !flag.Changed {
 				continue
 			}
 			text := flag.Value.String()
-			if err := patch.Put(f.setting, text); err != nil {
-				return nil, nil, wrongUsage(cmd, "--%s: %v", flagOf(f.setting), strings.TrimPrefix(err.Error(), string(f.setting)+": "))
+			if err := patch.Put(shaper.Setting(f.Path), text); err != nil {
+				return nil, nil, wrongUsage(cmd, "--%s: %v", flagOf(f.Path), strings.TrimPrefix(err.Error(), f.Path+": "))
 			}
-			if below, ok := strings.CutPrefix(string(f.setting), "shed."); ok {
-				body["shed"], shed[below] = shed, json.Number(text)
-			} else if f.setting == shaper.SettingRate {
-				body["rate"] = text
-			} else {
-				body[string(f.setting)] = json.Number(text)
+			var value any = text
+			if f.Type.Kind() == reflect.Int64 {
+				value = json.Number(text)
 			}
+			put(body, f.Path, value)
 		}
 		if patch.IsZero() {
 			return nil, nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
 		}
 		return nil, body, nil
 	}
+}
+
+// put puts a value at a path of objects: "shed.low" into the object shed.
+func put(body map[string]any, path string, value any) {
+	table, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		body[path] = value
+		return
+	}
+	below, ok := body[table].(map[string]any)
+	if !ok {
+		below = map[string]any{}
+		body[table] = below
+	}
+	put(below, rest, value)
 }
 
 // settingNames asks for the settings that are named behind NAME.
@@ -219,7 +227,7 @@ func settingNames(_ *cobra.Command, args []string) (url.Values, any, error) {
 func (a *app) bucketResetCommand() *cobra.Command {
 	names := make([]string, 0, len(settingFlags))
 	for _, f := range settingFlags {
-		names = append(names, string(f.setting))
+		names = append(names, f.Path)
 	}
 	cmd := &cobra.Command{
 		Use:   "reset NAME [SETTING...]",

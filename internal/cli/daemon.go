@@ -174,7 +174,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		MaxConnections:   d.config.Producer.MaxConnections,
-		BodyMemory:       int64(d.config.Producer.BodyMemory),
+		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
 	}
 	if d.config.Producer.OperatorAPI {

@@ -200,7 +200,7 @@ settings needs --create, because its name may be mistyped.`),
 	cmd.Flags().SortFlags = false
 	for _, f := range partFlags {
 		if slices.Contains(p.Settings, f.setting) {
-			cmd.Flags().String(flagOf(shaper.Setting(f.setting)), "", f.usage)
+			cmd.Flags().String(flagOf(string(f.setting)), "", f.usage)
 		}
 	}
 	if slices.Contains(p.Settings, shaper.FlowHeaders) {
@@ -232,7 +232,7 @@ func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]a
 	var patch operator.FlowPatch // to check them
 	body = map[string]any{}
 	for _, f := range partFlags {
-		name := flagOf(shaper.Setting(f.setting))
+		name := flagOf(string(f.setting))
 		flag := cmd.Flags().Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue

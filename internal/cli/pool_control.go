@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // onPool makes the RunE of a command that changes the pool NAME by a request to an address below it. The command prints what say
@@ -30,13 +29,6 @@ func (a *app) onPool(method, below string, ask func(*cobra.Command, []string) (u
 			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
 		})
 	}
-}
-
-// poolFlags are the flags of `pool set`, with their help.
-var poolFlags = []settingFlag{
-	{shaper.SettingRate, "departures of all its buckets together, such as `20/s` or 500/m"},
-	{shaper.SettingBurst, "`number` of departures that may leave at once after a quiet time"},
-	{shaper.SettingMaxInFlight, "`number` of jobs in flight at most, in all its buckets; 0: their own bounds only"},
 }
 
 func (a *app) poolSetCommand() *cobra.Command {
@@ -75,7 +67,7 @@ or hold the pool again. To release a pool that is not held is harmless.`,
 func (a *app) poolResetCommand() *cobra.Command {
 	names := make([]string, 0, len(poolFlags))
 	for _, f := range poolFlags {
-		names = append(names, string(f.setting))
+		names = append(names, f.Path)
 	}
 	cmd := &cobra.Command{
 		Use:   "reset NAME [SETTING...]",

@@ -9,12 +9,12 @@ import (
 
 // AsynqSettings are the settings of a bucket whose worker is "asynq".
 type AsynqSettings struct {
-	Queue     string        `mapstructure:"queue"`
-	Task      string        `mapstructure:"task"`      // of jobs that name none
-	RedisURL  RedisURL      `mapstructure:"redis_url"` // of the asynq servers; "" means redis.url
-	Retention time.Duration `mapstructure:"retention"`
-	Timeout   time.Duration `mapstructure:"timeout"`
-	Settle    string        `mapstructure:"settle"`
+	Queue     string        `setting:"queue"`
+	Task      string        `setting:"task"`      // of jobs that name none
+	RedisURL  RedisURL      `setting:"redis_url"` // of the asynq servers; "" means redis.url
+	Retention time.Duration `setting:"retention"`
+	Timeout   time.Duration `setting:"timeout"`
+	Settle    string        `setting:"settle"`
 }
 
 // Worker returns the settings as the worker has them. The Redis client is still to be set.
@@ -23,7 +23,7 @@ func (a AsynqSettings) Worker() asynq.Config {
 }
 
 // asynq checks the settings of the worker of the bucket at p.
-func (l *loader) asynq(p place, b bucketSettings) {
+func (l *loader) asynq(p place, b Bucket) {
 	if b.Asynq == nil {
 		l.fail(p.key("asynq"), "", "is missing: a bucket with the worker asynq wants a table [buckets.asynq] with a queue")
 		return

@@ -11,19 +11,18 @@ import (
 
 // callbackSettings say where the outcomes of a bucket's jobs are told.
 type callbackSettings struct {
-	Bucket     string    `mapstructure:"bucket"`
-	URL        SecretURL `mapstructure:"url"`
-	FailureURL SecretURL `mapstructure:"failure_url"`
-	Origins    []string  `mapstructure:"origins"`
+	Bucket     string    `setting:"bucket"`
+	URL        SecretURL `setting:"url"`
+	FailureURL SecretURL `setting:"failure_url"`
+	Origins    []string  `setting:"origins"`
 }
 
 // minCallbackDedupe is how long the bucket of callbacks has to remember ids at least: a dispatcher that does not know whether a callback
 // is in sends it again under its id.
 const minCallbackDedupe = time.Minute
 
-// callbacks are those of a bucket. What the other bucket takes is filled in when all are known.
-func (s *bucketSettings) callbacks() shaper.Callbacks {
-	c := s.Callbacks
+// callbacks are those that a bucket has. What the other bucket takes is filled in when all are known.
+func (c *callbackSettings) callbacks() shaper.Callbacks {
 	if c == nil {
 		return shaper.Callbacks{}
 	}
@@ -31,12 +30,12 @@ func (s *bucketSettings) callbacks() shaper.Callbacks {
 }
 
 // callbacks checks the bucket at p that has callbacks, and the bucket that delivers them.
-func (l *loader) callbacks(s *settings, p place, b bucketSettings) {
-	if b.Callbacks == nil {
+func (l *loader) callbacks(s *settings, p place, b Bucket) {
+	if b.CallbackTo == nil {
 		return
 	}
 	p = p.key("callbacks")
-	for _, given := range []struct{ key, url string }{{"url", b.Callbacks.URL.Reveal()}, {"failure_url", b.Callbacks.FailureURL.Reveal()}} {
+	for _, given := range []struct{ key, url string }{{"url", b.CallbackTo.URL.Reveal()}, {"failure_url", b.CallbackTo.FailureURL.Reveal()}} {
 		if given.url == "" {
 			continue
 		}
@@ -69,7 +68,7 @@ func (l *loader) callbacks(s *settings, p place, b bucketSettings) {
 	switch limit := unmetLimit(s, target); {
 	case b.Callbacks.Bucket == b.Name:
 		fail("is the bucket itself: name another one, or its callbacks would wait for the places that they take")
-	case target.Callbacks != nil:
+	case target.CallbackTo != nil:
 		fail("has callbacks itself: name a bucket without, or two buckets could wait for each other")
 	case target.Worker != workerWebhook:
 		fail("its worker is %s: name a bucket with the worker webhook", target.Worker)
@@ -78,7 +77,7 @@ func (l *loader) callbacks(s *settings, p place, b bucketSettings) {
 	case target.DedupeWindow < minCallbackDedupe:
 		fail("it remembers ids for %s: want a dedupe_window of %s or more, or a callback could be sent twice", brief(target.DedupeWindow), brief(minCallbackDedupe))
 	case target.MaxPayload < shaper.MinCallbackPayload:
-		fail("it takes payloads of %s: want a max_payload of %s or more", literal(target.MaxPayload), literal(size(shaper.MinCallbackPayload)))
+		fail("it takes payloads of %s: want a max_payload of %s or more", literal(size(target.MaxPayload)), literal(size(shaper.MinCallbackPayload)))
 	case target.Flow != nil && admission.HeaderOf(target.Flow.Key) != "" || target.Group != nil && admission.HeaderOf(target.Group.Key) != "":
 		fail("its flows or groups are named by a header, which callbacks do not have: want key = job, host or caller")
 	case limit != "":
@@ -87,10 +86,10 @@ func (l *loader) callbacks(s *settings, p place, b bucketSettings) {
 }
 
 // unmetLimit names a limit of a bucket that refuses a job without an address and headers, "" if none does.
-func unmetLimit(s *settings, b bucketSettings) string {
+func unmetLimit(s *settings, b Bucket) string {
 	for _, limit := range s.Limits {
 		asks := slices.ContainsFunc(limit.Per, func(per string) bool { return per == admission.PerIP || admission.HeaderOf(per) != "" })
-		if slices.Contains(b.Limits, limit.Name) && limit.OnMissing == string(admission.Refuse) && asks {
+		if slices.Contains(b.LimitNames, limit.Name) && limit.OnMissing == admission.Refuse && asks {
 			return limit.Name
 		}
 	}
@@ -101,6 +100,9 @@ func unmetLimit(s *settings, b bucketSettings) string {
 func fillCallbacks(buckets []Bucket) {
 	for i := range buckets {
 		to := buckets[i].Callbacks.Bucket
+		if to == "" {
+			continue
+		}
 		if n := slices.IndexFunc(buckets, func(b Bucket) bool { return b.Name == to }); n >= 0 {
 			buckets[i].Callbacks.MaxPayload = buckets[n].MaxPayload
 		}

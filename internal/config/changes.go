@@ -42,8 +42,9 @@ func Changes(before, after *Config) []Change {
 
 // byName has the settings by their keys, without the numbers of tables that have a name.
 func (c *Config) byName() map[string]printed {
-	settings := make(map[string]printed, len(c.effective))
-	for _, p := range c.effective {
+	list := c.printed()
+	settings := make(map[string]printed, len(list))
+	for _, p := range list {
 		settings[byNames(p.Key)] = p
 	}
 	return settings

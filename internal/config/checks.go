@@ -138,12 +138,8 @@ func (l *loader) failAll(p place, err error) {
 	l.fail(p, "", "%s", reason)
 }
 
-// has reports whether the file says something in a table.
-func (l *loader) has(table place) bool {
-	for path := range l.doc.lines {
-		if path == table.path || strings.HasPrefix(path, table.path+".") {
-			return true
-		}
-	}
-	return false
+// set reports whether the file says something at a key, or in the table that stands there.
+func (l *loader) set(p place) bool {
+	_, ok := l.doc.lines[p.path]
+	return ok
 }

@@ -32,36 +32,38 @@ type Config struct {
 	// File is the file that was read, "" if there was none.
 	File string
 
-	effective []printed
+	// Functions, because package fmt would show the secrets in fields that are not exported.
+	printed func() []printed // all settings, in the order of the shipped file
+	written func(place) bool // whether the file or a variable says something at a key
 }
 
 // Redis says where the jobs are kept.
 type Redis struct {
-	URL              RedisURL      `mapstructure:"url"`
-	EmbeddedListen   string        `mapstructure:"embedded_listen"`
-	Password         Secret        `mapstructure:"password"` // over the URL's, if not empty
-	SentinelPassword Secret        `mapstructure:"sentinel_password"`
-	TLSCA            string        `mapstructure:"tls_ca"` // PEM files
-	TLSCert          string        `mapstructure:"tls_cert"`
-	TLSKey           string        `mapstructure:"tls_key"`
-	TLSServerName    string        `mapstructure:"tls_server_name"`
-	Functions        bool          `mapstructure:"functions"` // scripts run as functions of Redis, else by EVALSHA
-	PoolSize         int           `mapstructure:"pool_size"` // 0 lets the client choose
-	Timeout          time.Duration `mapstructure:"timeout"`
+	URL              RedisURL      `setting:"url"`
+	EmbeddedListen   string        `setting:"embedded_listen"`
+	Password         Secret        `setting:"password"` // over the URL's, if not empty
+	SentinelPassword Secret        `setting:"sentinel_password"`
+	TLSCA            string        `setting:"tls_ca"` // PEM files
+	TLSCert          string        `setting:"tls_cert"`
+	TLSKey           string        `setting:"tls_key"`
+	TLSServerName    string        `setting:"tls_server_name"`
+	Functions        bool          `setting:"functions"` // scripts run as functions of Redis, else by EVALSHA
+	PoolSize         int           `setting:"pool_size"` // 0 lets the client choose
+	Timeout          time.Duration `setting:"timeout"`
 }
 
 // Producer is the program that takes jobs in.
 type Producer struct {
-	Listen           string        `mapstructure:"listen"`
-	ShutdownTimeout  time.Duration `mapstructure:"shutdown_timeout"`
-	StoreTimeout     time.Duration `mapstructure:"store_timeout"`      // how long a request waits for Redis
-	TrustedProxies   Networks      `mapstructure:"trusted_proxies"`    // proxies whose header names the client's address
-	ForwardedHeader  string        `mapstructure:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
-	IPv6Prefix       int           `mapstructure:"ipv6_prefix"`        // bits of an IPv6 address that are one client
-	RateLimitHeaders string        `mapstructure:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
-	BodyMemory       size          `mapstructure:"body_memory"`        // bytes of the bodies of all requests together
-	MaxConnections   int           `mapstructure:"max_connections"`    // at a time
-	OperatorAPI      bool          `mapstructure:"operator_api"`       // served too
+	Listen           string        `setting:"listen"`
+	ShutdownTimeout  time.Duration `setting:"shutdown_timeout"`
+	StoreTimeout     time.Duration `setting:"store_timeout"`      // how long a request waits for Redis
+	TrustedProxies   Networks      `setting:"trusted_proxies"`    // proxies whose header names the client's address
+	ForwardedHeader  string        `setting:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
+	IPv6Prefix       int           `setting:"ipv6_prefix"`        // bits of an IPv6 address that are one client
+	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
+	BodyMemory       int64         `setting:"body_memory,bytes"`  // bytes of the bodies of all requests together
+	MaxConnections   int           `setting:"max_connections"`    // at a time
+	OperatorAPI      bool          `setting:"operator_api"`       // served too
 }
 
 // Networks are networks and, as networks of one, addresses.
@@ -69,10 +71,10 @@ type Networks []netip.Prefix
 
 // Dispatcher is the program that lets jobs out.
 type Dispatcher struct {
-	Listen          string        `mapstructure:"listen"`
-	Concurrency     int           `mapstructure:"concurrency"` // workers per bucket in this process; 0: see Workers
-	Lease           time.Duration `mapstructure:"lease"`
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+	Listen          string        `setting:"listen"`
+	Concurrency     int           `setting:"concurrency"` // workers per bucket in this process; 0: see Workers
+	Lease           time.Duration `setting:"lease"`
+	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
 }
 
 // automaticConcurrency bounds the workers of a bucket where the configuration does not: the memory of the process, at some 20 KB each.
@@ -88,47 +90,51 @@ func (d Dispatcher) Workers() int {
 
 // Log selects the log's level and format.
 type Log struct {
-	Level  string `mapstructure:"level"`  // debug, info, warn, error
-	Format string `mapstructure:"format"` // auto, text, json
+	Level  string `setting:"level"`  // debug, info, warn, error
+	Format string `setting:"format"` // auto, text, json
 }
 
 // Bucket is a bucket and the settings of its worker.
 type Bucket struct {
-	shaper.Bucket
+	shaper.Bucket `setting:",squash"`
 
-	Worker   string   // the kind that delivers: "webhook", "http" or "asynq"
-	Statuses []string // the answers after which a job is tried again, see workers.Policy
+	LimitNames []string `setting:"limits"`
+	PoolName   string   `setting:"pool"`
+	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http" or "asynq"
 
-	BatchFormat workers.BatchFormat // how a request carries the jobs of a batch
-	Webhook     WebhookSettings
-	HTTP        *HTTPSettings  // of the worker http, else nil
-	Asynq       *AsynqSettings // of the worker asynq, else nil
+	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
+	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
+
+	Webhook    WebhookSettings   `setting:"webhook"`
+	HTTP       *HTTPSettings     `setting:"http"`  // of the worker http, else nil
+	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, else nil
+	CallbackTo *callbackSettings `setting:"callbacks"`
 }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
-	URL           SecretURL           `mapstructure:"url"`     // where a job names none
-	JobURL        bool                `mapstructure:"job_url"` // whether a job may name its own
-	Timeout       time.Duration       `mapstructure:"timeout"` // of one attempt
-	AllowNetworks []netip.Prefix      `mapstructure:"allow_networks"`
-	Secrets       []Secret            `mapstructure:"secrets"` // that sign, the newest first
-	Format        string              `mapstructure:"format"`  // standard, cloudevents, cloudevents-structured
-	EgressProxy   Secret              `mapstructure:"egress_proxy"`
-	CloudEvents   CloudEventsSettings `mapstructure:"cloudevents"`
-	TLS           WebhookTLS          `mapstructure:"tls"`
+	URL           SecretURL           `setting:"url"`     // where a job names none
+	JobURL        bool                `setting:"job_url"` // whether a job may name its own
+	Timeout       time.Duration       `setting:"timeout"` // of one attempt
+	AllowNetworks []netip.Prefix      `setting:"allow_networks"`
+	Secrets       []Secret            `setting:"secrets"` // that sign, the newest first
+	Format        string              `setting:"format"`  // standard, cloudevents, cloudevents-structured
+	EgressProxy   Secret              `setting:"egress_proxy"`
+	CloudEvents   CloudEventsSettings `setting:"cloudevents"`
+	TLS           WebhookTLS          `setting:"tls"`
 }
 
 // CloudEventsSettings are attributes of events, for the formats that make them.
 type CloudEventsSettings struct {
-	Source string `mapstructure:"source"`
-	Type   string `mapstructure:"type"` // of jobs that name none
+	Source string `setting:"source"`
+	Type   string `setting:"type"` // of jobs that name none
 }
 
 // WebhookTLS are names of PEM files.
 type WebhookTLS struct {
-	CA   string `mapstructure:"ca"`
-	Cert string `mapstructure:"cert"`
-	Key  string `mapstructure:"key"`
+	CA   string `setting:"ca"`
+	Cert string `setting:"cert"`
+	Key  string `setting:"key"`
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.

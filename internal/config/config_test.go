@@ -195,7 +195,7 @@ func TestLoad(t *testing.T) {
 		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
 		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, Revision: 7,
 	}
-	want := Bucket{Bucket: hooks, Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
+	want := Bucket{Bucket: hooks, LimitNames: []string{"a"}, PoolName: "vendor", Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Format:        "cloudevents", CloudEvents: CloudEventsSettings{Source: "/orders", Type: "order"},
@@ -241,7 +241,7 @@ func TestAttemptsOfASchedule(t *testing.T) {
 		"[buckets.retry]\nmax_attempts = 3\nschedule = [\"5s\"]": "3, config.toml:9",
 	} {
 		c := mustLoad(t, bucket+retry)
-		s := setting(c, `buckets[1] "b".retry.max_attempts`)
+		s := settingAt(c, `buckets[1] "b".retry.max_attempts`)
 		if got := s.Value + ", " + s.Source; got != want || fmt.Sprint(c.Buckets[1].Retry.MaxAttempts) != s.Value {
 			t.Errorf("%s: got %s and %d, want %s", retry, got, c.Buckets[1].Retry.MaxAttempts, want)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // later lists keys and values that the design promises and this version lacks.
@@ -19,85 +21,101 @@ var later = map[string]bool{
 
 const notYet = "is not supported in this version yet"
 
-// table checks the keys and types of a table of the file and returns it with
-// the types of settings. A missing optional table is returned with all defaults.
-func (l *loader) table(t reflect.Type, raw map[string]any, p place) map[string]any {
-	if t.Kind() == reflect.Pointer {
-		whole := asMap(defaultElement(t.Elem()))
-		overlay(whole, l.table(t.Elem(), raw, p))
-		return whole
-	}
+// table reads a table of the file into the struct that has these keys, and returns the values that it has, by key. A table that is
+// missing keeps what the struct has.
+func (l *loader) table(keys []*setting.Key, raw map[string]any, p place, root reflect.Value) map[string]any {
 	out := map[string]any{}
-	fields, names := map[string]reflect.Type{}, []string{}
-	for i := range t.NumField() {
-		fields[tag(t.Field(i))] = t.Field(i).Type
-		names = append(names, tag(t.Field(i)))
-	}
-	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		here, field := p.key(key), fields[key]
-		switch {
-		case field == nil && later[unindexed(here.path)]:
-			l.fail(here, "", notYet)
-		case field == nil:
-			l.fail(here, "", "is not a known key%s", didYouMean(key, names))
-		case isTable(field):
-			if sub, ok := raw[key].(map[string]any); ok {
-				out[key] = l.table(field, sub, here)
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		here := p.key(name)
+		i := slices.IndexFunc(keys, func(k *setting.Key) bool { return k.Name == name })
+		if i < 0 {
+			if later[unindexed(here.path)] {
+				l.fail(here, "", notYet)
 			} else {
-				l.fail(here, "", "want a table: [%s]", unindexed(here.path))
+				l.fail(here, "", "is not a known key%s", didYouMean(name, namesOf(keys)))
 			}
-		case isTables(field):
-			out[key] = l.tables(field.Elem(), raw[key], here)
-		case field.Kind() == reflect.Map:
-			out[key] = l.entries(field, raw[key], here)
-		default:
-			if value, ok := l.value(field, raw[key], here); ok {
-				out[key] = value
-			}
+			continue
+		}
+		if value, ok := l.standing(keys[i], raw[name], here, root); ok {
+			out[name] = value
 		}
 	}
 	return out
 }
 
-// entries does the same for a table whose keys are names that the user chose.
-// It returns a map of type t, because viper would change the keys of a map of type any.
-func (l *loader) entries(t reflect.Type, raw any, p place) any {
+// standing reads what stands at a key.
+func (l *loader) standing(k *setting.Key, raw any, p place, root reflect.Value) (any, bool) {
+	table, isTable := raw.(map[string]any)
+	if k.Kind == setting.Table && !isTable {
+		l.fail(p, "", "want a table: [%s]", unindexed(p.path))
+		return nil, false
+	}
+	field := k.Make(root)
+	switch k.Kind {
+	case setting.Table:
+		if k.Optional {
+			field.Set(defaultOf(k.Type))
+		}
+		return l.table(k.Keys, table, p, root), true
+	case setting.Tables:
+		l.tables(k, raw, p, field)
+	case setting.Names:
+		field.Set(l.entries(field.Type(), raw, p))
+	default:
+		value, ok := l.value(k, raw, p)
+		if !ok {
+			return nil, false
+		}
+		field.Set(reflect.ValueOf(value).Convert(field.Type()))
+	}
+	return field.Interface(), true
+}
+
+func namesOf(keys []*setting.Key) []string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// entries reads a table whose keys are names that the user chose.
+func (l *loader) entries(t reflect.Type, raw any, p place) reflect.Value {
 	out := reflect.MakeMap(t)
 	table, ok := raw.(map[string]any)
 	if !ok {
 		l.fail(p, "", "want a table: [%s]", unindexed(p.path))
 	}
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		if value, ok := l.value(t.Elem(), table[key], p.key(key)); ok {
-			out.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(value))
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		if value, ok := l.value(&setting.Key{Type: t.Elem()}, table[name], p.key(name)); ok {
+			out.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(value))
 		}
 	}
-	return out.Interface()
+	return out
 }
 
-// tables does the same for an array of tables. Each element is complete: viper
-// knows no defaults inside an array.
-func (l *loader) tables(t reflect.Type, raw any, p place) []any {
+// tables reads an array of tables. Each is complete: viper knows no defaults inside an array.
+func (l *loader) tables(k *setting.Key, raw any, p place, into reflect.Value) {
 	list, ok := raw.([]any)
-	out := []any{}
 	for i, item := range list {
 		table, isMap := item.(map[string]any)
 		if ok = ok && isMap; !isMap {
 			break
 		}
 		name, _ := table["name"].(string)
-		element := asMap(defaultElement(t))
-		overlay(element, l.table(t, table, p.element(i, name)))
-		out = append(out, element)
+		element := reflect.New(k.Type).Elem()
+		element.Set(defaultOf(k.Type))
+		l.table(k.Keys, table, p.element(i, name), element)
+		into.Set(reflect.Append(into, element))
 	}
 	if !ok {
 		l.fail(p, "", "want an array of tables: [[%s]], once for each", p.path)
 	}
-	return out
 }
 
 // value converts one value. It notes a fault and returns false if that fails.
-func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
+func (l *loader) value(k *setting.Key, raw any, p place) (any, bool) {
+	t := k.Type
 	if t == reflect.TypeFor[[]Secret]() {
 		return l.secrets(raw, p)
 	}
@@ -125,7 +143,7 @@ func (l *loader) value(t reflect.Type, raw any, p place) (any, bool) {
 			raw = resolved
 		}
 	}
-	value, err := convert(t, raw)
+	value, err := convert(k, raw)
 	if err == nil {
 		return value, true
 	}
@@ -150,7 +168,7 @@ func (l *loader) secrets(raw any, p place) (any, bool) {
 	}
 	var secrets []Secret
 	for i, item := range list {
-		if secret, valid := l.value(reflect.TypeFor[Secret](), item, p.element(i, "")); valid {
+		if secret, valid := l.value(&setting.Key{Type: reflect.TypeFor[Secret]()}, item, p.element(i, "")); valid {
 			secrets = append(secrets, secret.(Secret))
 		}
 	}
@@ -186,29 +204,4 @@ func (l *loader) secretFile(path string) (string, error) {
 		return "", fmt.Errorf("the file %s is empty", strconv.Quote(path))
 	}
 	return secret, nil
-}
-
-func asMap(table reflect.Value) map[string]any {
-	out := map[string]any{}
-	for i := range table.NumField() {
-		switch field := table.Field(i); {
-		case field.Kind() == reflect.Pointer: // a table that need not be there
-		case isTable(field.Type()):
-			out[tag(table.Type().Field(i))] = asMap(field)
-		default:
-			out[tag(table.Type().Field(i))] = field.Interface()
-		}
-	}
-	return out
-}
-
-func overlay(under, over map[string]any) {
-	for key, value := range over {
-		table, ok := value.(map[string]any)
-		if below, both := under[key].(map[string]any); ok && both {
-			overlay(below, table)
-			continue
-		}
-		under[key] = value
-	}
 }

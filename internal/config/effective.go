@@ -6,6 +6,8 @@ import (
 	"io"
 	"reflect"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // Setting is a key with the value in force and where that comes from.
@@ -53,9 +55,9 @@ func markOf(value any) uint64 {
 
 // Effective lists every key in the order of the shipped file.
 func (c *Config) Effective() []Setting {
-	list := make([]Setting, len(c.effective))
-	for i, p := range c.effective {
-		list[i] = p.Setting
+	var list []Setting
+	for _, p := range c.printed() {
+		list = append(list, p.Setting)
 	}
 	return list
 }
@@ -65,7 +67,7 @@ func (c *Config) Effective() []Setting {
 func (c *Config) WriteTOML(w io.Writer) error {
 	var b strings.Builder
 	table := ""
-	for _, p := range c.effective {
+	for _, p := range c.printed() {
 		if p.table != table {
 			fmt.Fprintf(&b, "\n%s\n", p.header)
 			table = p.table
@@ -76,20 +78,33 @@ func (c *Config) WriteTOML(w io.Writer) error {
 	return err
 }
 
-func (l *loader) effective(s settings) []printed {
+func (s *settings) printed(from sources) []printed {
 	var list []printed
-	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
-		source := sourceDefault
-		if line, ok := l.doc.lines[key.path]; ok {
-			source = fmt.Sprintf("%s:%d", l.doc.file, line)
-		}
-		if name, ok := l.variables[key.path]; ok {
-			source = "env " + name
-		}
+	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s).Elem(), place{}, "", from.has, func(key leaf) {
 		list = append(list, printed{
-			Setting: Setting{Key: key.shown, Value: literal(key.value.Interface()), Source: source},
+			Setting: Setting{Key: key.shown, Value: key.literal(), Source: from.of(key.place)},
 			path:    key.path, header: key.header, table: key.table, name: key.name, mark: markOf(key.value.Interface()),
 		})
-	}
+	})
 	return list
+}
+
+// sources say where settings come from.
+type sources struct {
+	file      string
+	lines     map[string]int    // of the file, by path
+	variables map[string]string // that set a key, by path
+}
+
+// has reports whether the file or a variable says something at a key.
+func (s *sources) has(p place) bool { return s.of(p) != sourceDefault }
+
+func (s *sources) of(p place) string {
+	if name, ok := s.variables[p.path]; ok {
+		return "env " + name
+	}
+	if line, ok := s.lines[p.path]; ok {
+		return fmt.Sprintf("%s:%d", s.file, line)
+	}
+	return sourceDefault
 }

@@ -46,7 +46,7 @@ retry = { max_attempts = 3 }
 		{`buckets[0] "b".retry.max_attempts`, "3", "config.toml:16"},
 		{`buckets[0] "b".retry.max_backoff`, `"12h"`, "default"},
 	} {
-		if got := setting(c, want.Key); got != want {
+		if got := settingAt(c, want.Key); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestWriteTOMLReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := mustLoad(t, strings.ReplaceAll(out.String(), "https://example.com/***", "https://example.com/hook"))
-	before.effective, after.effective = nil, nil
+	before.printed, after.printed, before.written, after.written = nil, nil, nil, nil
 	for _, c := range []*Config{before, after} { // an empty list and none are the same
 		for i := range c.Buckets {
 			if len(c.Buckets[i].Webhook.AllowNetworks) == 0 {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 const (
@@ -57,11 +59,11 @@ func (l *loader) environment() map[string]any {
 				l.fail(key.place, "", "%v", err)
 				continue
 			}
-			values[key.path], _ = convert(key.value.Type(), secret)
+			values[key.path], _ = convert(key.key, secret)
 			continue
 		}
 		l.variables[key.path] = name
-		if value, ok := l.value(key.value.Type(), scan(key.value.Type(), text), key.place); ok {
+		if value, ok := l.value(key.key, scan(key.value.Type(), text), key.place); ok {
 			values[key.path] = value
 		}
 	}
@@ -87,5 +89,7 @@ func (l *loader) unknownVariables() {
 
 // scalars lists the keys outside arrays, with their defaults.
 func scalars() []leaf {
-	return leaves(reflect.ValueOf(defaultSettings()), place{}, "")
+	var list []leaf
+	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(defaultSettings()), place{}, "", nil, func(f leaf) { list = append(list, f) })
+	return list
 }

@@ -57,7 +57,7 @@ func TestVariables(t *testing.T) {
 				t.Errorf("%s: %v", v.name, err)
 				continue
 			}
-			got := setting(c, v.key)
+			got := settingAt(c, v.key)
 			if want := (Setting{v.key, v.want, "env " + v.name}); got != want {
 				t.Errorf("%s: got %+v, want %+v", v.name, got, want)
 			}
@@ -81,7 +81,7 @@ timeout = "2s"
 lease = "20s"
 `
 
-func setting(c *Config, key string) Setting {
+func settingAt(c *Config, key string) Setting {
 	for _, s := range c.Effective() {
 		if s.Key == key {
 			return s

@@ -8,9 +8,9 @@ import (
 )
 
 type hookSettings struct {
-	Events []string  `mapstructure:"events"`
-	Bucket string    `mapstructure:"bucket"`
-	URL    SecretURL `mapstructure:"url"`
+	Events []string  `setting:"events"`
+	Bucket string    `setting:"bucket"`
+	URL    SecretURL `setting:"url"`
 }
 
 // Hook is where dispatchers tell of events in buckets.

@@ -14,43 +14,43 @@ import (
 
 // HTTPSettings are the settings of a bucket whose worker is "http".
 type HTTPSettings struct {
-	BaseURL       SecretURL         `mapstructure:"base_url"` // that jobs go below
-	Timeout       time.Duration     `mapstructure:"timeout"`  // of one attempt
-	AllowNetworks []netip.Prefix    `mapstructure:"allow_networks"`
-	EgressProxy   Secret            `mapstructure:"egress_proxy"`
-	ServeProxy    bool              `mapstructure:"serve_proxy"`
-	ProxyTimeout  time.Duration     `mapstructure:"proxy_timeout"` // how long a client of the proxy waits
-	Headers       map[string]Secret `mapstructure:"headers"`       // of each request
-	Auth          HTTPAuth          `mapstructure:"auth"`
-	TLS           WebhookTLS        `mapstructure:"tls"`
+	BaseURL       SecretURL         `setting:"base_url"` // that jobs go below
+	Timeout       time.Duration     `setting:"timeout"`  // of one attempt
+	AllowNetworks []netip.Prefix    `setting:"allow_networks"`
+	EgressProxy   Secret            `setting:"egress_proxy"`
+	ServeProxy    bool              `setting:"serve_proxy"`
+	ProxyTimeout  time.Duration     `setting:"proxy_timeout"` // how long a client of the proxy waits
+	Headers       map[string]Secret `setting:"headers"`       // of each request
+	Auth          HTTPAuth          `setting:"auth"`
+	TLS           WebhookTLS        `setting:"tls"`
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
 type HTTPAuth struct {
-	Bearer Secret     `mapstructure:"bearer"`
-	Basic  HTTPBasic  `mapstructure:"basic"`
-	Header HTTPHeader `mapstructure:"header"`
-	OAuth2 HTTPOAuth2 `mapstructure:"oauth2"`
+	Bearer Secret     `setting:"bearer"`
+	Basic  HTTPBasic  `setting:"basic"`
+	Header HTTPHeader `setting:"header"`
+	OAuth2 HTTPOAuth2 `setting:"oauth2"`
 }
 
 // HTTPBasic are a user and a password.
 type HTTPBasic struct {
-	User     Secret `mapstructure:"user"`
-	Password Secret `mapstructure:"password"`
+	User     Secret `setting:"user"`
+	Password Secret `setting:"password"`
 }
 
 // HTTPHeader is a header with a secret.
 type HTTPHeader struct {
-	Name  string `mapstructure:"name"`
-	Value Secret `mapstructure:"value"`
+	Name  string `setting:"name"`
+	Value Secret `setting:"value"`
 }
 
 // HTTPOAuth2 are client credentials of OAuth 2.
 type HTTPOAuth2 struct {
-	TokenURL     SecretURL `mapstructure:"token_url"`
-	ClientID     string    `mapstructure:"client_id"`
-	ClientSecret Secret    `mapstructure:"client_secret"`
-	Scopes       []string  `mapstructure:"scopes"`
+	TokenURL     SecretURL `setting:"token_url"`
+	ClientID     string    `setting:"client_id"`
+	ClientSecret Secret    `setting:"client_secret"`
+	Scopes       []string  `setting:"scopes"`
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
@@ -76,26 +76,26 @@ func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 }
 
 // byWorker gives a bucket the defaults of its kind of worker, where the file says nothing else.
-func (l *loader) byWorker(s *settings) {
-	for i := range s.Buckets {
-		b, p := &s.Buckets[i], at("buckets").element(i, "")
-		if b.Worker != workerHTTP {
-			continue
-		}
-		if _, set := l.doc.lines[p.key("retry").key("statuses").path]; !set {
-			b.Retry.Statuses = httpworker.DefaultStatuses()
-		}
-		if _, set := l.doc.lines[p.key("adapt").key("scope").path]; !set {
-			b.Adapt.Scope = string(shaper.ScopeBucket)
-			if b.Pool != "" {
-				b.Adapt.Scope = string(shaper.ScopePool)
-			}
+func (l *loader) byWorker(b *Bucket, at place) {
+	if b.Batch.Has() && b.BatchFormat == "" {
+		b.BatchFormat = workers.BatchArray
+	}
+	if b.Worker != workerHTTP {
+		return
+	}
+	if !l.set(at.key("retry").key("statuses")) {
+		b.Statuses = httpworker.DefaultStatuses()
+	}
+	if !l.set(at.key("adapt").key("scope")) {
+		b.Adapt.Scope = shaper.ScopeBucket
+		if b.PoolName != "" {
+			b.Adapt.Scope = shaper.ScopePool
 		}
 	}
 }
 
 // http checks the settings of the worker of the bucket at p, and reads the files that they name.
-func (l *loader) http(p place, b bucketSettings, d Dispatcher) {
+func (l *loader) http(p place, b Bucket, d Dispatcher) {
 	if b.HTTP == nil {
 		l.fail(p.key("http"), "", "is missing: a bucket with the worker http wants a table [buckets.http] with a base_url")
 		return
@@ -107,30 +107,30 @@ func (l *loader) http(p place, b bucketSettings, d Dispatcher) {
 	}
 	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpapi.MaxWait)
 	worker := b.HTTP.Worker(1)
-	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
+	worker.Policy = workers.Policy{Statuses: b.Statuses}
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("http", l.readFile))
 }
 
 // otherWorker wants no settings of another kind of worker than the bucket has.
-func (l *loader) otherWorker(p place, b bucketSettings) {
+func (l *loader) otherWorker(p place, b Bucket) {
 	for _, kind := range workerKinds() {
 		of := p.key(kind)
-		if kind != b.Worker && slices.Contains(workerKinds(), b.Worker) && l.has(of) {
+		if kind != b.Worker && slices.Contains(workerKinds(), b.Worker) && l.set(of) {
 			l.fail(of, "", "is for the worker %s: the bucket has the worker %s", kind, b.Worker)
 		}
 	}
 }
 
 // defaultURL is where jobs go that name no receiver.
-func (s *bucketSettings) defaultURL() string {
+func (b *Bucket) defaultURL() string {
 	switch {
-	case s.Worker == workerAsynq:
+	case b.Worker == workerAsynq:
 		return ""
-	case s.Worker == workerHTTP && s.HTTP != nil:
-		return s.HTTP.BaseURL.Reveal()
+	case b.Worker == workerHTTP && b.HTTP != nil:
+		return b.HTTP.BaseURL.Reveal()
 	}
-	return s.Webhook.URL.Reveal()
+	return b.Webhook.URL.Reveal()
 }
 
 // timeout is that of one attempt, with its key; 0 if no worker of the dispatcher waits for it.

@@ -10,6 +10,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -173,11 +174,11 @@ func CheckKey(key httpapi.Key) error {
 // WriteKey writes a key as the table that stands in a configuration.
 func WriteKey(w io.Writer, key httpapi.Key) error {
 	text := "[[keys]]\n"
-	for _, leaf := range leaves(reflect.ValueOf(settingsOf(key)), place{}, "") {
-		if !leaf.value.IsZero() {
-			text += leaf.name + " = " + literal(leaf.value.Interface()) + "\n"
+	leaves(setting.Keys(reflect.TypeFor[keySettings]()), reflect.ValueOf(settingsOf(key)), place{}, "", nil, func(f leaf) {
+		if !f.value.IsZero() {
+			text += f.name + " = " + f.literal() + "\n"
 		}
-	}
+	})
 	_, err := io.WriteString(w, text)
 	return err
 }

@@ -6,14 +6,15 @@ import (
 	"io/fs"
 	"reflect"
 
+	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 
-	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 const (
 	defaultPath = "config.toml"
-	maxFile     = 1 << 20
+	maxFile     = 16 << 20
 )
 
 // Options say what to load. The zero value is ./config.toml, if there is one,
@@ -35,19 +36,21 @@ type Options struct {
 func Load(o Options) (*Config, error) {
 	l := newLoader(o)
 	l.read(o.Path)
-	file := l.table(reflect.TypeFor[settings](), l.doc.values, place{})
+	var read settings
+	file := l.table(setting.Keys(reflect.TypeFor[settings]()), l.doc.values, place{}, reflect.ValueOf(&read).Elem())
 	s, err := merge(file, l.environment())
 	if err != nil {
 		return nil, err
 	}
-	l.scheduled(&s)
-	l.byWorker(&s)
+	for i := range s.Buckets {
+		l.complete(&s.Buckets[i], at("buckets").element(i, ""), &s)
+	}
 	l.validate(&s)
 	if len(l.faults) > 0 {
 		l.faults.sort()
 		return nil, l.faults
 	}
-	return l.config(s), nil
+	return l.config(&s), nil
 }
 
 // read finds and parses the file.
@@ -96,25 +99,15 @@ func merge(file, env map[string]any) (settings, error) {
 	for path, value := range env {
 		v.Set(path, value)
 	}
-	if err := v.UnmarshalExact(&s, viper.DecodeHook(nil)); err != nil {
+	tag := func(c *mapstructure.DecoderConfig) { c.TagName = "setting" }
+	if err := v.UnmarshalExact(&s, viper.DecodeHook(nil), tag); err != nil {
 		return s, fmt.Errorf("config: decode: %w", err)
 	}
 	return s, nil
 }
 
-// scheduled gives a bucket with a schedule of retries, and without max_attempts in the file, an attempt for each wait
-// and one before.
-func (l *loader) scheduled(s *settings) {
-	for i := range s.Buckets {
-		p, retry := at("buckets").element(i, "").key("retry").key("max_attempts"), &s.Buckets[i].Retry
-		if _, set := l.doc.lines[p.path]; !set && len(retry.Schedule) > 0 {
-			retry.MaxAttempts = len(retry.Schedule) + 1
-		}
-	}
-}
-
 // config builds what programs use of settings that are valid.
-func (l *loader) config(s settings) *Config {
+func (l *loader) config(s *settings) *Config {
 	c := &Config{
 		Revision: s.Revision, Redis: s.Redis, Producer: s.Producer, Dispatcher: s.Dispatcher, Log: s.Log,
 		File: l.doc.file,
@@ -122,28 +115,27 @@ func (l *loader) config(s settings) *Config {
 	for _, key := range s.Keys {
 		c.Keys = append(c.Keys, key.key())
 	}
-	c.Limits = make([]admission.Limit, len(s.Limits))
 	for i := range s.Limits {
-		c.Limits[i] = s.Limits[i].limit()
-		s.Limits[i].Burst = c.Limits[i].Burst // for Effective
+		s.Limits[i] = s.Limits[i].WithDefaults()
 	}
-	for _, p := range s.Pools {
-		c.Pools = append(c.Pools, p.pool(s.Revision))
+	c.Limits, c.Pools, c.Buckets = s.Limits, s.Pools, s.Buckets
+	for i := range s.Pools {
+		s.Pools[i].Revision = s.Revision
 	}
-	for _, b := range s.Buckets {
-		made := b.bucket(c.Limits, c.Pools, s.Revision)
-		made.Events = eventsOf(s.Hooks)
+	for i := range c.Buckets {
+		b := &c.Buckets[i]
+		b.Limits, b.Events = limitsOf(b.LimitNames, c.Limits), eventsOf(s.Hooks)
 		for _, written := range s.Schedules {
 			if written.Bucket == b.Name {
-				made.Schedules = append(made.Schedules, written.schedule())
+				b.Schedules = append(b.Schedules, written.schedule())
 			}
 		}
-		c.Buckets = append(c.Buckets, made)
 	}
 	fillCallbacks(c.Buckets)
 	for _, h := range s.Hooks {
 		c.Hooks = append(c.Hooks, h.hook(c.Buckets))
 	}
-	c.effective = l.effective(s)
+	from := sources{l.doc.file, l.doc.lines, l.variables}
+	c.printed, c.written = func() []printed { return s.printed(from) }, from.has
 	return c
 }

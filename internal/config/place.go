@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // place is where a key stands: its path, such as buckets[0].rate, and how it is
@@ -39,10 +41,18 @@ func (p place) element(i int, name string) place {
 	return e
 }
 
-var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+// bareKey reports whether TOML wants no quotes around a key.
+func bareKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return key != ""
+}
 
 func join(path, key string) string {
-	if !bareKey.MatchString(key) {
+	if !bareKey(key) {
 		key = strconv.Quote(key)
 	}
 	if path == "" {
@@ -51,20 +61,6 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// tag is the key of a field.
-func tag(f reflect.StructField) string { return f.Tag.Get("mapstructure") }
-
-// isTable tells a table of the configuration from a value that happens to be a
-// struct, such as a rate: its fields have keys. A pointer is to a table that need not be there.
-func isTable(t reflect.Type) bool {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Kind() == reflect.Struct && t.NumField() > 0 && tag(t.Field(0)) != ""
-}
-
-func isTables(t reflect.Type) bool { return t.Kind() == reflect.Slice && isTable(t.Elem()) }
-
 // leaf is a key with a value that is no table.
 type leaf struct {
 	place
@@ -72,39 +68,50 @@ type leaf struct {
 	header string // of its table in TOML: "", "[redis]", "[[buckets]]", "[buckets.retry]"
 	table  string // path of its table
 	name   string
+	key    *setting.Key
 	value  reflect.Value
 }
 
-// leaves lists the keys of a table and of all tables in it, in order.
-func leaves(table reflect.Value, p place, header string) []leaf {
-	var list []leaf
-	for i := range table.NumField() {
-		name, value := tag(table.Type().Field(i)), table.Field(i)
-		here := p.key(name)
+// literal is the value as TOML.
+func (f leaf) literal() string {
+	switch f.key.Unit {
+	case setting.Bytes:
+		return literal(size(f.value.Int()))
+	case setting.Percent:
+		return literal(percent(f.value.Int()))
+	}
+	return literal(f.value.Interface())
+}
+
+// leaves goes through the keys of a struct and of all tables in it, in order. there says of an optional table that is no pointer whether
+// it is there.
+func leaves(keys []*setting.Key, root reflect.Value, p place, header string, there func(place) bool, do func(leaf)) {
+	for _, k := range keys {
+		here := p.key(k.Name)
+		value, ok := k.In(root)
 		switch {
-		case value.Kind() == reflect.Pointer && value.IsNil():
-		case isTable(value.Type()):
-			value = reflect.Indirect(value)
-			list = append(list, leaves(value, here, "["+unindexed(here.path)+"]")...)
-		case isTables(value.Type()):
+		case !ok, value.Kind() == reflect.Pointer && value.IsNil():
+		case k.Kind == setting.Table:
+			if value.Kind() == reflect.Pointer || !k.Optional || there(here) {
+				leaves(k.Keys, root, here, "["+unindexed(here.path)+"]", there, do)
+			}
+		case k.Kind == setting.Tables:
+			header := "[[" + unindexed(here.path) + "]]"
 			for j := range value.Len() {
 				element := value.Index(j)
-				header := "[[" + unindexed(here.path) + "]]"
-				list = append(list, leaves(element, here.element(j, nameOf(element)), header)...)
+				leaves(k.Keys, element, here.element(j, nameOf(element)), header, there, do)
 			}
-		case value.Kind() == reflect.Map:
-			for _, key := range slices.SortedFunc(slices.Values(value.MapKeys()), byText) {
-				entry := here.key(key.String())
-				list = append(list, leaf{
-					place: entry, header: "[" + unindexed(here.path) + "]", table: here.path,
-					name: join("", key.String()), value: value.MapIndex(key),
+		case k.Kind == setting.Names:
+			for _, name := range slices.SortedFunc(slices.Values(value.MapKeys()), byText) {
+				do(leaf{
+					place: here.key(name.String()), header: "[" + unindexed(here.path) + "]", table: here.path,
+					name: join("", name.String()), key: &setting.Key{}, value: value.MapIndex(name),
 				})
 			}
 		default:
-			list = append(list, leaf{place: here, header: header, table: p.path, name: name, value: value})
+			do(leaf{place: here, header: header, table: p.path, name: k.Name, key: k, value: value})
 		}
 	}
-	return list
 }
 
 // nameOf is "" for a table whose kind has no names, such as a line of a calendar.

@@ -11,22 +11,12 @@ import (
 // pools checks that each pool is valid, whether a bucket names it or not.
 func (l *loader) pools(s *settings) {
 	names := map[string]place{}
-	for i, written := range s.Pools {
-		p := at("pools").element(i, written.Name)
-		l.unique(p, written.Name, names)
-		inRange(l, p.key("burst"), written.Burst, 1, shaper.MaxBurst)
-		l.failPool(p, written.pool(s.Revision))
-	}
-}
-
-// failPool notes what a bucket that is in the pool says of it; what such a bucket says of
-// itself is left out.
-func (l *loader) failPool(p place, pool shaper.Pool) {
-	joined, _ := shaper.Bucket{Pool: &pool}.Validate().(interface{ Unwrap() []error })
-	for _, err := range joined.Unwrap() {
-		if fault, ok := strings.CutPrefix(err.Error(), "pool."); ok {
-			l.failAll(p, errors.New(fault))
-		}
+	for i := range s.Pools {
+		pool := &s.Pools[i]
+		p := at("pools").element(i, pool.Name)
+		l.unique(p, pool.Name, names)
+		inRange(l, p.key("burst"), pool.Burst, 1, shaper.MaxBurst)
+		l.failAll(p, pool.Validate())
 	}
 }
 
@@ -40,15 +30,15 @@ func besidePool(err error) error {
 }
 
 // sharing checks which pool a bucket names, and its share of it.
-func (l *loader) sharing(p place, b bucketSettings, pools []string) {
+func (l *loader) sharing(p place, b Bucket, pools []string) {
 	inRange(l, p.key("weight"), b.Weight, 1, shaper.MaxWeight)
 	switch {
-	case b.Pool == "" && b.Weight != defaultBucket().Weight:
+	case b.PoolName == "" && b.Weight != defaultBucket().Weight:
 		l.fail(p.key("weight"), literal(b.Weight), "is a share of a pool, and the bucket names none: say which in pool, or leave this out")
-	case b.Pool != "" && !slices.Contains(pools, b.Pool):
-		l.fail(p.key("pool"), literal(b.Pool), "no [[pools]] has this name%s", didYouMean(b.Pool, pools))
-	case b.Pool != "" && b.Pool == b.Name:
-		l.fail(p.key("pool"), literal(b.Pool), "is the name of the bucket itself: call the pool something else")
+	case b.PoolName != "" && !slices.Contains(pools, b.PoolName):
+		l.fail(p.key("pool"), literal(b.PoolName), "no [[pools]] has this name%s", didYouMean(b.PoolName, pools))
+	case b.PoolName != "" && b.PoolName == b.Name:
+		l.fail(p.key("pool"), literal(b.PoolName), "is the name of the bucket itself: call the pool something else")
 	}
 }
 
@@ -63,7 +53,7 @@ func (c *Config) warnOfPools(warn func(string, ...any)) {
 		p := at("buckets").element(i, b.Name)
 		for _, warning := range b.PoolWarnings() {
 			key, _, _ := strings.Cut(warning, ":")
-			if c.written(p.key(key)) {
+			if c.written(p.key(key)) { // one that nobody wrote is not worth a warning
 				warn("%s.%s", p.shown, warning)
 			}
 		}
@@ -73,10 +63,4 @@ func (c *Config) warnOfPools(warn func(string, ...any)) {
 			warn("%s: no bucket names it: it holds nothing back", at("pools").element(i, pool.Name).shown)
 		}
 	}
-}
-
-// written reports whether a key has another source than its default: one that nobody
-// wrote is not worth a warning.
-func (c *Config) written(p place) bool {
-	return slices.ContainsFunc(c.effective, func(s printed) bool { return s.path == p.path && s.Source != sourceDefault })
 }

@@ -16,8 +16,8 @@ func (l *loader) limits(s *settings) {
 		p := at("limits").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		burst, precision := p.key("burst"), p.key("precision")
-		hasBurst := admission.Algorithm(written.Algorithm).HasBurst()
-		if _, set := l.doc.lines[burst.path]; set && hasBurst && written.Burst == 0 {
+		hasBurst := written.Algorithm.HasBurst()
+		if l.set(burst) && hasBurst && written.Burst == 0 {
 			l.fail(burst, "0", "want 1 to 1000000, or leave it out to have the limit's number")
 		}
 		if written.Precision == 0 {
@@ -26,7 +26,7 @@ func (l *loader) limits(s *settings) {
 		if written.MaxKeys == 0 {
 			l.fail(p.key("max_keys"), "0", "want 1 to %d", admission.MaxMaxKeys)
 		}
-		limit := written.limit()
+		limit := written.WithDefaults()
 		if limit.Limit.IsZero() {
 			l.fail(p.key("limit"), "", `is missing: want a rate such as "100/m"`)
 			if hasBurst {
@@ -55,18 +55,17 @@ func (l *loader) buckets(s *settings) {
 		limits = append(limits, limit.Name)
 	}
 	var pools []string
-	var made []shaper.Pool
 	for _, pool := range s.Pools {
-		pools, made = append(pools, pool.Name), append(made, pool.pool(s.Revision))
+		pools = append(pools, pool.Name)
 	}
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
 		l.callbacks(s, p, written) // it says more than the bucket
-		l.failAll(p, besidePool(written.bucket(nil, made, s.Revision).Validate()))
+		l.failAll(p, besidePool(written.Validate()))
 		l.oneOf(p.key("worker"), written.Worker, workerKinds()...)
 		l.scope(p.key("adapt").key("scope"), written)
-		l.references(p.key("limits"), written.Limits, limits, "limits")
+		l.references(p.key("limits"), written.LimitNames, limits, "limits")
 		l.sharing(p, written, pools)
 		l.otherWorker(p, written)
 		l.batch(p, written)
@@ -82,15 +81,16 @@ func (l *loader) buckets(s *settings) {
 }
 
 // scope wants that jobs of one scope go to one receiver.
-func (l *loader) scope(p place, b bucketSettings) {
-	l.oneOf(p, b.Adapt.Scope, string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))
-	if scope := shaper.Scope(b.Adapt.Scope); b.Worker == workerWebhook && b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
-		l.fail(p, literal(b.Adapt.Scope), "one receiver would slow all others: jobs may name their own URLs (webhook.job_url); want flow, or job_url = false")
+func (l *loader) scope(p place, b Bucket) {
+	scope := b.Adapt.Scope
+	l.oneOf(p, string(scope), string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))
+	if b.Worker == workerWebhook && b.Webhook.JobURL && (scope == shaper.ScopeBucket || scope == shaper.ScopePool) {
+		l.fail(p, literal(scope), "one receiver would slow all others: jobs may name their own URLs (webhook.job_url); want flow, or job_url = false")
 	}
 }
 
 // webhook checks the settings of the worker of the bucket at p, and reads the files that they name.
-func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
+func (l *loader) webhook(p place, b Bucket, d Dispatcher) {
 	w, of := b.Webhook, p.key("webhook")
 	l.webhookURL(of.key("url"), w.URL.Reveal())
 	if w.URL == "" && !w.JobURL {
@@ -107,7 +107,7 @@ func (l *loader) webhook(p place, b bucketSettings, d Dispatcher) {
 	}
 	l.oneOf(of.key("format"), w.Format, formats...)
 	worker := w.Worker(1)
-	worker.Policy = workers.Policy{Statuses: b.Retry.Statuses}
+	worker.Policy = workers.Policy{Statuses: b.Statuses}
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("webhook", l.readFile))
 }

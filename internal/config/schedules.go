@@ -9,21 +9,21 @@ import (
 )
 
 type scheduleSettings struct {
-	Name        string            `mapstructure:"name"`
-	Cron        string            `mapstructure:"cron"`
-	Timezone    string            `mapstructure:"timezone"`
-	Bucket      string            `mapstructure:"bucket"`
-	CatchUp     string            `mapstructure:"catch_up"`
-	Overlap     string            `mapstructure:"overlap"`
-	Payload     withheld          `mapstructure:"payload"`
-	URL         SecretURL         `mapstructure:"url"`
-	Method      string            `mapstructure:"method"`
-	Flow        string            `mapstructure:"flow"`
-	Group       string            `mapstructure:"group"`
-	Priority    string            `mapstructure:"priority"`
-	MaxAttempts int               `mapstructure:"max_attempts"` // 0: the bucket's
-	ExpiresIn   time.Duration     `mapstructure:"expires_in"`   // 0: never
-	Headers     map[string]Secret `mapstructure:"headers"`
+	Name        string            `setting:"name"`
+	Cron        string            `setting:"cron"`
+	Timezone    string            `setting:"timezone"`
+	Bucket      string            `setting:"bucket"`
+	CatchUp     string            `setting:"catch_up"`
+	Overlap     string            `setting:"overlap"`
+	Payload     withheld          `setting:"payload"`
+	URL         SecretURL         `setting:"url"`
+	Method      string            `setting:"method"`
+	Flow        string            `setting:"flow"`
+	Group       string            `setting:"group"`
+	Priority    string            `setting:"priority"`
+	MaxAttempts int               `setting:"max_attempts"` // 0: the bucket's
+	ExpiresIn   time.Duration     `setting:"expires_in"`   // 0: never
+	Headers     map[string]Secret `setting:"headers"`
 }
 
 // schedule reveals the secrets.
@@ -74,9 +74,8 @@ func (l *loader) schedules(s *settings) {
 	}
 }
 
-func (l *loader) scheduledJob(p place, made shaper.Schedule, b bucketSettings) {
-	bucket := b.bucket(nil, nil, 0)
-	err := made.Validate(&bucket.Bucket)
+func (l *loader) scheduledJob(p place, made shaper.Schedule, b Bucket) {
+	err := made.Validate(&b.Bucket)
 	l.failAll(p, err)
 	if err != nil {
 		return

@@ -7,7 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/setting"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
+
+func standard[T any]() T { return defaultOf(reflect.TypeFor[T]()).Interface().(T) }
 
 const shippedPath = "../../config.toml"
 
@@ -43,7 +50,7 @@ func TestShippedFile(t *testing.T) {
 		t.Errorf("warnings with the examples: %s", strings.Join(warnings, "\n"))
 	}
 	values := map[string]string{}
-	for _, p := range c.effective {
+	for _, p := range c.printed() {
 		values[p.path] = p.Value
 	}
 	doc, fault := parseDocument(shippedPath, data)
@@ -51,32 +58,33 @@ func TestShippedFile(t *testing.T) {
 		t.Fatal(fault)
 	}
 	s := defaultSettings()
-	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []limitSettings{defaultLimit()}, []bucketSettings{defaultBucket()}
-	s.Pools = []poolSettings{defaultPool()}
-	flow, group := defaultFlow(), defaultGroup()
+	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []admission.Limit{standard[admission.Limit]()}, []Bucket{defaultBucket()}
+	s.Pools = []shaper.Pool{standard[shaper.Pool]()}
+	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group
-	api, toAPI := defaultBucket(), defaultHTTP()
-	batch := defaultBatch()
-	api.HTTP, api.Callbacks, api.Batch, s.Hooks = &toAPI, &callbackSettings{}, &batch, []hookSettings{{}}
-	tasks, toAsynq := defaultBucket(), defaultAsynq()
+	api, toAPI := defaultBucket(), standard[HTTPSettings]()
+	api.Batch, api.BatchFormat = standard[shaper.BatchSettings](), workers.BatchArray
+	api.HTTP, api.CallbackTo, s.Hooks = &toAPI, &callbackSettings{}, []hookSettings{{}}
+	tasks, toAsynq := defaultBucket(), standard[AsynqSettings]()
 	tasks.Asynq = &toAsynq
 	s.Buckets = append(s.Buckets, api, tasks)
 	lines := strings.Split(string(data), "\n")
-	for _, key := range leaves(reflect.ValueOf(s), place{}, "") {
+	there := func(p place) bool { return p.path == "buckets[1].batch" }
+	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s), place{}, "", there, func(key leaf) {
 		if asOfTheFirst(key.path) {
-			continue
+			return
 		}
 		line, ok := doc.lines[key.path]
 		if !ok {
 			t.Errorf("%s is missing", key.path)
-			continue
+			return
 		}
 		note := comment.FindStringSubmatch(lines[line-1])
 		if note == nil || note[1] == "" {
 			t.Errorf("%s has no comment", key.path)
-			continue
+			return
 		}
-		value, standard := values[key.path], literal(key.value.Interface())
+		value, standard := values[key.path], key.literal()
 		other := otherDefault.FindStringSubmatch(note[1])
 		switch {
 		case strings.HasPrefix(note[1], "required"):
@@ -89,5 +97,5 @@ func TestShippedFile(t *testing.T) {
 		case other != nil && (other[1] != standard || value == standard):
 			t.Errorf("%s is %s and the default %s, but its comment says %s", key.path, value, standard, other[1])
 		}
-	}
+	})
 }

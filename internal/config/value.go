@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -33,10 +34,20 @@ func (d digest) sum() (sum [sha256.Size]byte) {
 // digests are the digests of a key's secrets: written as one digest, or as a list.
 type digests []digest
 
-// convert converts a value of TOML to type want, or returns the valid form.
-func convert(want reflect.Type, v any) (any, error) {
+// convert converts a value of TOML to what stands at a key, or returns the valid form.
+func convert(k *setting.Key, v any) (any, error) {
+	want := k.Type
 	text, isText := v.(string)
 	number, isInt := v.(int64)
+	switch k.Unit {
+	case setting.Bytes:
+		if isInt {
+			return size(number), nil
+		}
+		return parseSize(text)
+	case setting.Percent:
+		return parsePercent(text)
+	}
 	switch reflect.Zero(want).Interface().(type) {
 	case time.Duration:
 		return parseDuration(text)
@@ -51,13 +62,6 @@ func convert(want reflect.Type, v any) (any, error) {
 			return nil, errors.New(`want a number and a period, such as "50/s" or "100/15m"`)
 		}
 		return parseRate(text)
-	case size:
-		if isInt {
-			return size(number), nil
-		}
-		return parseSize(text)
-	case percent:
-		return parsePercent(text)
 	case digests:
 		return parseDigests(v)
 	case Networks:
@@ -237,7 +241,7 @@ func convertList[T any](v any, want string, parse func(string) (T, error)) (any,
 	if !ok {
 		return nil, errors.New("want " + want)
 	}
-	values := make([]T, 0, len(list))
+	var values []T
 	var errs []error
 	for i, item := range list {
 		text, ok := item.(string)
@@ -321,6 +325,9 @@ func literal(v any) string {
 		return "a list"
 	case map[string]any:
 		return "a table"
+	}
+	if text := reflect.ValueOf(v); text.Kind() == reflect.String {
+		return strconv.Quote(text.String())
 	}
 	return fmt.Sprint(v)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -38,13 +39,13 @@ func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *ope
 		own = *configured
 		own.MaxInFlight = own.EffectiveMaxInFlight()
 	}
-	for _, setting := range shaper.Settings() {
+	for _, name := range shaper.Settings() {
 		here, inForce := "", ""
 		if configured != nil {
-			here, inForce = settingOf(&own, setting), inForceOf(info, setting)
+			here, inForce = setting.Text(&own, name), inForceOf(info, name)
 		}
-		d := Difference{Bucket: info.Name, Setting: string(setting), Configured: here, InForce: inForce}
-		if !d.explain(info.Overrides, setting, info.Now) {
+		d := Difference{Bucket: info.Name, Setting: string(name), Configured: here, InForce: inForce}
+		if !d.explain(info.Overrides, name, info.Now) {
 			if here == inForce || inForce == "" {
 				continue
 			}
@@ -114,20 +115,21 @@ func othersText(names []string) string {
 // configured, nil if it has none. bucket is a bucket of the pool that reports them, or "".
 func poolDifferences(bucket string, there *operator.PoolDetails, configured *shaper.Pool, revision int64) []Difference {
 	list := []Difference{}
-	inForce := shaper.Bucket{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
-	var here shaper.Bucket
+	inForce := &shaper.Pool{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
+	var here shaper.Pool
 	if configured != nil {
-		here = shaper.Bucket{Rate: configured.Rate, Burst: max(configured.Burst, 1), MaxInFlight: configured.MaxInFlight}
+		here = *configured
+		here.Burst = max(here.Burst, 1)
 	}
-	for _, setting := range shaper.PoolSettings() {
-		d := Difference{Bucket: bucket, Setting: string(setting), InForce: settingOf(&inForce, setting)}
+	for _, name := range shaper.PoolSettings() {
+		d := Difference{Bucket: bucket, Setting: string(name), InForce: setting.Text(inForce, name)}
 		if bucket != "" {
 			d.Setting = "pool." + d.Setting
 		}
 		if configured != nil {
-			d.Configured = settingOf(&here, setting)
+			d.Configured = setting.Text(&here, name)
 		}
-		if !d.explain(there.Overrides, setting, there.Now) {
+		if !d.explain(there.Overrides, name, there.Now) {
 			if configured == nil || d.Configured == d.InForce {
 				continue
 			}
@@ -139,8 +141,8 @@ func poolDifferences(bucket string, there *operator.PoolDetails, configured *sha
 }
 
 // explain fills in the override of a setting, and reports whether there is one.
-func (d *Difference) explain(overrides []operator.Override, setting shaper.Setting, now time.Time) bool {
-	at := slices.IndexFunc(overrides, func(o operator.Override) bool { return o.Setting == setting })
+func (d *Difference) explain(overrides []operator.Override, name shaper.Setting, now time.Time) bool {
+	at := slices.IndexFunc(overrides, func(o operator.Override) bool { return o.Setting == name })
 	if at < 0 {
 		return false
 	}
@@ -179,37 +181,13 @@ func otherRevision(inForce, here int64) string {
 	return "another configuration is in force"
 }
 
-// settingOf is a setting of a bucket as in the configuration.
-func settingOf(b *shaper.Bucket, setting shaper.Setting) string {
-	switch setting {
-	case shaper.SettingRate:
-		return b.Rate.String()
-	case shaper.SettingBurst:
-		return fmt.Sprint(b.Burst)
-	case shaper.SettingCapacity:
-		return fmt.Sprint(b.Capacity)
-	case shaper.SettingScheduledCapacity:
-		return fmt.Sprint(b.ScheduledCapacity)
-	case shaper.SettingMaxInFlight:
-		return fmt.Sprint(b.MaxInFlight)
-	case shaper.SettingShedLow:
-		return fmt.Sprint(b.Shed.Low)
-	case shaper.SettingShedNormal:
-		return fmt.Sprint(b.Shed.Normal)
-	case shaper.SettingShedHigh:
-		return fmt.Sprint(b.Shed.High)
-	}
-	return ""
-}
-
 // inForceOf is a setting as the scripts obey it, "" where the numbers of a bucket
 // do not tell.
-func inForceOf(info *operator.BucketInfo, setting shaper.Setting) string {
-	switch setting {
-	case shaper.SettingShedLow, shaper.SettingShedNormal, shaper.SettingShedHigh:
+func inForceOf(info *operator.BucketInfo, name shaper.Setting) string {
+	if strings.HasPrefix(string(name), "shed.") {
 		return ""
 	}
-	return settingOf(&shaper.Bucket{
+	return setting.Text(&shaper.Bucket{
 		Rate: info.Rate, Burst: info.Burst, Capacity: info.Capacity, ScheduledCapacity: info.ScheduledCapacity, MaxInFlight: info.MaxInFlight,
-	}, setting)
+	}, name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -161,14 +160,15 @@ func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Cha
 	if patch.IsZero() {
 		return nil, &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
 	}
-	before, err := c.inForce(ctx, bucket)
+	after, err := c.inForce(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
-	if err := patch.applied(before).Validate(); err != nil {
+	patch.apply(&after, changeable)
+	if err := after.Validate(); err != nil {
 		return nil, &InvalidChangeError{bucket, err}
 	}
-	if n, ok := patch.numbers[shaper.SettingMaxInFlight]; ok && n == 0 {
+	if n, ok := patch.values[shaper.SettingMaxInFlight]; ok && n.IsZero() {
 		return nil, &InvalidChangeError{bucket, fmt.Errorf("max_in_flight: 0: want 1 to %d, or reset it to have it as configured", shaper.MaxCapacity)}
 	}
 	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
@@ -183,11 +183,11 @@ func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([
 	}
 	var fields []any
 	for _, setting := range settings {
-		names, ok := store.SettingFields[setting]
-		if !ok {
+		s := changeable.Find(setting)
+		if s == nil {
 			return nil, &InvalidChangeError{bucket, unknownSetting(string(setting))}
 		}
-		for _, name := range names {
+		for _, name := range s.Fields {
 			fields = append(fields, name)
 		}
 	}
@@ -227,7 +227,7 @@ func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, err
 	if err != nil {
 		return shaper.Bucket{}, err
 	}
-	names := slices.Concat(store.FieldsOf(shaper.Settings())...)
+	names := changeable.Fields()
 	values, err := c.store.Redis.HMGet(ctx, k.Conf(), names...).Result()
 	if err != nil {
 		return shaper.Bucket{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
@@ -323,11 +323,12 @@ func readChanges(r *lua.Reader, action string, step int, args []any) ([]shaper.C
 		return nil, r.Err()
 	}
 	var changes []shaper.Change
-	for _, setting := range shaper.Settings() {
-		if _, ok := before[store.SettingFields[setting][0]]; !ok {
+	for i := range changeable {
+		s := &changeable[i]
+		if _, ok := before[s.Fields[0]]; !ok {
 			continue
 		}
-		change := shaper.Change{Setting: setting, Before: store.SettingText(setting, before), After: store.SettingText(setting, after)}
+		change := shaper.Change{Setting: s.Name, Before: s.Text(before), After: s.Text(after)}
 		if action == metrics.ActionSet || change.Before != change.After {
 			changes = append(changes, change)
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -21,87 +20,59 @@ func unknownSetting(name string) error {
 	return fmt.Errorf("%s: is no setting that can be changed at run time: want %s", name, strings.Join(names, ", "))
 }
 
+// changeable are the settings of buckets that operators change.
+var changeable = store.OfBuckets.Changeable()
+
 // readSettings makes a bucket of the fields of conf; what they do not say has
 // its default.
 func readSettings(name string, fields map[string]string) shaper.Bucket {
 	b := shaper.DefaultBucket()
-	b.Name, b.Rate = name, store.RateFrom(fields)
-	for setting, to := range numbersOf(&b) {
-		if n, err := strconv.ParseInt(fields[store.SettingFields[setting][0]], 10, 64); err == nil {
-			*to = n
-		}
-	}
+	b.Name = name
+	changeable.Read(&b, fields)
 	return b
-}
-
-// numbersOf are the settings of a bucket that are numbers.
-func numbersOf(b *shaper.Bucket) map[shaper.Setting]*int64 {
-	return map[shaper.Setting]*int64{
-		shaper.SettingBurst: &b.Burst, shaper.SettingCapacity: &b.Capacity, shaper.SettingScheduledCapacity: &b.ScheduledCapacity,
-		shaper.SettingMaxInFlight: &b.MaxInFlight, shaper.SettingShedLow: &b.Shed.Low, shaper.SettingShedNormal: &b.Shed.Normal, shaper.SettingShedHigh: &b.Shed.High,
-	}
 }
 
 // BucketPatch is a change of a bucket's settings. The zero value changes none.
 type BucketPatch struct {
-	rate    *admission.Rate
-	numbers map[shaper.Setting]int64
+	values map[shaper.Setting]store.Value
 }
 
 // IsZero reports whether the patch changes nothing.
-func (p BucketPatch) IsZero() bool { return p.rate == nil && len(p.numbers) == 0 }
+func (p BucketPatch) IsZero() bool { return len(p.values) == 0 }
 
 // Put adds a setting to the patch, its value as in the configuration: "20/s"
 // for a rate, "5000" for a number. Whether the bucket is valid with it is for
 // [BucketControl.Set] to say. The error begins with the setting.
 func (p *BucketPatch) Put(setting shaper.Setting, value string) error {
-	if setting == shaper.SettingRate {
-		rate, err := admission.ParseRate(value)
-		if err != nil && rate.Count == 0 && rate.Per > 0 {
-			return fmt.Errorf("%s: %q would mean that it is paused: pause it, or the buckets of a pool, so that all see why", setting, value)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", setting, err)
-		}
-		p.rate = &rate
-		return nil
-	}
-	if store.SettingFields[setting] == nil {
+	s := changeable.Find(setting)
+	if s == nil {
 		return unknownSetting(string(setting))
 	}
-	n, err := strconv.ParseInt(value, 10, 64)
+	v, err := s.Parse(value)
 	if err != nil {
-		return fmt.Errorf("%s: %q is not a whole number", setting, value)
+		return fmt.Errorf("%s: %w", setting, err)
 	}
-	if p.numbers == nil {
-		p.numbers = map[shaper.Setting]int64{}
+	if p.values == nil {
+		p.values = map[shaper.Setting]store.Value{}
 	}
-	p.numbers[setting] = n
+	p.values[setting] = v
 	return nil
 }
 
-// applied returns the bucket with the patch.
-func (p BucketPatch) applied(b shaper.Bucket) shaper.Bucket {
-	if p.rate != nil {
-		b.Rate = *p.rate
-	}
-	for setting, to := range numbersOf(&b) {
-		if n, ok := p.numbers[setting]; ok {
-			*to = n
+// apply changes an object whose settings are the list.
+func (p BucketPatch) apply(object any, list store.StoredSettings) {
+	for i := range list {
+		if v, ok := p.values[list[i].Name]; ok {
+			list[i].SetOn(object, v)
 		}
 	}
-	return b
 }
 
 // fields are the arguments of control.lua: field, value, ...
-func (p BucketPatch) fields() []any {
-	var args []any
-	if p.rate != nil {
-		args = append(args, store.FieldRateCount, p.rate.Count, store.FieldRatePer, p.rate.Per.Microseconds())
-	}
-	for _, setting := range shaper.Settings() {
-		if n, ok := p.numbers[setting]; ok {
-			args = append(args, store.SettingFields[setting][0], n)
+func (p BucketPatch) fields() (args []any) {
+	for i := range changeable {
+		if v, ok := p.values[changeable[i].Name]; ok {
+			args = append(args, changeable[i].Args(v)...)
 		}
 	}
 	return args
@@ -125,13 +96,13 @@ func readOverrides(r *lua.Reader) []Override {
 		configured[field], inForce[field], stamps[field] = r.Text(), r.Text(), r.Text()
 	}
 	var overrides []Override
-	for _, setting := range shaper.Settings() {
-		fields := store.SettingFields[setting]
-		if !slices.ContainsFunc(fields, func(f string) bool { _, ok := stamps[f]; return ok }) {
+	for i := range changeable {
+		setting := &changeable[i]
+		if !slices.ContainsFunc(setting.Fields, func(f string) bool { _, ok := stamps[f]; return ok }) {
 			continue
 		}
-		override := Override{Setting: setting, Configured: store.SettingText(setting, configured), InForce: store.SettingText(setting, inForce)}
-		at, by, _ := strings.Cut(stamps[fields[0]], " ")
+		override := Override{Setting: setting.Name, Configured: setting.Text(configured), InForce: setting.Text(inForce)}
+		at, by, _ := strings.Cut(stamps[setting.Fields[0]], " ")
 		if micros, err := strconv.ParseInt(at, 10, 64); err == nil {
 			override.At = time.UnixMicro(micros)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
@@ -28,6 +27,9 @@ func (e poolChangeError) Unwrap() error { return e.InvalidChangeError }
 func invalidPoolChange(pool string, err error) error {
 	return poolChangeError{&InvalidChangeError{pool, err}}
 }
+
+// ofPools are the settings of pools that operators change.
+var ofPools = store.OfPools.Changeable()
 
 func notOfPools(setting shaper.Setting) error {
 	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
@@ -71,22 +73,21 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	if patch.IsZero() {
 		return nil, invalidPoolChange(pool, errors.New("nothing is changed: name a setting and its value"))
 	}
-	for setting := range patch.numbers {
-		if !slices.Contains(shaper.PoolSettings(), setting) {
+	for setting := range patch.values {
+		if ofPools.Find(setting) == nil {
 			return nil, invalidPoolChange(pool, notOfPools(setting))
 		}
 	}
-	b, err := c.poolInForce(ctx, pool)
+	changed, err := c.poolInForce(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	b = patch.applied(b)
-	changed := shaper.Pool{Name: pool, Rate: b.Rate, Burst: b.Burst, MaxInFlight: b.MaxInFlight}
+	patch.apply(&changed, ofPools)
 	var errs []error
 	if err := changed.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if b.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
+	if changed.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
 		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", shaper.MaxBurst))
 	}
 	if len(errs) > 0 {
@@ -104,31 +105,34 @@ func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]s
 	}
 	var fields []any
 	for _, setting := range settings {
-		if !slices.Contains(shaper.PoolSettings(), setting) {
+		s := ofPools.Find(setting)
+		if s == nil {
 			return nil, invalidPoolChange(pool, notOfPools(setting))
 		}
-		for _, name := range store.SettingFields[setting] {
+		for _, name := range s.Fields {
 			fields = append(fields, name)
 		}
 	}
 	return c.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
 }
 
-// poolInForce is a bucket with the rate, the burst and the bound that a pool has now.
-func (c control) poolInForce(ctx context.Context, pool string) (shaper.Bucket, error) {
+// poolInForce is a pool with the rate, the burst and the bound that it has now.
+func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, error) {
+	now := shaper.Pool{Name: pool, Burst: 1}
 	if err := c.findPool(ctx, pool); err != nil {
-		return shaper.Bucket{}, err
+		return now, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
 	defer cancel()
 	found, err := c.store.Redis.HGetAll(ctx, store.PoolConf(pool)).Result()
 	if err != nil {
-		return shaper.Bucket{}, fmt.Errorf("pool %q: read its settings: %w", pool, err)
+		return now, fmt.Errorf("pool %q: read its settings: %w", pool, err)
 	}
 	if len(found) == 0 {
-		return shaper.Bucket{}, fmt.Errorf("%w %q", ErrUnknownPool, pool)
+		return now, fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
-	return readSettings(pool, found), nil
+	ofPools.Read(&now, found)
+	return now, nil
 }
 
 // findPool sees to it that a pool is known to Redis if a bucket that is configured here is in it.

@@ -12,12 +12,11 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Fields of a bucket's settings that no script reads: a client that knows only the name of a bucket needs them.
+// Fields of a bucket's settings that no script reads: a client that knows only the name of a bucket needs them, and flow_key and
+// group_key.
 const (
 	fieldFlowKey         = "flow_key"
-	fieldGroupKey        = "group_key"
 	fieldDefaultURL      = "default_url"
-	fieldMaxPayload      = "max_payload"
 	fieldCallbackBucket  = "callback_bucket"
 	fieldCallbackURL     = "callback_url"
 	fieldCallbackFailure = "callback_failure_url"
@@ -49,19 +48,27 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := []any{
-		FieldRateCount, own.Rate.Count, FieldRatePer, own.Rate.Per.Microseconds(), "burst", own.Burst,
-		"capacity", own.Capacity, "scheduled_capacity", own.ScheduledCapacity, "max_in_flight", own.EffectiveMaxInFlight(),
-		"dead_capacity", own.DeadCapacity, "dead_max_bytes", own.DeadBytes, "dead_retention", own.DeadRetention.Microseconds(),
-		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead),
-		"shed_high", own.Shed.High, "shed_normal", own.Shed.Normal, "shed_low", own.Shed.Low,
-		"dedupe_window", own.DedupeWindow.Microseconds(), "dedupe_max", own.DedupeMax,
-		"quotas", codec.QuotasText(own.Quotas), "weight", max(own.Weight, 1), "aging", own.PriorityAging.Microseconds(), "downstream", codec.DownstreamRules(own),
-		"max_age", own.Retry.MaxAge.Microseconds(), "keep_attempts", own.Retry.KeepAttempts, "events", eventsText(own.Events), "batch", codec.BatchText(own.Batch),
-		"result_retention", own.Results.Retention.Microseconds(), "results_max", own.Results.Max, "results_bytes", own.Results.Bytes,
-		admission.FieldLimits, limits, FieldPlan, plan,
+	effective := *own
+	effective.MaxInFlight, effective.Weight = own.EffectiveMaxInFlight(), max(own.Weight, 1)
+	if own.Flow != nil {
+		flow := *own.Flow
+		flow.MaxPerCaller = flow.EffectiveMaxPerCaller()
+		effective.Flow = &flow
 	}
-	return append(append(fields, partFields(own)...), clientFields(own)...), nil
+	return append(OfBuckets.Write(&effective),
+		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead), "downstream", codec.DownstreamRules(own), "events", eventsText(own.Events),
+		"batch", codec.BatchText(own.Batch), "flows", levelsOf(own), admission.FieldLimits, limits, FieldPlan, plan,
+		fieldDefaultURL, defaultURL(own), fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL,
+		fieldCallbackFailure, own.Callbacks.FailureURL, fieldCallbackPayload, own.Callbacks.MaxPayload,
+		fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " ")), nil
+}
+
+// defaultURL is where jobs go that name no URL, as far as it names flows.
+func defaultURL(b *shaper.Bucket) string {
+	if b.Flow == nil {
+		return ""
+	}
+	return b.Flow.DefaultURL
 }
 
 // inFlightRule lets scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua); "" where the configuration says
@@ -73,28 +80,11 @@ func inFlightRule(own *shaper.Bucket) string {
 	return fmt.Sprintf("%d %d", own.DeliveryTimeout.Microseconds(), own.EffectiveMaxInFlight())
 }
 
-// clientFields are what clients need beside what scripts do.
-func clientFields(own *shaper.Bucket) []any {
-	flowKey, groupKey, defaultURL := "", "", ""
-	if own.Flow != nil {
-		flowKey, defaultURL = own.Flow.Key, own.Flow.DefaultURL
-	}
-	if own.Group != nil {
-		groupKey = own.Group.Key
-	}
-	return []any{
-		fieldFlowKey, flowKey, fieldGroupKey, groupKey, fieldDefaultURL, defaultURL, fieldMaxPayload, own.MaxPayload,
-		fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL, fieldCallbackFailure, own.Callbacks.FailureURL,
-		fieldCallbackPayload, own.Callbacks.MaxPayload, fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " "),
-	}
-}
-
 // poolSettingsOf are the same of a pool.
 func poolSettingsOf(p *shaper.Pool) []any {
-	return []any{
-		FieldRateCount, p.Rate.Count, FieldRatePer, p.Rate.Per.Microseconds(), "burst", poolBurst(p), "quotas", codec.QuotasText(p.Quotas),
-		"max_in_flight", p.MaxInFlight,
-	}
+	effective := *p
+	effective.Burst = poolBurst(p)
+	return OfPools.Write(&effective)
 }
 
 // planText is the plan of a bucket, "" if it has none.
@@ -115,37 +105,7 @@ type described struct {
 }
 
 func plain(name shaper.Setting, field string) described {
-	return described{name, []string{field}, func(values []string) string { return values[0] }}
-}
-
-func duration(name shaper.Setting, field string) described {
-	return described{name, []string{field}, func(values []string) string {
-		micros, err := strconv.ParseInt(values[0], 10, 64)
-		if err != nil {
-			return values[0]
-		}
-		return (time.Duration(micros) * time.Microsecond).String()
-	}}
-}
-
-func rate(name shaper.Setting, prefix string) described {
-	return described{name, []string{prefix + FieldRateCount, prefix + FieldRatePer}, func(values []string) string {
-		rate := RateFrom(map[string]string{FieldRateCount: values[0], FieldRatePer: values[1]})
-		if rate.Count == 0 {
-			return "none"
-		}
-		return rate.String()
-	}}
-}
-
-func quotas(name shaper.Setting, field string) described {
-	return described{name, []string{field}, func(values []string) string {
-		var texts []string
-		for _, quota := range codec.ReadQuotas(values[0]) {
-			texts = append(texts, quota.String())
-		}
-		return strings.Join(texts, " ")
-	}}
+	return described{name, []string{field}, firstOf}
 }
 
 func address(name shaper.Setting, field string) described {
@@ -162,24 +122,20 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 	}}
 }
 
-// describedSettings are those of a bucket, and of a pool as far as it has them.
-var describedSettings = []described{
-	rate("rate", ""), plain("burst", "burst"), plain("capacity", "capacity"), plain("scheduled_capacity", "scheduled_capacity"),
-	plain("max_in_flight", "max_in_flight"), quotas("quotas", "quotas"), plain("weight", "weight"), duration("priority_aging", "aging"),
-	plain("shed.low", "shed_low"), plain("shed.normal", "shed_normal"), plain("shed.high", "shed_high"),
-	plain("dead_capacity", "dead_capacity"), plain("dead_bytes", "dead_max_bytes"), duration("dead_retention", "dead_retention"),
+// describedSettings are those of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
+var describedSettings = append(OfBuckets.described(),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
-	duration("dedupe_window", "dedupe_window"), plain("dedupe_max", "dedupe_max"), plain("adapt and breaker", "downstream"),
-	duration("retry.max_age", "max_age"), plain("retry.keep_attempts", "keep_attempts"), plain("events", "events"), plain("batch", "batch"),
-	duration("result_retention", "result_retention"), plain("results_max", "results_max"), plain("results_bytes", "results_bytes"),
-	plain("limits", admission.FieldLimits), plain("drain and calendar", FieldPlan),
-	choice("flow and group", "flows", "neither", "flow", "flow and group"), plain("flow.max_flows", "max_flows"), plain("flow.max_per_caller", "max_per_caller"),
-	rate("flow.rate", "flow_"), plain("flow.burst", "flow_burst"), plain("flow.capacity", "flow_capacity"), plain("flow.scheduled_capacity", "flow_scheduled_capacity"), plain("flow.max_in_flight", "flow_max_in_flight"),
-	quotas("flow.quotas", "flow_quotas"), plain("flow.key", fieldFlowKey),
-	rate("group.rate", "group_"), plain("group.burst", "group_burst"), plain("group.capacity", "group_capacity"), plain("group.scheduled_capacity", "group_scheduled_capacity"), plain("group.max_in_flight", "group_max_in_flight"),
-	quotas("group.quotas", "group_quotas"), plain("group.key", fieldGroupKey),
-	address("url", fieldDefaultURL), plain("max_payload", fieldMaxPayload), plain("callbacks.bucket", fieldCallbackBucket),
-	address("callbacks.url", fieldCallbackURL), address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
+	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
+	plain("limits", admission.FieldLimits), plain("drain and calendar", FieldPlan), choice("flow and group", "flows", "neither", "flow", "flow and group"),
+	address("url", fieldDefaultURL), plain("callbacks.bucket", fieldCallbackBucket), address("callbacks.url", fieldCallbackURL),
+	address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
+)
+
+func (l StoredSettings) described() (list []described) {
+	for _, s := range l {
+		list = append(list, described{s.Name, s.Fields, s.form.text})
+	}
+	return list
 }
 
 const longestValue = 200 // bytes of a value that is shown

@@ -183,10 +183,9 @@ func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	if !hasKeys && (isNamed(own) || levels != levelsOf(own)) {
 		return nil, errOldSettings
 	}
-	f.numbers(&b)
 	f.parts(&b, levels)
+	OfBuckets.Read(&b, f.conf)
 	if hasKeys {
-		b.MaxPayload = f.number(fieldMaxPayload)
 		b.Callbacks = shaper.Callbacks{
 			Bucket: f.conf[fieldCallbackBucket], URL: f.conf[fieldCallbackURL], FailureURL: f.conf[fieldCallbackFailure], MaxPayload: f.number(fieldCallbackPayload),
 			Origins: strings.Fields(f.conf[fieldCallbackOrigins]),
@@ -204,29 +203,19 @@ func (f *inForce) number(field string) int64 {
 	return n
 }
 
-// numbers are what scripts obey of the bucket itself.
-func (f *inForce) numbers(b *shaper.Bucket) {
-	b.Rate, b.Burst = RateFrom(f.conf), f.number("burst")
-	b.Capacity, b.ScheduledCapacity, b.MaxInFlight = f.number("capacity"), f.number("scheduled_capacity"), f.number("max_in_flight")
-	b.Shed = shaper.Shed{Low: f.number("shed_low"), Normal: f.number("shed_normal"), High: f.number("shed_high")}
-	b.Quotas = codec.ReadQuotas(f.conf["quotas"])
-}
-
-// parts are what names flows and groups.
+// parts gives the bucket flows and groups, where it has such levels.
 func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	flow, group := b.Flow, b.Group
 	b.Flow, b.Group = nil, nil
-	named := func(key *string, defaultURL *string, field string) {
-		if text, ok := f.conf[field]; ok {
-			*key, *defaultURL = text, f.conf[fieldDefaultURL]
-		}
-	}
+	url, known := f.conf[fieldDefaultURL]
 	if levels != codec.LevelsNone {
 		settings := shaper.DefaultFlowSettings()
 		if flow != nil {
 			settings = *flow
 		}
-		named(&settings.Key, &settings.DefaultURL, fieldFlowKey)
+		if known {
+			settings.DefaultURL = url
+		}
 		b.Flow = &settings
 	}
 	if levels == codec.LevelsGroups {
@@ -234,7 +223,9 @@ func (f *inForce) parts(b *shaper.Bucket, levels int) {
 		if group != nil {
 			settings = *group
 		}
-		named(&settings.Key, &settings.DefaultURL, fieldGroupKey)
+		if known {
+			settings.DefaultURL = url
+		}
 		b.Group = &settings
 	}
 }
@@ -248,10 +239,9 @@ func (f *inForce) poolSettings(b *shaper.Bucket) *shaper.Pool {
 		return &shaper.Pool{Name: f.keys.Pool, Rate: b.Rate, Burst: 1}
 	}
 	of := inForce{conf: f.pool}
-	return &shaper.Pool{
-		Name: f.keys.Pool, Rate: RateFrom(f.pool), Burst: of.number("burst"), Quotas: codec.ReadQuotas(f.pool["quotas"]),
-		MaxInFlight: of.number("max_in_flight"), Revision: of.number("revision"),
-	}
+	pool := &shaper.Pool{Name: f.keys.Pool, Revision: of.number("revision")}
+	OfPools.Read(pool, f.pool)
+	return pool
 }
 
 // readBatch reads the text of batches. See codec.BatchText.

@@ -27,7 +27,7 @@ type settingsWatch struct {
 	log      *slog.Logger
 	key      string // of what scripts obey
 	prefix   string // of its settings among those of a bucket
-	settings []shaper.Setting
+	settings StoredSettings
 	last     map[string]string // nil until it was seen
 	read     bool              // its record of changes was read
 	newest   int64             // time of the newest change of a configuration that is known
@@ -59,8 +59,8 @@ var originFields = []string{fieldCallers, fieldLeftFor}
 
 func (w *settingsWatch) fields() []string {
 	fields := slices.Concat(markFields, pauseFields, originFields)
-	for _, names := range FieldsOf(w.settings) {
-		fields = append(append(fields, names...), "set:"+names[0])
+	for _, s := range w.settings {
+		fields = append(append(fields, s.Fields...), "set:"+s.Fields[0])
 	}
 	return fields
 }
@@ -115,7 +115,7 @@ const watchedAtOnce = 50
 func (s *Store) watchedBuckets() []*watched {
 	known := s.watches.of
 	s.watches.of = make(map[string]*settingsWatch, len(known))
-	add := func(w *watched, kind, name, key, prefix string, settings []shaper.Setting) {
+	add := func(w *watched, kind, name, key, prefix string, settings StoredSettings) {
 		watch := cmp.Or(s.watches.of[key], known[key], &settingsWatch{log: s.Log.With(kind, name), key: key, prefix: prefix, settings: settings})
 		s.watches.of[key] = watch
 		w.watches = append(w.watches, watch)
@@ -126,9 +126,9 @@ func (s *Store) watchedBuckets() []*watched {
 			continue
 		}
 		w := &watched{b: b}
-		add(w, "bucket", b.Name, b.Keys.Conf(), "", shaper.Settings())
+		add(w, "bucket", b.Name, b.Keys.Conf(), "", OfBuckets.Changeable())
 		if pool := b.Keys.Pool; pool != "" {
-			add(w, "pool", pool, PoolConf(pool), "pool.", shaper.PoolSettings())
+			add(w, "pool", pool, PoolConf(pool), "pool.", OfPools.Changeable())
 		}
 		list = append(list, w)
 	}
@@ -301,11 +301,11 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 // changes are the settings that operators have changed, and who has. Those that a configuration has changed become strange.
 func (w *settingsWatch) changes(before, now map[string]string) (changes []shaper.Change, by []string) {
 	for _, setting := range w.settings {
-		change := shaper.Change{Setting: setting, Before: SettingText(setting, before), After: SettingText(setting, now)}
+		change := shaper.Change{Setting: setting.Name, Before: setting.Text(before), After: setting.Text(now)}
 		if change.Before == change.After {
 			continue
 		}
-		field := "set:" + SettingFields[setting][0]
+		field := "set:" + setting.Fields[0]
 		who := ""
 		if _, name, ok := strings.Cut(now[field], " "); ok {
 			who = name

@@ -1,0 +1,254 @@
+// Package setting reads the tags with which types describe their settings. Each setting is described once, at the field that holds it:
+//
+//	DeadBytes int64       `setting:"dead_bytes,bytes"`
+//	Retry     RetryPolicy `setting:"retry"`
+//
+// The first part is the key in TOML. A struct whose fields have tags is a table, and a slice of such structs an array of tables. A key with
+// a dot stands in the table before the dot. "-" is no setting. After the key come options:
+//
+//	squash    the keys of this struct stand in the table around it
+//	optional  this table need not be there: its defaults hold only where it is
+//	bytes     a number of bytes
+//	percent   a part of a hundred
+//	redis=F   the field of the settings in Redis that scripts read; of a rate the fields F_count and F_per
+//	change    an operator may change it while the bucket runs; a tag help says what it is, for the command line
+//
+// Nothing is read but types: the package imports none of those that it describes.
+package setting
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Kind is what stands at a key.
+type Kind int
+
+// The kinds.
+const (
+	Value  Kind = iota
+	Table       // a struct
+	Names       // a map whose keys the user chooses
+	Tables      // a slice of structs
+)
+
+// Unit is of a number.
+type Unit string
+
+// The units.
+const (
+	Bytes   Unit = "bytes"
+	Percent Unit = "percent"
+)
+
+// Key is a key of a table.
+type Key struct {
+	Name     string // in its table
+	Path     string // with the tables around it: "retry.max_age"
+	Kind     Kind
+	Type     reflect.Type // of the value; of a table the struct, of tables the struct of one
+	Unit     Unit         // "" has none
+	Optional bool         // of a table
+	Redis    string       // "": scripts do not read it, or not as it is
+	Change   bool
+	Help     string
+	Keys     []*Key // of a table and of tables, in their order: values first, as TOML wants it
+
+	index []int // the field, from the struct whose keys were asked for; of tables the fields in it count from one of them
+}
+
+// In returns the value of a key in the struct whose keys were asked for. ok is false where a table around it is not there.
+func (k *Key) In(root reflect.Value) (v reflect.Value, ok bool) {
+	for _, i := range k.index {
+		if root.Kind() == reflect.Pointer {
+			if root.IsNil() {
+				return reflect.Value{}, false
+			}
+			root = root.Elem()
+		}
+		root = root.Field(i)
+	}
+	return root, true
+}
+
+var known sync.Map // of reflect.Type: []*Key
+
+// Keys lists the keys of a struct type. It panics where tags contradict each other: they are part of the program.
+func Keys(t reflect.Type) []*Key {
+	if keys, ok := known.Load(t); ok {
+		return keys.([]*Key) //nolint:forcetypeassert // nothing else is stored
+	}
+	keys, _ := known.LoadOrStore(t, sorted(keysOf(t, nil), ""))
+	return keys.([]*Key) //nolint:forcetypeassert // nothing else is stored
+}
+
+func keysOf(t reflect.Type, at []int) []*Key {
+	var list []*Key
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options := tagOf(field)
+		k := &Key{Name: name, Type: field.Type, Help: field.Tag.Get("help"), index: append(slices.Clone(at), i)}
+		squash := slices.Contains(options, "squash")
+		for _, option := range options {
+			if !k.take(option) {
+				panic(fmt.Sprintf("setting: %s.%s: unknown option %q", t, field.Name, option))
+			}
+		}
+		switch {
+		case squash:
+			list = append(list, keysOf(field.Type, k.index)...)
+		case name == "" || name == "-":
+		default:
+			k.describe()
+			list = put(list, k)
+		}
+	}
+	return list
+}
+
+// take notes an option of the tag, and reports whether there is such an option.
+func (k *Key) take(option string) bool {
+	switch field, isField := strings.CutPrefix(option, "redis="); {
+	case isField:
+		k.Redis = field
+	case option == "optional":
+		k.Optional = true
+	case option == "change":
+		k.Change = true
+	case option == string(Bytes), option == string(Percent):
+		k.Unit = Unit(option)
+	default:
+		return option == "squash"
+	}
+	return true
+}
+
+func tagOf(field reflect.StructField) (name string, options []string) {
+	parts := strings.Split(field.Tag.Get("setting"), ",")
+	return parts[0], parts[1:]
+}
+
+// describe finds out what stands at a key.
+func (k *Key) describe() {
+	switch t := k.Type; {
+	case t.Kind() == reflect.Pointer && isTable(t.Elem()):
+		k.Kind, k.Type, k.Optional = Table, t.Elem(), true
+		k.Keys = keysOf(k.Type, k.index)
+	case isTable(t):
+		k.Kind, k.Keys = Table, keysOf(t, k.index)
+	case t.Kind() == reflect.Slice && isTable(t.Elem()):
+		k.Kind, k.Type, k.Keys = Tables, t.Elem(), Keys(t.Elem())
+	case t.Kind() == reflect.Map:
+		k.Kind = Names
+	}
+}
+
+// isTable tells a table from a value that happens to be a struct, such as a rate: a field of it has a tag.
+func isTable(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range t.NumField() {
+		if _, ok := t.Field(i).Tag.Lookup("setting"); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// put adds a key, one with a dot to the table that it names.
+func put(list []*Key, k *Key) []*Key {
+	table, rest, dotted := strings.Cut(k.Name, ".")
+	if !dotted {
+		return append(list, k)
+	}
+	for _, other := range list {
+		if other.Name == table {
+			k.Name = rest
+			other.Keys = put(other.Keys, k)
+			return list
+		}
+	}
+	panic("setting: " + k.Name + ": no table before it has this name")
+}
+
+// sorted puts values before tables, in every table, and says where each stands.
+func sorted(list []*Key, path string) []*Key {
+	for _, k := range list {
+		k.Path = path + k.Name
+		if k.Kind == Table {
+			k.Keys = sorted(k.Keys, k.Path+".")
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *Key) int { return rank(a) - rank(b) })
+	return list
+}
+
+func rank(k *Key) int {
+	if k.Kind == Value {
+		return 0
+	}
+	return 1
+}
+
+// Make is In, and makes the tables around the value that are not there, and the table itself.
+func (k *Key) Make(root reflect.Value) reflect.Value {
+	for _, i := range k.index {
+		root = made(root).Field(i)
+	}
+	if k.Kind == Table {
+		return made(root)
+	}
+	return root
+}
+
+func made(v reflect.Value) reflect.Value {
+	if v.Kind() != reflect.Pointer {
+		return v
+	}
+	if v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return v.Elem()
+}
+
+// Values lists the keys of a struct type and of all tables in it that are no tables, in their order.
+func Values(t reflect.Type) []*Key { return values(Keys(t)) }
+
+func values(keys []*Key) (list []*Key) {
+	for _, k := range keys {
+		switch k.Kind {
+		case Table:
+			list = append(list, values(k.Keys)...)
+		case Value:
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Changeable lists the paths of those that an operator may change.
+func Changeable[S ~string](t reflect.Type) (paths []S) {
+	for _, k := range Values(t) {
+		if k.Change {
+			paths = append(paths, S(k.Path))
+		}
+	}
+	return paths
+}
+
+// Text is what stands at a path in an object, as it is shown; "" if nothing does.
+func Text[S ~string](object any, path S) string {
+	root := reflect.Indirect(reflect.ValueOf(object))
+	for _, k := range Values(root.Type()) {
+		if k.Path == string(path) {
+			if v, ok := k.In(root); ok {
+				return fmt.Sprint(v.Interface())
+			}
+		}
+	}
+	return ""
+}
