@@ -18,9 +18,9 @@ const (
 // RetryPolicy says how often and when a failed delivery is tried again.
 // The defaults try for about a day and a half at most.
 type RetryPolicy struct {
-	MaxAttempts int           `setting:"max_attempts"` // deliveries, the first included, 1 to MaxTries
-	MinBackoff  time.Duration `setting:"min_backoff"`  // upper bound of the first delay, doubled each time
-	MaxBackoff  time.Duration `setting:"max_backoff"`  // upper bound of any delay, also one that was asked for; at most MaxDelay
+	MaxAttempts int           `setting:"max_attempts,redis=max_attempts"` // deliveries, the first included, 1 to MaxTries
+	MinBackoff  time.Duration `setting:"min_backoff"`                     // upper bound of the first delay, doubled each time
+	MaxBackoff  time.Duration `setting:"max_backoff"`                     // upper bound of any delay, also one that was asked for; at most MaxDelay
 
 	// Schedule, if it has waits, replaces the doubling: the first is the wait after the first attempt. After
 	// the last wait of the schedule, every further wait is as long as that one. Each wait is from 1ms to

@@ -111,13 +111,27 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Bucket returns the settings of a bucket, or [shaper.ErrUnknownBucket].
+// Bucket returns the settings of a bucket as far as this client knows them, or [shaper.ErrUnknownBucket]. Before the first job they are
+// those of its configuration: see [Client.InForce].
 func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 	b, err := c.store.Bucket(name)
 	if err != nil {
 		return shaper.Bucket{}, err
 	}
 	return *b.Settings.Load(), nil
+}
+
+// InForce is Bucket with the settings that Redis has. It asks Redis where this client has not yet, and takes no round trip after that.
+// When Redis is down it returns an error of [redisconn.Unavailable] after Config.Timeout at most, unless it asked before.
+func (c *Client) InForce(ctx context.Context, name string) (shaper.Bucket, error) {
+	if !c.open.Enter() {
+		return shaper.Bucket{}, shaper.ErrClosed
+	}
+	defer c.open.Leave()
+	if err := c.meet(ctx, name); err != nil {
+		return shaper.Bucket{}, err
+	}
+	return c.Bucket(name)
 }
 
 // Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown

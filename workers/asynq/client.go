@@ -66,7 +66,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...a
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := c.jobs.Bucket(o.queue)
+	bucket, err := c.jobs.InForce(ctx, o.queue)
 	if err != nil {
 		return nil, err
 	}

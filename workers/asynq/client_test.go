@@ -12,6 +12,7 @@ import (
 	hibiken "github.com/hibiken/asynq"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
 
@@ -144,6 +145,33 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := ours.Enqueue(task("closed"), hibiken.Queue(bucket)); !errors.Is(err, shaper.ErrClosed) {
 		t.Errorf("enqueue after Close: %v", err)
+	}
+}
+
+// A client that has the name of its bucket only goes by the window and the attempts that dispatchers have stored, from its first call on.
+func TestClientWithANameOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) { b.DedupeWindow = time.Minute })
+	w.dispatch()
+	jobs, err := producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(jobs.Close)
+	w.await("the dispatcher's settings", func() bool { _, err := jobs.InForce(t.Context(), bucket); return err == nil })
+	named, err := producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(named.Close)
+	c := asynq.NewClient(named)
+	task := hibiken.NewTask("email:send", []byte("x"))
+	if _, err := c.Enqueue(task, hibiken.Queue(bucket), hibiken.Unique(30*time.Second)); err == nil || !strings.Contains(err.Error(), "dedupe_window = 1m0s") {
+		t.Errorf("Unique below the window in force, first call: %v", err)
+	}
+	info, err := c.Enqueue(task, hibiken.Queue(bucket), hibiken.Unique(2*time.Minute))
+	if err != nil || info.MaxRetry != 2 {
+		t.Errorf("%+v, %v, want MaxRetry 2", info, err)
 	}
 }
 
