@@ -259,3 +259,32 @@ func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
 		}
 	})
 }
+
+// A quota of the pool that its rate just fits has each departure wait for the margin of the quota. Nobody can use the time before, so a slot is not
+// put off to the next one of its row for the sake of others.
+func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, busy := range []int{1, 2} { // with both, and with one of them alone later
+			var all []*sharer
+			for i, name := range []string{"a", "b"} {
+				s := &sharer{rig: base.pooled(t, fmt.Sprint("strict", busy), name, 1, settings{rateCount: 2}), horizon: 200_000, lead: 1000, late: func() int64 { return 0 }}
+				jobs := 65
+				if i >= busy {
+					jobs = 5
+				}
+				s.putMany(jobs)
+				all = append(all, s)
+			}
+			all[0].configurePool(poolSettings{rateCount: 2, quotas: "2 1000000;"})
+			share(t, all, 10*second, 10)
+			const length = 20 * second
+			now := all[0].now()
+			share(t, all, length, 10)
+			got := within(all[0].slots, now, now+length) + within(all[1].slots, now, now+length)
+			if want := int64(2 * length * 100 / 102 / second); got < want-1 || got > want+1 {
+				t.Errorf("%d buckets: %d of %d slots were used", busy, got, want)
+			}
+		}
+	})
+}

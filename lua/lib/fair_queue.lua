@@ -143,7 +143,8 @@ end
 
 -- The first time from then on at which the pool lets the bucket depart. Times that are asked for do not get less.
 function fair_queue.ready(p, at)
-  p.asked = math.max(at, p.from, quota.ready(p.quotas, p.latest), p.down and p.down.till or 0)
+  p.slots.opens = math.max(quota.ready(p.quotas, p.latest), p.down and p.down.till or 0)
+  p.asked = math.max(at, p.from, p.slots.opens)
   return slots.find(p.slots, p.asked)
 end
 

@@ -75,6 +75,7 @@ local function read_first(s)
 end
 
 -- The slots of a pool. k: its keys; settings: rate_count, rate_per and burst; credit: of the bucket; the others as stored.
+-- The caller may set opens: before that time no bucket may depart, whatever it wants.
 function slots.open(k, now, settings, credit, slot, frac, rate, last, clock, free, unused)
   local bounds = pacer.prepare(settings)
   -- A pace that is missing begins empty, as that of a bucket.
@@ -83,7 +84,7 @@ function slots.open(k, now, settings, credit, slot, frac, rate, last, clock, fre
   local changed = pacer.open(state, bounds, now)
   local s = { key = k.gaps, now = now, state = state, count = bounds.rate_count, per = bounds.rate_per, whole = bounds.whole,
     part = bounds.part, step = bounds.step, back = bounds.back, burst = bounds.burst, free = tonumber(free or 0), demand = 0,
-    credit = credit, unused = tonumber(unused or 0) / 1000, late = 0, passed = 0,
+    credit = credit, unused = tonumber(unused or 0) / 1000, late = 0, passed = 0, opens = 0,
     read = {}, next = 1, removed = {}, added = {} }
   s.cleared = changed or not slot or now < tonumber(clock or 0)
   if s.cleared then s.free = 0 else read_first(s) end
@@ -140,18 +141,22 @@ local function next_gap(s, at)
   return nil
 end
 
--- The place of a departure at a time or later in a row of free slots, or nil. The row behind the last slot has no limit.
+-- The place of a departure at a time or later in a row of free slots, or nil. The row behind the last slot has no limit. A row that begins
+-- before anybody may depart begins then: nobody would take what is left before.
 local function place(s, g, at)
   if g.limit and at > g.limit then return nil end
-  local left, short = before(s, g.first, g.frac, at)
-  local slot, frac = nth(s, g.first, g.frac, left)
+  local first, first_frac = g.first, g.frac
+  if first < s.opens then first, first_frac = s.opens, 0 end
+  local left, short = before(s, first, first_frac, at)
+  local slot, frac = nth(s, first, first_frac, left)
   if left > 0 and short > 0 then
-    local wanted = math.max(s.demand * (slot - g.first + s.whole) - s.unused, 0)
+    local wanted = math.max(s.demand * (slot - first + s.whole) - s.unused, 0)
     local filled = s.burst > 1 or not g.is_idle and s.credit + wanted > left - 0.1
     if not filled or g.limit and room(s, g, slot, frac) == 0 then left, slot, frac = left - 1, at, 0 end
   end
   if g.limit and room(s, g, slot, frac) == 0 then return nil end
-  return { asked = at, gap = g, left = left, slot = slot, frac = frac, at = math.max(at, slot - s.back) }
+  return { asked = at, gap = g, first = first, first_frac = first_frac, left = left, slot = slot, frac = frac,
+    at = math.max(at, slot - s.back) }
 end
 
 -- The first free slot for a departure at a time or later. Returns when it may be. slots.take takes that slot. Times
@@ -187,9 +192,9 @@ function slots.take(s)
   end
   if f.left > 0 then
     local limit, limit_frac = nth(s, f.slot, f.frac, -1)
-    add_gap(s, { first = g.first, frac = g.frac, limit = limit, limit_frac = limit_frac })
+    add_gap(s, { first = f.first, frac = f.first_frac, limit = limit, limit_frac = limit_frac })
   end
-  local wanted = s.demand * (f.slot - g.first + s.whole)
+  local wanted = s.demand * (f.slot - f.first + s.whole)
   local filled = math.min(wanted, s.unused)
   s.credit = math.min(math.max(s.credit + wanted - filled - f.left, 0), slots.MAX_CREDIT)
   s.unused = s.unused - filled
