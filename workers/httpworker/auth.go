@@ -33,8 +33,9 @@ type Basic struct{ User, Password string }
 // Header is a header of any name, such as X-API-Key.
 type Header struct{ Name, Value string }
 
-// OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, keeps it until shortly before it ends, and uses it for all
-// requests. A token that the API answers with 401 is replaced, at most every 30 seconds.
+// OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, uses it for all requests, and fetches the next one while it is
+// still good. A token that the API answers with 401 is replaced, at most every 30 seconds. A request that had to wait for a token, and would
+// leave late for that, gives its permit back.
 type OAuth2 struct {
 	TokenURL, ClientID, ClientSecret string
 
@@ -118,26 +119,38 @@ type tokens struct {
 	config clientcredentials.Config
 	client *http.Client
 
-	mu       sync.Mutex
-	last     *oauth2.Token
-	fault    error     // of the last try, nil if it gave a token
-	failedAt time.Time // when that was
+	closed context.Context // ends the request for a token that nobody waits for any more
+	close  func()
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	last      *oauth2.Token
+	usedUntil time.Time     // of one that ends
+	renewAt   time.Time     // when the next one is asked for
+	fetching  chan struct{} // closed when the request that is under way ends; nil without one
+	fault     error         // of the last try, nil if it gave a token
+	failedAt  time.Time     // when that was
 
 	rejectedAt time.Time // when the API last had a token replaced
 }
 
 const (
 	tokenTimeout = 10 * time.Second // of a request for a token
-	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more
+	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more, or a quarter of its life where that is shorter,
+	leastLeft    = 5 * time.Second  // but not a shorter time than this. The next one is asked for as long before that
 	tokenPause   = time.Second      // after a try that failed: those who waited for it do not try one after the other
 	rejectPause  = 30 * time.Second // after a token was replaced: where the next one is not taken either, tokens are not the cause
+
+	// lateForToken is how long after its slot a request may leave that had to wait for a token. An API that counts strictly would see the
+	// others that follow too close to it.
+	lateForToken = 10 * time.Millisecond
 )
 
 func newTokens(o OAuth2, allowed []netip.Prefix) *tokens {
 	if o.TokenURL == "" {
 		return nil
 	}
-	return &tokens{
+	t := &tokens{
 		config: clientcredentials.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, TokenURL: o.TokenURL, Scopes: o.Scopes},
 		client: &http.Client{
 			Timeout:   tokenTimeout,
@@ -146,30 +159,71 @@ func newTokens(o OAuth2, allowed []netip.Prefix) *tokens {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	t.closed, t.close = context.WithCancel(context.Background())
+	return t
 }
 
-// token returns a good token, which it may have to fetch first: one round trip, of one caller for all that wait. The error is an
-// errToken and repeats no secret.
-func (t *tokens) token(ctx context.Context) (*oauth2.Token, error) {
+// stop ends the request for a token that is under way.
+func (t *tokens) stop() {
+	t.close()
+	t.wg.Wait()
+}
+
+// token returns a good token. waited says that it had to be fetched first: one round trip for all that wait. The next one is fetched before
+// the last one ends, so that nobody waits for it. The error is an errToken and repeats no secret.
+func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last != nil && (t.last.Expiry.IsZero() || time.Until(t.last.Expiry) > tokenLeft) {
-		return t.last, nil
+	now := time.Now()
+	paused := t.fault != nil && now.Sub(t.failedAt) < tokenPause
+	if t.last != nil && (t.last.Expiry.IsZero() || now.Before(t.usedUntil)) {
+		if !t.last.Expiry.IsZero() && !now.Before(t.renewAt) && !paused {
+			t.fetch()
+		}
+		defer t.mu.Unlock()
+		return t.last, false, nil
 	}
-	if t.fault != nil && time.Since(t.failedAt) < tokenPause {
-		return nil, t.fault
+	if paused {
+		defer t.mu.Unlock()
+		return nil, false, t.fault
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", errToken, err)
+	fetched := t.fetch()
+	t.mu.Unlock()
+	select {
+	case <-fetched:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.fault != nil {
+			return nil, true, t.fault
+		}
+		return t.last, true, nil
+	case <-ctx.Done():
+		return nil, true, fmt.Errorf("%w: %w", errToken, ctx.Err())
 	}
-	// A token is for all: it is fetched also if the attempt that asks for it gives up meanwhile.
-	token, err := t.config.Token(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, t.client))
-	if err != nil {
-		t.fault, t.failedAt = fmt.Errorf("%w: %s", errToken, tokenFault(err)), time.Now()
-		return nil, t.fault
+}
+
+// fetch asks for a token, if that is not under way, and returns what is closed when it is there. The lock is held.
+func (t *tokens) fetch() <-chan struct{} {
+	if t.fetching != nil {
+		return t.fetching
 	}
-	t.last, t.fault = token, nil
-	return token, nil
+	fetched := make(chan struct{})
+	t.fetching = fetched
+	t.wg.Go(func() {
+		asked := time.Now()
+		token, err := t.config.Token(context.WithValue(t.closed, oauth2.HTTPClient, t.client))
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.fetching = nil
+		close(fetched)
+		if err != nil {
+			t.fault, t.failedAt = fmt.Errorf("%w: %s", errToken, tokenFault(err)), time.Now()
+			return
+		}
+		left := min(tokenLeft, max(leastLeft, token.Expiry.Sub(asked)/4))
+		t.last, t.fault = token, nil
+		t.usedUntil, t.renewAt = token.Expiry.Add(-left), token.Expiry.Add(-2*left)
+	})
+	return fetched
 }
 
 // tokenFault says what is wrong without the answer's body, which may repeat what was asked.
@@ -184,13 +238,14 @@ func tokenFault(err error) string {
 	return workers.ClassifyError(err).Detail
 }
 
-// reject drops a token that the API does not take, so that the next request fetches another one. It keeps the token where
+// reject drops a token that the API does not take, and asks for another one. It keeps the token where
 // another one was dropped less than a rejectPause ago: a path may answer 401 to any token.
 func (t *tokens) reject(token *oauth2.Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == token && time.Since(t.rejectedAt) >= rejectPause {
 		t.last, t.rejectedAt = nil, time.Now()
+		t.fetch()
 	}
 }
 

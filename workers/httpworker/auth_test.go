@@ -1,6 +1,7 @@
 package httpworker
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
 )
 
 // A path that answers 401 to any token has a token fetched again once, and other paths go on with it.
@@ -47,13 +49,22 @@ func TestPathThatTakesNoToken(t *testing.T) {
 }
 
 // issuer issues a token for each request.
-type issuer struct{ issued int }
+type issuer struct {
+	issued int
+	life   int           // seconds, an hour if it is 0
+	takes  time.Duration // for an answer
+}
 
-func (i *issuer) RoundTrip(*http.Request) (*http.Response, error) {
+func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	i.issued++
+	select {
+	case <-time.After(i.takes):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","expires_in":3600}`, i.issued))),
+		Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","expires_in":%d}`, i.issued, cmp.Or(i.life, 3600)))),
 	}, nil
 }
 
@@ -64,11 +75,12 @@ func TestOneRefetchAPause(t *testing.T) {
 		tokens, issuer := newTokens(OAuth2{TokenURL: "https://issuer.example/token"}, nil), &issuer{}
 		tokens.client.Transport = issuer
 		rejected := func() string {
-			token, err := tokens.token(t.Context())
+			token, _, err := tokens.token(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			tokens.reject(token)
+			synctest.Wait()
 			return token.AccessToken
 		}
 		got := []string{rejected(), rejected(), rejected()}
@@ -80,4 +92,55 @@ func TestOneRefetchAPause(t *testing.T) {
 			t.Errorf("used %q, want %q", got, want)
 		}
 	})
+}
+
+// The next token is fetched while the last one is good: only the first request waits. One that the issuer does not answer for costs nothing
+// until the last one ends.
+func TestTokenIsRenewedAhead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ life, renewed int }{{3600, 3540}, {60, 30}, {20, 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens, issuer := newTokens(OAuth2{TokenURL: "https://issuer.example/token"}, nil), &issuer{life: c.life, takes: 200 * time.Millisecond}
+			tokens.client.Transport = issuer
+			defer tokens.stop()
+			ask := func(want string, wantWait bool) {
+				t.Helper()
+				token, waited, err := tokens.token(t.Context())
+				if err != nil || token.AccessToken != want || waited != wantWait {
+					t.Errorf("%+v, waited %t, %v; want %s, waited %t", token, waited, err, want, wantWait)
+				}
+			}
+			pass := func(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // in a bubble: no time passes
+			ask("t1", true)
+			ask("t1", false)
+			pass(time.Duration(c.renewed)*time.Second - time.Nanosecond - issuer.takes)
+			ask("t1", false)
+			synctest.Wait()
+			if issuer.issued != 1 {
+				t.Errorf("life %d s: renewed early", c.life)
+			}
+			pass(issuer.takes + time.Nanosecond)
+			ask("t1", false)
+			pass(issuer.takes)
+			synctest.Wait()
+			ask("t2", false)
+		})
+	}
+}
+
+// A request that had to wait for a token gives its permit back where it would leave late.
+func TestRequestThatWaitsForAToken(t *testing.T) {
+	t.Parallel()
+	a, server := newAPI(t), newTokenServer(t, 3600)
+	config := configOf(a)
+	config.Auth = server.auth()
+	w := workerOf(t, config)
+	attempt := shaper.NewAttempt(time.Now().Add(-lateForToken), time.Minute, nil)
+	attempt.ID = "job-1"
+	if outcome := w.Deliver(t.Context(), attempt); outcome.Result != shaper.ResultReturned || outcome.Reason != workers.ReasonLate || a.last().method != "" {
+		t.Errorf("late: %+v, the API saw %+v", outcome, a.last())
+	}
+	if outcome := w.Deliver(t.Context(), attempt); outcome.Result != shaper.ResultDone {
+		t.Errorf("with the token at hand: %+v", outcome)
+	}
 }

@@ -45,9 +45,14 @@ func New(config Config) (*Worker, error) {
 }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
-func (w *Worker) Close() { w.sender.Close() }
+func (w *Worker) Close() {
+	w.sender.Close()
+	if w.tokens != nil {
+		w.tokens.stop()
+	}
+}
 
-// Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is asked for.
+// Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is used.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	own, err := w.config.ownOf(attempt.Own)
 	if err != nil {
@@ -55,14 +60,18 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	}
 	var token *oauth2.Token
 	if w.tokens != nil && own.base.Is(w.config.home.base.Origin) {
+		var waited bool
 		within, cancel := context.WithTimeout(ctx, w.config.Timeout)
-		token, err = w.tokens.token(within)
+		token, waited, err = w.tokens.token(within)
 		cancel()
 		if ctx.Err() != nil {
 			return shaper.Returned(workers.ReasonShutdown)
 		}
 		if err != nil {
 			return shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
+		}
+		if waited && time.Since(attempt.Slot()) > lateForToken {
+			return shaper.Returned(workers.ReasonLate)
 		}
 	}
 	req, err := w.config.request(attempt, own, token)

@@ -76,7 +76,7 @@ func workerOf(t *testing.T, c Config) *Worker {
 
 func deliver(t *testing.T, w *Worker, change func(*shaper.Attempt)) shaper.Outcome {
 	t.Helper()
-	a := shaper.NewAttempt(time.Now(), time.Minute, nil)
+	a := shaper.NewAttempt(time.Now().Add(time.Minute), time.Minute, nil) // not late, however long a token takes
 	a.ID = "job-1"
 	if change != nil {
 		change(a)
