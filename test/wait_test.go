@@ -16,10 +16,11 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-// TestWaitForResults: what Prefer: wait adds to an answer, beside the time that the job waited for its slot and that of the receiver.
+// TestWaitForResults: what Prefer: wait adds to an answer, beside the time that the job waited for its slot and that of the receiver. The first
+// call of each caller does not count: it opens a connection, all at the same time. They would be the slowest 1 in 75.
 func TestWaitForResults(t *testing.T) {
 	const rate, callers, calls, hold, bound = 100, 20, 1500, 20 * time.Millisecond, 10 * time.Millisecond
-	quietly(t, func(t *testing.T, _ *stallWatch) string {
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, hold: hold, api: " "})
 		var mu sync.Mutex
 		var added, all []time.Duration
@@ -33,6 +34,9 @@ func TestWaitForResults(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 						return
+					}
+					if n == 0 {
+						continue
 					}
 					mu.Lock()
 					added, all = append(added, total-beside), append(all, total)
@@ -53,11 +57,11 @@ func TestWaitForResults(t *testing.T) {
 		report(t, rate, r)
 		t.Logf("%d calls of %d callers: answered after %s (p50), %s (p99); of that neither queue nor receiver: %s (p50), %s (p90), %s (p99), %s at most",
 			len(added), callers, at(all, 50), at(all, 99), at(added, 50), at(added, 90), at(added, 99), added[len(added)-1].Round(10*time.Microsecond))
-		if r.Delivered != calls || r.Extra > 0 {
+		if r.Delivered != calls+callers || r.Extra > 0 {
 			t.Errorf("%s", r)
 		}
-		if p99 := at(added, 99); p99 > bound {
-			return fmt.Sprintf("p99 is %s", p99)
+		if p99 := at(added, 99); p99 > bound+stall.soFar() {
+			return fmt.Sprintf("p99 is %s, want at most %s", p99, bound+stall.soFar())
 		}
 		return ""
 	})
