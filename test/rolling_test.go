@@ -12,7 +12,8 @@ import (
 )
 
 // TestRollingRestart: dispatchers stop and start one after the other, three
-// times, under load. Nothing is lost or doubled and the stream hardly dips.
+// times, under load. Nothing is lost or doubled and the stream hardly dips: each that stops
+// gives back the slots it holds, those of 80 ms, which is 6 % of these 4 s.
 func TestRollingRestart(t *testing.T) {
 	const rate, jobs, rounds = 200, 800, 3
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
@@ -36,6 +37,6 @@ func TestRollingRestart(t *testing.T) {
 		case r.Extra > 0:
 			return fmt.Sprintf("%d jobs came twice", len(r.Duplicated))
 		}
-		return cmp.Or(stall.crowded(r.MostIn, rate, spread, time.Second), stall.slow(r.Rate, rate, jobs, .95))
+		return cmp.Or(stall.crowded(r.MostIn, rate, spread, time.Second), stall.slow(r.Rate, rate, jobs, .9))
 	})
 }
