@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/config"
-	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
 func (a *app) keyNewCommand() *cobra.Command {
-	var key httpapi.Key
+	var key apikey.Key
 	var roles []string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
@@ -36,7 +36,7 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key.Name = args[0]
 			for _, role := range roles {
-				key.Roles = append(key.Roles, httpapi.Role(role))
+				key.Roles = append(key.Roles, apikey.Role(role))
 			}
 			return a.newKey(cmd, key)
 		},
@@ -54,23 +54,23 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 
 // keyView is a new key as --json shows it.
 type keyView struct {
-	Name    string         `json:"name"`
-	Caller  string         `json:"caller,omitempty"`
-	Secret  string         `json:"secret"`
-	SHA256  string         `json:"sha256"`
-	Roles   []httpapi.Role `json:"roles"`
-	Buckets []string       `json:"buckets"`
-	Flows   []string       `json:"flows,omitempty"`
-	Groups  []string       `json:"groups,omitempty"`
-	Tier    string         `json:"tier,omitempty"`
-	TOML    string         `json:"toml"`
+	Name    string        `json:"name"`
+	Caller  string        `json:"caller,omitempty"`
+	Secret  string        `json:"secret"`
+	SHA256  string        `json:"sha256"`
+	Roles   []apikey.Role `json:"roles"`
+	Buckets []string      `json:"buckets"`
+	Flows   []string      `json:"flows,omitempty"`
+	Groups  []string      `json:"groups,omitempty"`
+	Tier    string        `json:"tier,omitempty"`
+	TOML    string        `json:"toml"`
 }
 
-func (a *app) newKey(cmd *cobra.Command, key httpapi.Key) error {
+func (a *app) newKey(cmd *cobra.Command, key apikey.Key) error {
 	if err := config.CheckKey(key); err != nil {
 		return wrongUsage(cmd, "%s", indented(err))
 	}
-	secret, sum := httpapi.NewSecret()
+	secret, sum := apikey.NewSecret()
 	key.SHA256 = [][32]byte{sum}
 	var table strings.Builder
 	if err := config.WriteKey(&table, key); err != nil {

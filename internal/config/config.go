@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -23,7 +23,7 @@ type Config struct {
 	Producer   Producer
 	Dispatcher Dispatcher
 	Log        Log
-	Keys       []httpapi.Key
+	Keys       []apikey.Key
 	Limits     []admission.Limit
 	Pools      []shaper.Pool
 	Buckets    []Bucket

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -169,9 +169,9 @@ func TestLoad(t *testing.T) {
 	for i := range sum {
 		sum[i] = byte(i)
 	}
-	billing := httpapi.Key{
+	billing := apikey.Key{
 		Name: "billing", SHA256: [][32]byte{sum}, Tier: "pro", Buckets: []string{"hooks", "second"},
-		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
+		Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleCheck},
 	}
 	if len(c.Keys) != 2 || !reflect.DeepEqual(c.Keys[0], billing) {
 		t.Errorf("keys are %+v, want first %+v", c.Keys, billing)
@@ -290,9 +290,9 @@ func TestClientKey(t *testing.T) {
 // TestWriteKey makes a table that reads back as the key.
 func TestWriteKey(t *testing.T) {
 	t.Parallel()
-	key := httpapi.Key{
+	key := apikey.Key{
 		Name: "k", SHA256: [][32]byte{{1, 31: 255}}, Buckets: []string{"*"},
-		Roles: []httpapi.Role{httpapi.RoleEnqueue, httpapi.RoleCheck},
+		Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleCheck},
 	}
 	if err := CheckKey(key); err != nil {
 		t.Error(err)
@@ -301,7 +301,7 @@ func TestWriteKey(t *testing.T) {
 	if err := WriteKey(&text, key); err != nil {
 		t.Fatal(err)
 	}
-	if got := mustLoad(t, text.String()).Keys; !reflect.DeepEqual(got, []httpapi.Key{key}) {
+	if got := mustLoad(t, text.String()).Keys; !reflect.DeepEqual(got, []apikey.Key{key}) {
 		t.Errorf("got %+v, want %+v, from\n%s", got, key, text.String())
 	}
 	key.Tier = "Pro"

@@ -4,18 +4,18 @@ import (
 	"slices"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (s keySettings) key() httpapi.Key {
-	key := httpapi.Key{Name: s.Name, Caller: s.Caller, Buckets: s.Buckets, Tier: s.Tier}
+func (s keySettings) key() apikey.Key {
+	key := apikey.Key{Name: s.Name, Caller: s.Caller, Buckets: s.Buckets, Tier: s.Tier}
 	key.Flows, key.Groups = append(key.Flows, s.Flows...), append(key.Groups, s.Groups...) // nil for []
 	for _, sum := range s.SHA256 {
 		key.SHA256 = append(key.SHA256, sum.sum())
 	}
 	for _, role := range s.Roles {
-		key.Roles = append(key.Roles, httpapi.Role(role))
+		key.Roles = append(key.Roles, apikey.Role(role))
 	}
 	return key
 }

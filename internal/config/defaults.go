@@ -6,7 +6,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -22,7 +22,7 @@ func defaultSettings() settings {
 			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: httplimit.XForwardedFor, IPv6Prefix: httplimit.DefaultIPv6Prefix,
 			RateLimitHeaders: string(httplimit.BothHeaders),
-			BodyMemory:       httpapi.DefaultBodyMemory, MaxConnections: httpapi.DefaultMaxConnections,
+			BodyMemory:       httpbound.DefaultBodyMemory, MaxConnections: httpbound.DefaultConnections,
 		},
 		Dispatcher: Dispatcher{
 			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,

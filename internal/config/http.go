@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
@@ -105,7 +105,7 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 	if b.HTTP.Timeout > d.Lease && !l.failed["dispatcher.lease"] {
 		l.fail(timeout, literal(b.HTTP.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
 	}
-	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpapi.MaxWait)
+	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpbound.MaxWait)
 	worker := b.HTTP.Worker(1)
 	worker.Policy = workers.Policy{Statuses: b.Statuses}
 	l.failAll(p, worker.Validate())

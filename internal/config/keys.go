@@ -9,7 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -27,7 +27,7 @@ func (l *loader) keys(s *settings) {
 		l.unique(p, key.Name, names)
 		l.keySums(p, key.SHA256, sums)
 		l.key(p, key)
-		if !slices.Contains(key.Buckets, httpapi.AllBuckets) {
+		if !slices.Contains(key.Buckets, apikey.AllBuckets) {
 			l.references(p.key("buckets"), key.Buckets, buckets, "buckets")
 		}
 		if tiers := limitTiers(s); key.Tier != "" && !slices.Contains(tiers, key.Tier) {
@@ -93,10 +93,10 @@ func (l *loader) keySums(p place, list digests, sums map[digest]place) {
 
 func (l *loader) keyRoles(p place, roles []string) {
 	if len(roles) == 0 {
-		l.fail(p, "", "is missing: want the roles of the key, such as [%q]", httpapi.RoleEnqueue)
+		l.fail(p, "", "is missing: want the roles of the key, such as [%q]", apikey.RoleEnqueue)
 	}
 	var names []string
-	for _, role := range httpapi.Roles() {
+	for _, role := range apikey.Roles() {
 		names = append(names, string(role))
 	}
 	for i, role := range roles {
@@ -111,13 +111,13 @@ func (l *loader) keyRoles(p place, roles []string) {
 // read may be there for metrics alone.
 func (l *loader) keyBuckets(p place, key keySettings) {
 	needs := func(role string) bool {
-		return role == string(httpapi.RoleEnqueue) || role == string(httpapi.RoleAdmin)
+		return role == string(apikey.RoleEnqueue) || role == string(apikey.RoleAdmin)
 	}
 	switch {
 	case len(key.Buckets) == 0 && slices.ContainsFunc(key.Roles, needs):
-		l.fail(p, "", "is missing: name the [[buckets]] that the key is for, or say [%q] for all", httpapi.AllBuckets)
-	case len(key.Buckets) > 1 && slices.Contains(key.Buckets, httpapi.AllBuckets):
-		l.fail(p, literal(key.Buckets), "%q is all of them: leave the others out", httpapi.AllBuckets)
+		l.fail(p, "", "is missing: name the [[buckets]] that the key is for, or say [%q] for all", apikey.AllBuckets)
+	case len(key.Buckets) > 1 && slices.Contains(key.Buckets, apikey.AllBuckets):
+		l.fail(p, literal(key.Buckets), "%q is all of them: leave the others out", apikey.AllBuckets)
 	}
 }
 
@@ -132,10 +132,10 @@ func (l *loader) keyParts(p place, names, roles []string) {
 	}
 	switch {
 	case len(names) == 0:
-	case slices.Contains(roles, string(httpapi.RoleAdmin)):
-		l.fail(p, literal(names), "would not bind the role %s, which may change every flow: leave one of them out", httpapi.RoleAdmin)
-	case !slices.Contains(roles, string(httpapi.RoleEnqueue)):
-		l.fail(p, literal(names), "binds the role %s only, which the key does not have", httpapi.RoleEnqueue)
+	case slices.Contains(roles, string(apikey.RoleAdmin)):
+		l.fail(p, literal(names), "would not bind the role %s, which may change every flow: leave one of them out", apikey.RoleAdmin)
+	case !slices.Contains(roles, string(apikey.RoleEnqueue)):
+		l.fail(p, literal(names), "binds the role %s only, which the key does not have", apikey.RoleEnqueue)
 	}
 }
 
@@ -162,7 +162,7 @@ func keyTiers(s *settings) []string {
 
 // CheckKey returns [Faults] where a new key could not stand in a configuration.
 // Whether its buckets and its tier exist is not looked at.
-func CheckKey(key httpapi.Key) error {
+func CheckKey(key apikey.Key) error {
 	l := newLoader(Options{})
 	l.key(place{}, settingsOf(key))
 	if len(l.faults) > 0 {
@@ -172,7 +172,7 @@ func CheckKey(key httpapi.Key) error {
 }
 
 // WriteKey writes a key as the table that stands in a configuration.
-func WriteKey(w io.Writer, key httpapi.Key) error {
+func WriteKey(w io.Writer, key apikey.Key) error {
 	text := "[[keys]]\n"
 	leaves(setting.Keys(reflect.TypeFor[keySettings]()), reflect.ValueOf(settingsOf(key)), place{}, "", nil, func(f leaf) {
 		if !f.value.IsZero() {
@@ -183,7 +183,7 @@ func WriteKey(w io.Writer, key httpapi.Key) error {
 	return err
 }
 
-func settingsOf(key httpapi.Key) keySettings {
+func settingsOf(key apikey.Key) keySettings {
 	s := keySettings{Name: key.Name, Caller: key.Caller, Buckets: key.Buckets, Flows: key.Flows, Groups: key.Groups, Tier: key.Tier}
 	for _, sum := range key.SHA256 {
 		s.SHA256 = append(s.SHA256, digest(sum[:]))

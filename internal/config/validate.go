@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -39,7 +39,7 @@ func (l *loader) validate(s *settings) {
 	inRange(l, at("producer.shutdown_timeout"), s.Producer.ShutdownTimeout, 0, maxShutdownTimeout)
 	l.forwarding(s.Producer)
 	inRange(l, at("producer.store_timeout"), s.Producer.StoreTimeout, minStoreTimeout, maxStoreTimeout)
-	inRange(l, at("producer.body_memory"), size(s.Producer.BodyMemory), httpapi.MinBodyMemory, maxBodyMemory)
+	inRange(l, at("producer.body_memory"), size(s.Producer.BodyMemory), httpbound.MinBodyMemory, maxBodyMemory)
 	inRange(l, at("producer.max_connections"), s.Producer.MaxConnections, 1, maxConnections)
 	inRange(l, at("dispatcher.concurrency"), s.Dispatcher.Concurrency, 0, shaper.MaxConcurrency)
 	inRange(l, at("dispatcher.lease"), s.Dispatcher.Lease, minLease, maxLease)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -208,14 +208,14 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 		return
 	}
 	what, key := "flow", b.Flow.Key
-	names := func(k httpapi.Key) []string { return k.Flows }
+	names := func(k apikey.Key) []string { return k.Flows }
 	if b.Group != nil {
 		switch {
 		case b.Group.Key == shaper.FlowKeyCaller:
 			return // its flows are its own
 		case senderNames(b.Group.Key):
 			what, key = "group", b.Group.Key
-			names = func(k httpapi.Key) []string { return k.Groups }
+			names = func(k apikey.Key) []string { return k.Groups }
 		}
 	}
 	if !senderNames(key) {
@@ -223,7 +223,7 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	}
 	senders, unbound := 0, []string{}
 	for _, k := range c.Keys {
-		if !slices.Contains(k.Roles, httpapi.RoleEnqueue) || !slices.Contains(k.Buckets, b.Name) && !slices.Contains(k.Buckets, httpapi.AllBuckets) {
+		if !slices.Contains(k.Roles, apikey.RoleEnqueue) || !slices.Contains(k.Buckets, b.Name) && !slices.Contains(k.Buckets, apikey.AllBuckets) {
 			continue
 		}
 		if senders++; len(names(k)) == 0 {
@@ -240,8 +240,8 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 // the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
 	names := strings.Join(users, ", ")
-	checked := slices.ContainsFunc(c.Keys, func(k httpapi.Key) bool {
-		return slices.Contains(k.Roles, httpapi.RoleCheck) || slices.Contains(k.Roles, httpapi.RoleAdmin)
+	checked := slices.ContainsFunc(c.Keys, func(k apikey.Key) bool {
+		return slices.Contains(k.Roles, apikey.RoleCheck) || slices.Contains(k.Roles, apikey.RoleAdmin)
 	})
 	if len(users) > 1 {
 		warn("%s: buckets %s share it and count apart: each admits %s", p.shown, names, limit.Limit)
@@ -250,7 +250,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 	case checked:
 	case len(users) == 0:
 		if len(c.Keys) > 0 {
-			warn("%s: no bucket names it, and no key has the role %s: nothing asks it", p.shown, httpapi.RoleCheck)
+			warn("%s: no bucket names it, and no key has the role %s: nothing asks it", p.shown, apikey.RoleCheck)
 		}
 	case limit.OnStoreFailure != admission.Closed:
 		warn("%s: on_store_failure = %q is for the check endpoint only: while Redis is unavailable, buckets %s answer 503 to every job, because a job cannot be stored",
@@ -273,9 +273,9 @@ func adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) 
 // probably meant.
 func (c *Config) warnOfAccess(warn func(string, ...any)) {
 	for i, key := range c.Keys {
-		if slices.Contains(key.Roles, httpapi.RoleAdmin) && len(key.Roles) > 1 {
+		if slices.Contains(key.Roles, apikey.RoleAdmin) && len(key.Roles) > 1 {
 			warn("%s: role %s may do everything: the other roles add nothing; a key that only enqueues or looks should not have it",
-				at("keys").element(i, key.Name).shown, httpapi.RoleAdmin)
+				at("keys").element(i, key.Name).shown, apikey.RoleAdmin)
 		}
 	}
 	for _, network := range c.Producer.TrustedProxies {

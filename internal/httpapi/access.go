@@ -10,47 +10,48 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // access checks the API key of a request and its rights.
 type access struct {
-	keys    atomic.Pointer[keyring] // empty: programs of this machine may do everything
+	keys    atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
 	proxies httplimit.Proxies
 	origins *http.CrossOriginProtection
 }
 
-func newAccess(keys []Key, proxies httplimit.Proxies) *access {
+func newAccess(keys []apikey.Key, proxies httplimit.Proxies) *access {
 	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection()}
 	a.setKeys(keys)
 	return a
 }
 
-func (a *access) setKeys(keys []Key) {
-	ring := newKeyring(keys)
+func (a *access) setKeys(keys []apikey.Key) {
+	ring := apikey.NewRing(keys)
 	a.keys.Store(&ring)
 }
 
-func (a *access) ring() keyring { return *a.keys.Load() }
+func (a *access) ring() apikey.Ring { return *a.keys.Load() }
 
 // rights are the roles that a route needs of a key. The zero value is open to every
 // request that guard lets through.
 type rights struct {
-	roles      []Role // one of these, or RoleAdmin
-	allBuckets bool   // and be for all buckets
-	local      bool   // no key, but be a program of this machine
-	clientKey  bool   // the key stands where the client of an API puts its own
+	roles      []apikey.Role // one of these, or RoleAdmin
+	allBuckets bool          // and be for all buckets
+	local      bool          // no key, but be a program of this machine
+	clientKey  bool          // the key stands where the client of an API puts its own
 }
 
-func roles(any ...Role) rights { return rights{roles: any} }
+func roles(any ...apikey.Role) rights { return rights{roles: any} }
 
 func (n rights) String() string {
 	names := []string{}
 	for _, role := range n.roles {
 		names = append(names, string(role))
 	}
-	if !slices.Contains(n.roles, RoleAdmin) {
-		names = append(names, string(RoleAdmin))
+	if !slices.Contains(n.roles, apikey.RoleAdmin) {
+		names = append(names, string(apikey.RoleAdmin))
 	}
 	return strings.Join(names, " or ")
 }
@@ -58,13 +59,13 @@ func (n rights) String() string {
 type keyContext struct{}
 
 // keyOf is the key of the caller, nil where the server has none or needs none.
-func keyOf(r *http.Request) *Key {
-	key, _ := r.Context().Value(keyContext{}).(*Key)
+func keyOf(r *http.Request) *apikey.Key {
+	key, _ := r.Context().Value(keyContext{}).(*apikey.Key)
 	return key
 }
 
 // authenticate finds the key that the request shows.
-func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, *fault) {
+func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	const how = "send one as \"Authorization: Bearer <key>\""
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -73,7 +74,7 @@ func (ring keyring) authenticate(w http.ResponseWriter, r *http.Request) (*Key, 
 	}
 	scheme, secret, _ := strings.Cut(values[0], " ")
 	if len(values) == 1 && strings.EqualFold(scheme, "Bearer") {
-		if key := ring.find(strings.TrimSpace(secret)); key != nil {
+		if key := ring.Find(strings.TrimSpace(secret)); key != nil {
 			return key, nil
 		}
 	}
@@ -86,11 +87,11 @@ var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"
 
 // authenticateClient finds the key of a client of the proxy: in Tundish-Key, or where an unchanged client of an API puts the key that it
 // was given, which is one of this server then.
-func (ring keyring) authenticateClient(w http.ResponseWriter, r *http.Request) (*Key, *fault) {
+func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	for _, name := range keyHeaders {
 		for _, value := range r.Header.Values(name) {
 			for _, secret := range secretsIn(name, value) {
-				if key := ring.find(secret); key != nil {
+				if key := ring.Find(secret); key != nil {
 					return key, nil
 				}
 			}
@@ -124,15 +125,15 @@ func secretsIn(name, value string) []string {
 
 // authorize returns the right that a key lacks. It refuses a bucket outside the key's buckets
 // whether the bucket exists or not.
-func authorize(key *Key, needs rights, bucket string) *fault {
+func authorize(key *apikey.Key, needs rights, bucket string) *fault {
 	missing := ""
 	switch {
-	case !key.has(needs.roles):
+	case !key.Has(needs.roles):
 		missing = "the role " + needs.String()
-	case bucket != "" && !key.mayUse(bucket):
+	case bucket != "" && !key.MayUse(bucket):
 		missing = fmt.Sprintf("bucket %q among its buckets", bucket)
-	case needs.allBuckets && !key.mayUse(AllBuckets):
-		missing = "all buckets (\"" + AllBuckets + "\"): this changes every bucket that names it"
+	case needs.allBuckets && !key.MayUse(apikey.AllBuckets):
+		missing = "all buckets (\"" + apikey.AllBuckets + "\"): this changes every bucket that names it"
 	default:
 		return nil
 	}
@@ -143,12 +144,12 @@ func authorize(key *Key, needs rights, bucket string) *fault {
 // that are not valid are for [producer.decode] to find.
 func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	key := keyOf(r)
-	if key == nil || !key.isBound() {
+	if key == nil || !key.IsBound() {
 		return nil
 	}
 	flow, err := bucket.Flow.NameOf(job)
 	group, groupErr := bucket.Group.NameOf(job)
-	if err != nil || groupErr != nil || key.mayEnqueue(bucket, group, flow) {
+	if err != nil || groupErr != nil || key.MayEnqueue(bucket, group, flow) {
 		return nil
 	}
 	if bucket.Group != nil {
@@ -166,7 +167,7 @@ func (a *access) identity(r *http.Request, names []string) admission.Identity {
 	id := admission.Identity{IP: a.address(r)}
 	id.Caller = admission.AddrCaller(id.IP)
 	if key := keyOf(r); key != nil {
-		id.Caller, id.Tier = admission.KeyCaller(key.caller()), key.Tier
+		id.Caller, id.Tier = admission.KeyCaller(key.Owner()), key.Tier
 	}
 	h := r.Header
 	if names != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -21,16 +22,16 @@ import (
 )
 
 // keyOf makes a key whose secret is its name.
-func keyOf(name string, buckets []string, roles ...httpapi.Role) httpapi.Key {
-	return httpapi.Key{Name: name, SHA256: [][32]byte{sha256.Sum256([]byte(name))}, Roles: roles, Buckets: buckets}
+func keyOf(name string, buckets []string, roles ...apikey.Role) apikey.Key {
+	return apikey.Key{Name: name, SHA256: [][32]byte{sha256.Sum256([]byte(name))}, Roles: roles, Buckets: buckets}
 }
 
-func keys() []httpapi.Key {
-	all := []string{httpapi.AllBuckets}
-	list := []httpapi.Key{
-		keyOf("enqueue", []string{"small", "roomy"}, httpapi.RoleEnqueue), keyOf("elsewhere", []string{"small"}, httpapi.RoleEnqueue),
-		keyOf("check", nil, httpapi.RoleCheck), keyOf("read", all, httpapi.RoleRead), keyOf("read-some", []string{"small"}, httpapi.RoleRead),
-		keyOf("admin", all, httpapi.RoleAdmin), keyOf("admin-some", []string{"roomy"}, httpapi.RoleAdmin), keyOf("nothing", all),
+func keys() []apikey.Key {
+	all := []string{apikey.AllBuckets}
+	list := []apikey.Key{
+		keyOf("enqueue", []string{"small", "roomy"}, apikey.RoleEnqueue), keyOf("elsewhere", []string{"small"}, apikey.RoleEnqueue),
+		keyOf("check", nil, apikey.RoleCheck), keyOf("read", all, apikey.RoleRead), keyOf("read-some", []string{"small"}, apikey.RoleRead),
+		keyOf("admin", all, apikey.RoleAdmin), keyOf("admin-some", []string{"roomy"}, apikey.RoleAdmin), keyOf("nothing", all),
 	}
 	list[0].Tier = "pro"
 	return list
@@ -194,7 +195,7 @@ func TestIdentity(t *testing.T) {
 	t.Parallel()
 	const behind = "10.0.0.1:9"
 	for name, test := range map[string]struct {
-		keys    []httpapi.Key
+		keys    []apikey.Key
 		header  string // where the proxy leaves the address
 		remote  string
 		headers []string
@@ -313,10 +314,10 @@ func TestSetKeys(t *testing.T) {
 	}
 	const near = "127.0.0.1:9"
 	for _, step := range []struct {
-		keys      []httpapi.Key
+		keys      []apikey.Key
 		near, far int
 	}{
-		{nil, 200, 403}, {keys(), 200, 200}, {[]httpapi.Key{keyOf("other", nil, httpapi.RoleRead)}, 401, 401}, {nil, 200, 403},
+		{nil, 200, 403}, {keys(), 200, 200}, {[]apikey.Key{keyOf("other", nil, apikey.RoleRead)}, 401, 401}, {nil, 200, 403},
 	} {
 		producer.SetKeys(step.keys)
 		if gotNear, gotFar := status(near), status(far); gotNear != step.near || gotFar != step.far {
@@ -346,8 +347,8 @@ func TestSetKeys(t *testing.T) {
 
 func TestNewSecret(t *testing.T) {
 	t.Parallel()
-	secret, sum := httpapi.NewSecret()
-	other, _ := httpapi.NewSecret()
+	secret, sum := apikey.NewSecret()
+	other, _ := apikey.NewSecret()
 	if len(secret) != 47 || !strings.HasPrefix(secret, "tdk_") || secret == other || sum != sha256.Sum256([]byte(secret)) {
 		t.Errorf("%q, %x", secret, sum)
 	}

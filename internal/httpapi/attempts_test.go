@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
@@ -41,8 +42,8 @@ func TestAttempts(t *testing.T) {
 
 	bound := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: newClient(t, connect(t, store.URL()), nil), Logger: logTo(t.Output()),
-		Keys: []httpapi.Key{
-			keyOf("enqueue", []string{httpapi.AllBuckets}, httpapi.RoleEnqueue), keyOf("read", []string{httpapi.AllBuckets}, httpapi.RoleRead),
+		Keys: []apikey.Key{
+			keyOf("enqueue", []string{apikey.AllBuckets}, apikey.RoleEnqueue), keyOf("read", []string{apikey.AllBuckets}, apikey.RoleRead),
 		},
 	}))
 	bound.do("GET", jobs+"/a/attempts", "", "Authorization", "Bearer read").want(200, "")

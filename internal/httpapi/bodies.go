@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// Bounds of the memory for the bodies of all requests together.
+// How bodies are read.
 const (
-	DefaultBodyMemory = 64 << 20
-	MinBodyMemory     = 16 << 20 // room for any one request
-
 	firstRead = 4 << 10
 
 	// A body has to bring paceBytes, or its end, within each paceTime.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -116,7 +117,7 @@ func TestBodyMemory(t *testing.T) {
 		}
 		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
 	}
-	keys := []httpapi.Key{keyOf("a", []string{"*"}, httpapi.RoleEnqueue), keyOf("b", []string{"*"}, httpapi.RoleEnqueue)}
+	keys := []apikey.Key{keyOf("a", []string{"*"}, apikey.RoleEnqueue), keyOf("b", []string{"*"}, apikey.RoleEnqueue)}
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 30 << 10, Keys: keys}))
 	release := sync.OnceFunc(func() { close(proceed) })
 	t.Cleanup(release)

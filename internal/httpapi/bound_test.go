@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // boundTo is a key for enqueueing into some flows or groups.
-func boundTo(name string, flows, groups []string) httpapi.Key {
-	key := keyOf(name, []string{httpapi.AllBuckets}, httpapi.RoleEnqueue)
+func boundTo(name string, flows, groups []string) apikey.Key {
+	key := keyOf(name, []string{apikey.AllBuckets}, apikey.RoleEnqueue)
 	key.Flows, key.Groups = flows, groups
 	return key
 }
@@ -22,7 +23,7 @@ func TestKeysBoundToFlows(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		flow, group string // what names them
-		key         httpapi.Key
+		key         apikey.Key
 		job         string
 		status      int
 	}{
@@ -53,7 +54,7 @@ func TestKeysBoundToFlows(t *testing.T) {
 			settings.Key = test.group
 			f.bucket.Group = &settings
 		}
-		api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, CheckJob: checkJob, Keys: []httpapi.Key{test.key}})
+		api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, CheckJob: checkJob, Keys: []apikey.Key{test.key}})
 		headers := []string{"Authorization", "Bearer k", "X-Tenant", "acme"}
 		w := request(api, far, "POST", jobs, job(test.job), headers...)
 		if w.Code != test.status {
@@ -73,8 +74,8 @@ func TestBoundKeysAndJobsOfOthers(t *testing.T) {
 	flow.Key = shaper.FlowKeyJob
 	f.bucket.Flow = &flow
 	reads := boundTo("reads", []string{"acme"}, nil)
-	reads.Roles = append(reads.Roles, httpapi.RoleRead)
-	api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, Keys: []httpapi.Key{boundTo("k", []string{"acme"}, nil), reads, keyOf("free", []string{"*"}, httpapi.RoleEnqueue)}})
+	reads.Roles = append(reads.Roles, apikey.RoleRead)
+	api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, Keys: []apikey.Key{boundTo("k", []string{"acme"}, nil), reads, keyOf("free", []string{"*"}, apikey.RoleEnqueue)}})
 	for _, test := range []struct {
 		key, flow    string
 		show, cancel int
@@ -99,10 +100,10 @@ func ownedBy(caller string) shaper.Owner { return shaper.Owner{Mark: shaper.Call
 // While a key is given another secret, both open.
 func TestTwoSecretsOfAKey(t *testing.T) {
 	t.Parallel()
-	key := keyOf("old", []string{"*"}, httpapi.RoleRead)
+	key := keyOf("old", []string{"*"}, apikey.RoleRead)
 	key.SHA256 = append(key.SHA256, sha256.Sum256([]byte("new")))
-	other := keyOf("other", []string{"*"}, httpapi.RoleRead)
-	api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Keys: []httpapi.Key{key, other}})
+	other := keyOf("other", []string{"*"}, apikey.RoleRead)
+	api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Keys: []apikey.Key{key, other}})
 	for secret, want := range map[string]int{"old": 200, "new": 200, "other": 200, "newer": 401, "": 401} {
 		if got := request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer "+secret).Code; got != want {
 			t.Errorf("secret %q: %d, want %d", secret, got, want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -29,15 +30,15 @@ func tenants(t *testing.T) (*server, *producer.Client) {
 	}
 	t.Cleanup(client.Close)
 	dispatch(t, store, []shaper.Bucket{kept}, map[string]shaper.Worker{"kept": shaper.WorkerFunc(answering)})
-	enqueues := func(name, caller string, flows ...string) httpapi.Key {
-		key := keyOf(name, []string{httpapi.AllBuckets}, httpapi.RoleEnqueue)
+	enqueues := func(name, caller string, flows ...string) apikey.Key {
+		key := keyOf(name, []string{apikey.AllBuckets}, apikey.RoleEnqueue)
 		key.Caller, key.Flows = caller, flows
 		return key
 	}
-	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: []httpapi.Key{
+	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: []apikey.Key{
 		enqueues("a", ""), enqueues("a2", "a"), enqueues("a-f", "a", "f"), enqueues("a-g", "a", "g"), enqueues("b", ""),
 		enqueues("c-f", "c", "f"), enqueues("c-f2", "c", "f"),
-		keyOf("read", []string{httpapi.AllBuckets}, httpapi.RoleRead), keyOf("admin", []string{httpapi.AllBuckets}, httpapi.RoleAdmin),
+		keyOf("read", []string{apikey.AllBuckets}, apikey.RoleRead), keyOf("admin", []string{apikey.AllBuckets}, apikey.RoleAdmin),
 	}})), client
 }
 
@@ -210,7 +211,7 @@ func TestURLsOfTheProgramsJobsAreWithheld(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	keys := []httpapi.Key{keyOf("read", []string{"*"}, httpapi.RoleRead), keyOf("put", []string{"*"}, httpapi.RoleEnqueue), keyOf("admin", []string{"*"}, httpapi.RoleAdmin)}
+	keys := []apikey.Key{keyOf("read", []string{"*"}, apikey.RoleRead), keyOf("put", []string{"*"}, apikey.RoleEnqueue), keyOf("admin", []string{"*"}, apikey.RoleAdmin)}
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Keys: keys, Operator: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output()),
 	}))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -15,10 +16,10 @@ import (
 
 func (o *ops) jobRoutes() []route {
 	return []route{
-		{"GET", "/v1/buckets/{bucket}/jobs", o.lists.few(o.listJobs), roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/dead", o.lists.few(o.listDead), roles(RoleRead)},
-		{"POST", "/v1/buckets/{bucket}/dead/redrive", o.redriveDead, roles(RoleAdmin)},
-		{"DELETE", "/v1/buckets/{bucket}/dead", o.dropDead, roles(RoleAdmin)},
+		{"GET", "/v1/buckets/{bucket}/jobs", o.lists.few(o.listJobs), roles(apikey.RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/dead", o.lists.few(o.listDead), roles(apikey.RoleRead)},
+		{"POST", "/v1/buckets/{bucket}/dead/redrive", o.redriveDead, roles(apikey.RoleAdmin)},
+		{"DELETE", "/v1/buckets/{bucket}/dead", o.dropDead, roles(apikey.RoleAdmin)},
 	}
 }
 

@@ -153,5 +153,5 @@ func (p *producer) sender(r *http.Request, bucket string) sender {
 	if names == nil {
 		names = []string{} // nil would mean all
 	}
-	return sender{p.access.identity(r, names), keyOf(r).caller()}
+	return sender{p.access.identity(r, names), keyOf(r).Owner()}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/apikey"
 )
 
 // What the tests of the contract compare with openapi.yaml.
@@ -62,6 +64,6 @@ func TraceContextOf(h http.Header) (parent, state string) {
 func FewLists() func(http.HandlerFunc) http.HandlerFunc { return newLists().few }
 
 // As is a request of the caller of a key.
-func As(r *http.Request, key *Key) *http.Request {
+func As(r *http.Request, key *apikey.Key) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+
+	"github.com/tundish-io/tundish/internal/apikey"
 )
 
 // guard checks a request before its route is looked up.
@@ -45,7 +47,7 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 			// The guard has seen to it where there are no keys, but there may have
 			// been some then.
 			why := a.notLocal(r)
-			if why == "" && slices.Contains(needs.roles, RoleCheck) && a.foreign(r, http.MethodPost) {
+			if why == "" && slices.Contains(needs.roles, apikey.RoleCheck) && a.foreign(r, http.MethodPost) {
 				// A check spends with any method, so that the guard's exception for GET does not hold.
 				why = otherOrigin
 			}
@@ -54,11 +56,11 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		case needs.roles != nil:
-			authenticate := ring.authenticate
+			find := authenticate
 			if needs.clientKey {
-				authenticate = ring.authenticateClient
+				find = authenticateClient
 			}
-			key, f := authenticate(w, r)
+			key, f := find(ring, w, r)
 			if f == nil {
 				f = authorize(key, needs, r.PathValue("bucket"))
 			}

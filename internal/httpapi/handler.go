@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -33,7 +34,7 @@ func (h *Handler) SetPools(pools []shaper.Pool) {
 
 // SetKeys replaces the API keys, for all requests from now on; without any,
 // only programs of this machine are served. It is safe at any time.
-func (h *Handler) SetKeys(keys []Key) { h.access.setKeys(keys) }
+func (h *Handler) SetKeys(keys []apikey.Key) { h.access.setKeys(keys) }
 
 // Drain makes /readyz answer 503 from now on, so that load balancers send no new
 // requests. Requests that come anyway are served, and none waits for a result any more. [Serve] calls it.

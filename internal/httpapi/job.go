@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -55,10 +56,10 @@ func (o *ops) oneJob() oneJob {
 
 func (j oneJob) routes() []route {
 	return []route{
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}", j.show, roles(RoleEnqueue, RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", j.attempts, roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", j.result, roles(RoleEnqueue, RoleRead)},
-		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", j.drop, roles(RoleEnqueue)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}", j.show, roles(apikey.RoleEnqueue, apikey.RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", j.attempts, roles(apikey.RoleRead)},
+		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", j.result, roles(apikey.RoleEnqueue, apikey.RoleRead)},
+		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", j.drop, roles(apikey.RoleEnqueue)},
 	}
 }
 
@@ -72,7 +73,7 @@ func (j oneJob) show(w http.ResponseWriter, r *http.Request) {
 	j.with(w, r, func(bucket, id string) error {
 		info, err := j.job(r.Context(), bucket, id)
 		key := keyOf(r)
-		reads := key == nil || key.has([]Role{RoleRead})
+		reads := key == nil || key.Has([]apikey.Role{apikey.RoleRead})
 		switch {
 		case err != nil:
 			return err
@@ -122,7 +123,7 @@ func (j oneJob) drop(w http.ResponseWriter, r *http.Request) {
 // mayKnow returns [shaper.ErrNotFound] of a job that the key of a request may know nothing of.
 func (j oneJob) mayKnow(r *http.Request, bucket, id string) error {
 	key := keyOf(r)
-	if key == nil || key.has([]Role{RoleRead}) && !key.isBound() {
+	if key == nil || key.Has([]apikey.Role{apikey.RoleRead}) && !key.IsBound() {
 		return nil
 	}
 	info, err := j.job(r.Context(), bucket, id)
@@ -134,23 +135,23 @@ func (j oneJob) mayKnow(r *http.Request, bucket, id string) error {
 
 // isKnownOf is isOf for a job by what is known of it. Of a job that has ended that is no flow. Then it is in one of the key's if
 // its caller has no key for others.
-func (j oneJob) isKnownOf(key *Key, info *shaper.JobInfo) bool {
-	if !info.Enqueued.IsZero() || !key.isBound() {
+func (j oneJob) isKnownOf(key *apikey.Key, info *shaper.JobInfo) bool {
+	if !info.Enqueued.IsZero() || !key.IsBound() {
 		return j.isOf(key, info.Owner, info.Bucket, info.Group, info.Flow)
 	}
-	return key.has([]Role{RoleRead}) || key.sameBounds && info.Owner.Mark != "" && info.Owner.Is(key.caller())
+	return key.Has([]apikey.Role{apikey.RoleRead}) || key.SharesBounds() && info.Owner.Mark != "" && info.Owner.Is(key.Owner())
 }
 
 // isOf reports whether a job is of the key's caller, or one that the key may read, and in a flow and a group of the key.
-func (j oneJob) isOf(key *Key, owner shaper.Owner, bucketName, group, flow string) bool {
-	if !key.has([]Role{RoleRead}) && !owner.Is(key.caller()) {
+func (j oneJob) isOf(key *apikey.Key, owner shaper.Owner, bucketName, group, flow string) bool {
+	if !key.Has([]apikey.Role{apikey.RoleRead}) && !owner.Is(key.Owner()) {
 		return false
 	}
-	if !key.isBound() {
+	if !key.IsBound() {
 		return true
 	}
 	bucket, err := j.bucket(bucketName)
-	return err == nil && key.mayEnqueue(&bucket, group, flow)
+	return err == nil && key.MayEnqueue(&bucket, group, flow)
 }
 
 // with calls do with the bucket and the id of the path, and answers the
@@ -180,7 +181,7 @@ func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		switch key := keyOf(r); {
-		case err == nil && key != nil && !key.has([]Role{RoleRead}) && !j.isOf(key, result.Owner, bucket, result.Group, result.Flow):
+		case err == nil && key != nil && !key.Has([]apikey.Role{apikey.RoleRead}) && !j.isOf(key, result.Owner, bucket, result.Group, result.Flow):
 			return shaper.ErrNotFound
 		case err == nil:
 			writeJSON(w, http.StatusOK, result.JSON())

@@ -32,7 +32,7 @@ func (l *lists) few(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), listWait)
 		defer cancel()
-		caller := keyOf(r).caller()
+		caller := keyOf(r).Owner()
 		mine := l.enter(caller)
 		defer l.leave(caller, mine)
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
@@ -23,7 +24,7 @@ func TestFewListsAtATime(t *testing.T) {
 		proceed := make(chan struct{})
 		serve := httpapi.FewLists()(func(http.ResponseWriter, *http.Request) { under.Add(1); <-proceed })
 		answers := make(chan int, 100)
-		list := func(key *httpapi.Key) {
+		list := func(key *apikey.Key) {
 			w := httptest.NewRecorder()
 			serve(w, httpapi.As(httptest.NewRequest("GET", "/v1/buckets/b/jobs", nil), key))
 			answers <- w.Code
@@ -35,10 +36,10 @@ func TestFewListsAtATime(t *testing.T) {
 			}
 		}
 		for i := range 6 {
-			go list(&httpapi.Key{Name: fmt.Sprint("k", i), Caller: "a"})
+			go list(&apikey.Key{Name: fmt.Sprint("k", i), Caller: "a"})
 		}
 		want(4)
-		go list(&httpapi.Key{Name: "b"})
+		go list(&apikey.Key{Name: "b"})
 		want(5)
 		proceed <- struct{}{}
 		synctest.Wait()

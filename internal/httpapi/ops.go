@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -35,7 +36,7 @@ type Buckets interface {
 // OpsConfig configures the operator's API.
 type OpsConfig struct {
 	Buckets Buckets
-	Keys    []Key               // the API keys; without any, only programs of this machine are served
+	Keys    []apikey.Key        // the API keys; without any, only programs of this machine are served
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
 	Logger  *slog.Logger        // nil logs nothing
 
@@ -127,7 +128,7 @@ func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[str
 func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
 	names, err := o.names(r.Context())
 	if key := keyOf(r); key != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
 	}
 	var views []*opsview.Bucket
 	if err == nil {
@@ -169,7 +170,7 @@ func (o *ops) answerBucket(w http.ResponseWriter, r *http.Request, outcome opsvi
 func (o *ops) unknownBucket(r *http.Request, name string) *fault {
 	names := slices.Clone(o.buckets.Buckets())
 	if key := keyOf(r); key != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !key.mayUse(name) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
 	}
 	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "-"))
 }

@@ -3,18 +3,19 @@ package httpapi
 import (
 	"slices"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (o *ops) routes() []route {
 	return append([]route{
-		{"GET", "/v1/buckets", o.listBuckets, roles(RoleRead)},
-		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(RoleRead)},
+		{"GET", "/v1/buckets", o.listBuckets, roles(apikey.RoleRead)},
+		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(apikey.RoleRead)},
 	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.scheduleRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
 }
 
 func (o *ops) controlRoutes() []route {
-	admin := roles(RoleAdmin)
+	admin := roles(apikey.RoleAdmin)
 	return []route{
 		{"PATCH", "/v1/buckets/{bucket}", setting(o.changeBucket), admin},
 		{"DELETE", "/v1/buckets/{bucket}/overrides", resetting(o.changeBucket), admin},

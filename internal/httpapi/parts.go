@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -24,7 +25,7 @@ type parts struct {
 }
 
 func (o *ops) partRoutes(kind opsview.Kind) []route {
-	p, read, admin := parts{o, kind}, roles(RoleRead), roles(RoleAdmin)
+	p, read, admin := parts{o, kind}, roles(apikey.RoleRead), roles(apikey.RoleAdmin)
 	one := "/v1/buckets/{bucket}/" + kind.Name
 	routes := []route{
 		{"GET", one + "s", p.lists.few(p.list), read},

@@ -9,15 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (o *ops) poolRoutes() []route {
-	read := roles(RoleRead)
+	read := roles(apikey.RoleRead)
 	// A change of a pool holds for all its buckets.
-	change := rights{roles: []Role{RoleAdmin}, allBuckets: true}
+	change := rights{roles: []apikey.Role{apikey.RoleAdmin}, allBuckets: true}
 	return []route{
 		{"GET", "/v1/pools", o.listPools, read},
 		{"GET", "/v1/pools/{pool}", o.showPool, read},
@@ -69,7 +70,7 @@ func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolVie
 	pool, named, revision := o.configuredPool(p.Name)
 	view := opsview.PoolViewOf(*p, pool, named, revision)
 	if key := keyOf(r); key != nil {
-		view.Buckets = slices.DeleteFunc(view.Buckets, func(b opsview.PoolBucket) bool { return !key.mayUse(b.Name) })
+		view.Buckets = slices.DeleteFunc(view.Buckets, func(b opsview.PoolBucket) bool { return !key.MayUse(b.Name) })
 	}
 	return view
 }

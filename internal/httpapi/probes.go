@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tundish-io/tundish/internal/apikey"
 )
 
 //go:embed openapi.yaml
@@ -37,7 +39,7 @@ func (p *probes) routes() []route {
 	return []route{
 		{"GET", livePath, livez, rights{}},
 		{"GET", readyPath, p.readyz, rights{}},
-		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(RoleRead)},
+		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(apikey.RoleRead)},
 		{"GET", "/openapi.yaml", serveOpenAPI, rights{}},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
@@ -46,7 +47,7 @@ type ProducerConfig struct {
 
 	// Keys are the API keys. Without any, only programs of this machine are
 	// served.
-	Keys []Key
+	Keys []apikey.Key
 
 	// TrustedProxies are the proxies that are believed on their client's address, and
 	// ForwardedHeader is the header in which they report it. IPv6Prefix is the

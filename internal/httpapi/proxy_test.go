@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -44,7 +45,7 @@ type proxyRig struct {
 
 const vendorKey = "vendor-secret"
 
-func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
+func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 	t.Helper()
 	p := &proxyRig{server: &server{t: t}, serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +100,7 @@ func newProxyRig(t *testing.T, keys ...httpapi.Key) *proxyRig {
 }
 
 // serveProxy starts the API of one process.
-func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, keys []httpapi.Key) {
+func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, keys []apikey.Key) {
 	t := p.t
 	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets})
 	if err != nil {
@@ -242,9 +243,9 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 func TestProxyAndWebPages(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string][]string{"keyless": nil, "keys": {"Tundish-Key", "ours"}} {
-		var keys []httpapi.Key
+		var keys []apikey.Key
 		if headers != nil {
-			keys = append(keys, keyOf("ours", []string{"*"}, httpapi.RoleEnqueue))
+			keys = append(keys, keyOf("ours", []string{"*"}, apikey.RoleEnqueue))
 		}
 		p := newProxyRig(t, keys...)
 		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE"} {
@@ -321,8 +322,8 @@ func TestProxyRefuses(t *testing.T) {
 
 func TestProxyKeys(t *testing.T) {
 	t.Parallel()
-	bound := keyOf("elsewhere", []string{"slow"}, httpapi.RoleEnqueue)
-	p := newProxyRig(t, keyOf("ours", []string{"*"}, httpapi.RoleEnqueue), keyOf("reader", []string{"*"}, httpapi.RoleRead), bound)
+	bound := keyOf("elsewhere", []string{"slow"}, apikey.RoleEnqueue)
+	p := newProxyRig(t, keyOf("ours", []string{"*"}, apikey.RoleEnqueue), keyOf("reader", []string{"*"}, apikey.RoleRead), bound)
 	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
 	for _, headers := range [][]string{
 		{"Tundish-Key", "ours"},

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -126,7 +126,7 @@ func TestProxyHolds(t *testing.T) {
 
 func TestProxyIdempotencyKeys(t *testing.T) {
 	t.Parallel()
-	p := newProxyRig(t, keyOf("a", []string{"*"}, httpapi.RoleEnqueue), keyOf("b", []string{"*"}, httpapi.RoleEnqueue))
+	p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue), keyOf("b", []string{"*"}, apikey.RoleEnqueue))
 	n := 0
 	p.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -170,7 +170,7 @@ func TestProxyWaitsForEachClientOfAKey(t *testing.T) {
 	for name, far := range map[string]bool{"one process": false, "two processes": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxyRig(t, keyOf("a", []string{"*"}, httpapi.RoleEnqueue))
+			p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
 			headers := []string{"Api-Key", "a", "Idempotency-Key", "shared"}
 			at := p
 			if far {

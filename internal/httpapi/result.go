@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
-
-// MaxWait bounds how long a request waits for a result, a client of the proxy too. One that prefers more waits for so long.
-const MaxWait = 5 * time.Minute
 
 // preferredWait reads the header Prefer: wait=30, in seconds (RFC 7240, 4.3). Other preferences are ignored. 0: none.
 func preferredWait(h http.Header) (time.Duration, *fault) {
@@ -28,7 +26,7 @@ func preferredWait(h http.Header) (time.Duration, *fault) {
 			if err != nil {
 				return 0, invalid([]*shaper.FieldError{{Field: "Prefer", Reason: "want wait=30: how many seconds to wait for the result"}})
 			}
-			return min(time.Duration(seconds)*time.Second, MaxWait), nil
+			return min(time.Duration(seconds)*time.Second, httpbound.MaxWait), nil
 		}
 	}
 	return 0, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -63,7 +64,7 @@ func dispatch(t *testing.T, store *redistest.Server, buckets []shaper.Bucket, wo
 }
 
 // answeringAPI is the producer's API on a real Redis with a dispatcher. Its bucket "kept" keeps results, "slow" sends one job an hour.
-func answeringAPI(t *testing.T, keys ...httpapi.Key) (*server, *httpapi.Handler) {
+func answeringAPI(t *testing.T, keys ...apikey.Key) (*server, *httpapi.Handler) {
 	t.Helper()
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
@@ -204,12 +205,12 @@ func TestMaxWait(t *testing.T) {
 
 func TestResultOverHTTP(t *testing.T) {
 	t.Parallel()
-	api, _ := answeringAPI(t, func() []httpapi.Key {
-		bound := keyOf("bound", []string{httpapi.AllBuckets}, httpapi.RoleEnqueue)
+	api, _ := answeringAPI(t, func() []apikey.Key {
+		bound := keyOf("bound", []string{apikey.AllBuckets}, apikey.RoleEnqueue)
 		bound.Flows, bound.Caller = []string{"a"}, "enqueue"
-		return []httpapi.Key{
-			bound, keyOf("enqueue", []string{httpapi.AllBuckets}, httpapi.RoleEnqueue),
-			keyOf("read", []string{httpapi.AllBuckets}, httpapi.RoleRead), keyOf("check", []string{httpapi.AllBuckets}, httpapi.RoleCheck),
+		return []apikey.Key{
+			bound, keyOf("enqueue", []string{apikey.AllBuckets}, apikey.RoleEnqueue),
+			keyOf("read", []string{apikey.AllBuckets}, apikey.RoleRead), keyOf("check", []string{apikey.AllBuckets}, apikey.RoleCheck),
 		}
 	}()...)
 	auth := func(key string) []string { return []string{"Authorization", "Bearer " + key} }

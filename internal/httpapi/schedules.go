@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -16,7 +17,7 @@ import (
 )
 
 func (o *ops) scheduleRoutes() []route {
-	read, admin := roles(RoleRead), roles(RoleAdmin)
+	read, admin := roles(apikey.RoleRead), roles(apikey.RoleAdmin)
 	return []route{
 		{"GET", "/v1/schedules", o.listSchedules, read},
 		{"GET", "/v1/schedules/{schedule}", o.showSchedule, read},
@@ -37,7 +38,7 @@ func (o *ops) listSchedules(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if key := keyOf(r); key != nil {
-		all = slices.DeleteFunc(all, func(s shaper.ScheduleInfo) bool { return !key.mayUse(s.Bucket) })
+		all = slices.DeleteFunc(all, func(s shaper.ScheduleInfo) bool { return !key.MayUse(s.Bucket) })
 	}
 	views := make([]opsview.Schedule, len(all))
 	for i, s := range all {
@@ -50,7 +51,7 @@ func (o *ops) listSchedules(w http.ResponseWriter, r *http.Request) {
 func (o *ops) schedule(r *http.Request) (shaper.ScheduleInfo, *fault) {
 	name := r.PathValue("schedule")
 	info, err := o.buckets.Schedule(name).Info(r.Context())
-	if key := keyOf(r); err == nil && key != nil && !key.mayUse(info.Bucket) {
+	if key := keyOf(r); err == nil && key != nil && !key.MayUse(info.Bucket) {
 		err = operator.ErrNoSchedule
 	}
 	if err != nil {
@@ -62,7 +63,7 @@ func (o *ops) schedule(r *http.Request) (shaper.ScheduleInfo, *fault) {
 // isForeign reports whether one of the buckets in the way is none of those of the caller's key.
 func isForeign(r *http.Request, conflict *operator.ScheduleConflictError) bool {
 	key := keyOf(r)
-	return key != nil && slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return !key.mayUse(bucket) })
+	return key != nil && slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return !key.MayUse(bucket) })
 }
 
 func (o *ops) scheduleFault(r *http.Request, name string, err error) *fault {
@@ -220,7 +221,7 @@ func noReference(d *jobDecoder, field, text string) {
 func (o *ops) setSchedule(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("schedule")
 	bucket, s, dryRun, f := readSchedule(w, r)
-	if key := keyOf(r); f == nil && key != nil && !key.mayUse(bucket) {
+	if key := keyOf(r); f == nil && key != nil && !key.MayUse(bucket) {
 		f = newFault(codeForbidden, "key %q lacks bucket %q among its buckets", key.Name, bucket)
 	}
 	var settings shaper.Bucket
@@ -286,7 +287,7 @@ func (o *ops) removeSchedule(w http.ResponseWriter, r *http.Request) {
 	}
 	control := o.as(r).Schedule(name)
 	info, err := control.Removable(r.Context())
-	if key := keyOf(r); err == nil && key != nil && !key.mayUse(info.Bucket) {
+	if key := keyOf(r); err == nil && key != nil && !key.MayUse(info.Bucket) {
 		err = operator.ErrNoSchedule
 	}
 	if err == nil && !dryRun {

@@ -19,9 +19,6 @@ const (
 	writeTimeout      = 40 * time.Second // counts from the end of the header
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
-
-	// DefaultMaxConnections is the default number of requests of a server at a time.
-	DefaultMaxConnections = 4096
 )
 
 // Listen listens on addr, a host and a port. key is the one of the configuration that addr comes from, such

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"sync"
+
+	"github.com/tundish-io/tundish/internal/httpbound"
 )
 
 // shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
@@ -54,10 +56,10 @@ type bounds struct {
 // may wait for results.
 func newBounds(setting string, requests int, bodyMemory int64, address func(r *http.Request) string) *bounds {
 	if requests <= 0 {
-		requests = DefaultMaxConnections
+		requests = httpbound.DefaultConnections
 	}
 	if bodyMemory <= 0 {
-		bodyMemory = DefaultBodyMemory
+		bodyMemory = httpbound.DefaultBodyMemory
 	}
 	n := int64(requests)
 	return &bounds{requests, setting, newShares(n), newShares((n + 1) / 2), newShares(bodyMemory), address}
@@ -68,7 +70,7 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		mine := &usage{of: b, caller: "address " + b.address(r)}
 		if key := keyOf(r); key != nil {
-			mine.caller = "key " + key.caller()
+			mine.caller = "key " + key.Owner()
 		}
 		if !b.requests.take(mine.caller, 0, 1) {
 			b.tooMany("are under way").write(w, r)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -38,9 +39,9 @@ func crowded(t *testing.T, most int) (api *server, start func(key string, header
 	t.Helper()
 	s := &stuck{entered: make(chan bool, 10), release: make(chan struct{})}
 	s.bucket = buckets(t)[0]
-	var keys []httpapi.Key
+	var keys []apikey.Key
 	for _, name := range []string{"a", "aa", "b", "c", "d"} {
-		keys = append(keys, keyOf(name, []string{"*"}, httpapi.RoleEnqueue))
+		keys = append(keys, keyOf(name, []string{"*"}, apikey.RoleEnqueue))
 	}
 	keys[1].Caller = "a"
 	api = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{

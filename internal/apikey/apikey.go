@@ -1,4 +1,5 @@
-package httpapi
+// Package apikey holds the API keys: what each may do, and whose it is. The configuration names them, and the HTTP APIs go by them.
+package apikey
 
 import (
 	"cmp"
@@ -50,36 +51,39 @@ type Key struct {
 	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
 	Flows, Groups []string
 
-	sameBounds bool // all keys of its caller have these Flows and Groups: see oneJob.isOf
+	sameBounds bool // see SharesBounds
 
 	Tier string // which of the limits' tiers applies to the caller; "" none
 }
 
-// mayEnqueue reports whether the key is for the flow and the group that a bucket has a job in.
-func (k *Key) mayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
+// MayEnqueue reports whether the key is for the flow and the group that a bucket has a job in.
+func (k *Key) MayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
 	among := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
 }
 
-// caller is whose jobs the key enqueues, "" without a key.
-func (k *Key) caller() string {
+// Owner is whose jobs the key enqueues, "" without a key.
+func (k *Key) Owner() string {
 	if k == nil {
 		return ""
 	}
 	return cmp.Or(k.Caller, k.Name)
 }
 
-// isBound reports whether the key is for some flows or groups only.
-func (k *Key) isBound() bool { return len(k.Flows) > 0 || len(k.Groups) > 0 }
+// IsBound reports whether the key is for some flows or groups only.
+func (k *Key) IsBound() bool { return len(k.Flows) > 0 || len(k.Groups) > 0 }
 
-// has reports whether the key has one of the roles.
-func (k *Key) has(roles []Role) bool {
+// SharesBounds reports whether all keys of its caller are for the same flows and groups.
+func (k *Key) SharesBounds() bool { return k.sameBounds }
+
+// Has reports whether the key has one of the roles.
+func (k *Key) Has(roles []Role) bool {
 	return slices.Contains(k.Roles, RoleAdmin) ||
 		slices.ContainsFunc(roles, func(role Role) bool { return slices.Contains(k.Roles, role) })
 }
 
-// mayUse reports whether the key is for a bucket.
-func (k *Key) mayUse(bucket string) bool {
+// MayUse reports whether the key is for a bucket.
+func (k *Key) MayUse(bucket string) bool {
 	return slices.Contains(k.Buckets, AllBuckets) || slices.Contains(k.Buckets, bucket)
 }
 
@@ -95,16 +99,16 @@ func NewSecret() (secret string, sum [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// keyring is the keys that a server knows.
-type keyring []Key
+// Ring is the keys that a server knows.
+type Ring []Key
 
-// newKeyring notes of each key whether others of its caller are for other flows.
-func newKeyring(keys []Key) keyring {
-	ring := keyring(slices.Clone(keys))
+// NewRing notes of each key whether others of its caller are for other flows.
+func NewRing(keys []Key) Ring {
+	ring := Ring(slices.Clone(keys))
 	for i := range ring {
 		k := &ring[i]
 		k.sameBounds = !slices.ContainsFunc(keys, func(other Key) bool {
-			return other.caller() == k.caller() && (!sameNames(other.Flows, k.Flows) || !sameNames(other.Groups, k.Groups))
+			return other.Owner() == k.Owner() && (!sameNames(other.Flows, k.Flows) || !sameNames(other.Groups, k.Groups))
 		})
 	}
 	return ring
@@ -114,9 +118,9 @@ func sameNames(a, b []string) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
 }
 
-// find returns the key of a secret, or nil. It takes the same time whichever
+// Find returns the key of a secret, or nil. It takes the same time whichever
 // key it is and whether it is one.
-func (ring keyring) find(secret string) *Key {
+func (ring Ring) Find(secret string) *Key {
 	sum := sha256.Sum256([]byte(secret))
 	at := -1
 	for i := range ring {
