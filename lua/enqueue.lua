@@ -259,6 +259,7 @@ if all_in() then
     if has_flows then places.count(bucket, part, #part.coming, 0, args[first_job + 2]) end
   end
   write()
+  bucket.unfinished = bucket.unfinished + job_count - 1
   local aheads = {}
   for n = 1, flow_count do
     local part, to = parts[n], 4 * n

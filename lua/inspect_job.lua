@@ -137,14 +137,14 @@ if has_flows then
   configured = own_flow.configured.rate_count > 0 and own_flow.configured or in_force
   own_flow.obeys, own_flow.departed = own_flow.settings, flow_departed
   own_flow.ready = flow.ready(own_flow.state, own_flow.settings, clock) - offset
-  bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', clock))
+  bucket.rivals = estimate.rivals(calendar, clock)
   bucket.flow_windows, bucket.group_windows = windows_of(settings[9]), nil
   of_flow = bounds_of(own_flow, bucket.flow_windows, redis.call('HGET', flow_settings, name))
   if levels == '2' then
     local first = PLACES + flow.PLACES
     local g = group.load(conf, KEYS, first, loaded)[1]
     g.obeys, g.ready, g.departed = g.settings, group.ready(g, clock) - offset, KEYS[first + 4]
-    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', clock))
+    g.rivals = estimate.rivals(g.due, clock)
     bucket.group_windows, group_departed = windows_of(settings[10]), g.departed
     of_group = bounds_of(g, bucket.group_windows, redis.call('HGET', KEYS[first + 2], g.name))
   end

@@ -46,7 +46,6 @@
 local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
-local RESERVED = 1000000 -- microseconds that turns are reserved for
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -129,7 +128,7 @@ if reply[4] > 0 then
 end
 
 if #found > 0 and kept[8] then standby.note(pace, kept[8], dispatcher, true) end
-local moved, named, reserved = {}, #reply, text(clock + RESERVED)
+local moved, named, reserved = {}, #reply, text(clock + pacer.RESERVED)
 for i = 1, #found, 2 do
   reply[named + i], reply[named + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
   moved[i], moved[i + 1] = reserved, found[i]
@@ -138,7 +137,7 @@ local rechecked = 0
 if settings[7] then
   local from, upto = string.match(settings[7], '^(%d+) ?(%d*)$')
   if upto == '' then upto = text(tonumber(redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0)) end
-  from = text(math.max(tonumber(from), clock + RESERVED + 1))
+  from = text(math.max(tonumber(from), clock + pacer.RESERVED + 1))
   local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
   rechecked = #again / 2
   reply[5] = rechecked

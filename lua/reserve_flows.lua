@@ -16,7 +16,6 @@
 
 local pace = KEYS[1]
 local want, horizon, again = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local RESERVED = 1000000
 local MOST_AGAIN = 2000 -- flows whose turn one run moves
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -28,14 +27,14 @@ local kept = redis.call('HMGET', pace, 'clock', 'offset', 'steps')
 local offset, steps = pacer.clock(now, kept[1], kept[2], kept[3], 0, 0)
 local clock = now + offset
 local function text(n) return string.format('%d', n) end
-local latest, reserved = text(clock + horizon), text(clock + RESERVED)
+local latest, reserved = text(clock + horizon), text(clock + pacer.RESERVED)
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 
 -- Flows of these groups wait for turns by the settings of before: it is the turn of all of them now, and claim.lua finds out
 -- when each may go.
 local left = MOST_AGAIN
 for n = #KEYS - again + 1, #KEYS do
-  local waiting = redis.call('ZRANGEBYSCORE', KEYS[n], string.format('(%d', clock + RESERVED), '+inf', 'LIMIT', 0, left)
+  local waiting = redis.call('ZRANGEBYSCORE', KEYS[n], string.format('(%d', clock + pacer.RESERVED), '+inf', 'LIMIT', 0, left)
   local turns = {}
   for i, name in ipairs(waiting) do turns[2 * i - 1], turns[2 * i] = text(clock), name end
   for i = 1, #turns, 1000 do redis.call('ZADD', KEYS[n], unpack(turns, i, math.min(i + 999, #turns))) end

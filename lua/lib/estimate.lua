@@ -21,9 +21,11 @@
 -- batch.rules), together (how many jobs leave as one request), leased
 -- (where there is a timetable), pool, shown (rate_at is asked for), and what estimate.open adds: count and per of the rate that
 -- counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts). One with flows has
--- has_flows, rivals (flows, or groups, whose turn it is), flow_windows and group_windows (see quota.windows; nil without quotas).
+-- has_flows, rivals (how many flows, or groups, have something to send now, with that of the job), flow_windows and group_windows (see
+-- quota.windows; nil without quotas).
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
--- A flow has its group. A group has rivals.
+-- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
+-- before it in each round of turns.
 
 --#include lib/downstream.lua
 --#include lib/pacer.lua
@@ -150,9 +152,16 @@ function estimate.of_bucket(b, n)
   return times and timetable.opens(times, at) or at
 end
 
--- How many turns pass until a job with a number of jobs ahead of it has its own.
-local function turns_until(rivals, ahead)
-  local turns = (ahead + 1) * rivals - (ahead < 1 and ahead or 1)
+-- How many flows, or groups, of a calendar have something to send now. clock is the engine's. Their turns may lie ahead: of a flow that a
+-- claim looks at, or has just let go, or that waits out its rate for less than a second.
+function estimate.rivals(calendar, clock)
+  return redis.call('ZCOUNT', calendar, '-inf', string.format('%d', clock + pacer.RESERVED))
+end
+
+-- How many turns pass until a job of a flow, or a group, with a number of jobs ahead of it has its own: at most, where it is not known who
+-- goes first.
+local function turns_until(f, rivals, ahead)
+  local turns = f.nth and ahead * rivals + f.nth or (ahead + 1) * rivals - 1
   return turns > ahead and turns or ahead
 end
 
@@ -209,8 +218,8 @@ function estimate.eta(b, f, ahead)
   local n = estimate.requests(b, ahead)
   if not b.has_flows then return estimate.of_bucket(b, n) end
   local g, in_group, at_once = f.group, n, 0
-  if g then in_group, at_once = math.min(turns_until(g.rivals, n), estimate.requests(b, g.state.unfinished)), g.rivals - 1 end
-  local turns, unfinished = turns_until(b.rivals, in_group), estimate.requests(b, b.unfinished)
+  if g then in_group, at_once = math.min(turns_until(f, g.rivals, n), estimate.requests(b, g.state.unfinished)), g.rivals - 1 end
+  local turns, unfinished = turns_until(g or f, b.rivals, in_group), estimate.requests(b, b.unfinished)
   if turns > unfinished then turns = unfinished end
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end

@@ -21,6 +21,7 @@
 
 local pacer = {
   MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead
+  RESERVED = 1000000, -- microseconds by which the turns of flows are moved ahead while a claim looks at them
 }
 
 -- The offset of the engine's clock and the number of its steps, from `clock`, `offset` and `steps` as stored. Where the

@@ -61,7 +61,8 @@ local function read_groups(bucket, parts, conf)
     local s = g.settings
     g.known, g.obeys = not g.state.new, s
     g.ready = group.ready(g, bucket.now + bucket.offset) - bucket.offset
-    g.rivals = redis.call('ZCOUNT', g.due, '-inf', string.format('%d', bucket.now + bucket.offset))
+    g.rivals = estimate.rivals(g.due, bucket.now + bucket.offset)
+    if g.rivals == 0 then g.nth, bucket.rivals = bucket.rivals, bucket.rivals + 1 end
   end
 end
 
@@ -98,6 +99,20 @@ end
 -- How many places of a flow, or of a group, are taken.
 function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 
+-- Counts the flows of this script among those that have something to send, where they had nothing before, in the order in which they
+-- come: also a flow that waits for its rate or for its downstream.
+local function count_rivals(bucket, parts)
+  local soon = bucket.now + pacer.RESERVED
+  for n = 1, #parts do
+    local part = parts[n]
+    local filled = part.state.filled
+    if filled == '.' or part.ready > soon or not string.find(filled, '[khnl]') then
+      local row = part.group or bucket
+      part.nth, row.rivals = row.rivals, row.rivals + 1
+    end
+  end
+end
+
 -- Reads the flows, and finds room for new ones.
 function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
@@ -105,7 +120,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
     'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas', 'max_per_caller')
   bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
-  bucket.rivals = redis.call('ZCOUNT', calendar, '-inf', string.format('%d', bucket.now + bucket.offset))
+  bucket.rivals = estimate.rivals(calendar, bucket.now + bucket.offset)
   local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
   local now, new = bucket.now, 0
   local quotas, before = of_all[9] or '', bucket.quota_keys
@@ -131,6 +146,7 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
     end
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
+  count_rivals(bucket, parts)
   if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
   if new > 0 then bucket.makers = makers.open(makers_key, flows, of_all[10], bucket.there, new, now) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
@@ -154,7 +170,7 @@ end
 -- Tells for each of many jobs that are alike when it leaves, behind the rest of the reply. aheads: for each flow, how many are ahead of
 -- its first job. The number of a job's flow stands last in its width arguments.
 function places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply)
-  reply[3], bucket.unfinished = 2, bucket.unfinished + job_count - 1
+  reply[3] = 2
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
     reply[#reply + 1], aheads[n] = math.floor(estimate.eta(bucket, parts[n], aheads[n])), aheads[n] + 1
