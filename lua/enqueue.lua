@@ -87,13 +87,13 @@ local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = 
 local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former, more = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2)
-if more ~= '' then levels = string.sub(levels, 1, 1) end
+local levels, flow_count, has_former, more, pooled = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2), nil
+if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
 local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
 
 local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
-  'limits_rev', 'burst', 'shed_normal', 'quotas', 'paused', 'flows',
-  'expires', 'timetable', 'batch', 'events') -- Redis looks for each from the first one on: what is seldom needed is read there
+  'limits_rev', 'burst', 'shed_normal', 'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events',
+  pooled and 'weight' or 'capacity') -- Redis looks for each from the first one on: what is seldom needed is read where it is
 if not settings[1] then return { 1 } end
 if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
 if (settings[10] or '0') ~= levels then return { 3 } end
@@ -143,7 +143,8 @@ if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
 local bucket = { now = now, offset = tonumber(last[2] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
   burst = tonumber(settings[6] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
-  quota_keys = quota_keys, unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+  weight = settings[15], quota_keys = quota_keys, unfinished = there - dead_count - scheduled,
+  callbacks = redis.call('HLEN', callback_texts) }
 if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end
 if (settings[13] or '') ~= '' then bucket.batch = batch.rules(settings[13]) end
 if (settings[12] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[12], last[6], last[7]) end

@@ -36,7 +36,7 @@
 --          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and eight numbers
 --          of it (see timetable.view), 0 of none; when the last of the waiting jobs is expected to leave (0 none waits, or nobody knows);
 --          the text of its last drain ("" none); author and reason of the pause; its quotas and what is left of them
---          ("" none, see allowance.lua); and for each override: field, value of the configuration, value
+--          ("" none, see allowance.lua), and those of its pool; and for each override: field, value of the configuration, value
 --          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs and "in later" is 0. The oldest
 --          head is then the one that the last audit found (see oldest_waiting.lua). If that job has left, the next one is taken to be as
 --          old.
@@ -118,13 +118,13 @@ reply[#reply + 1] = redis.call('HLEN', flows)
 reply[#reply + 1] = redis.call('ZCARD', due_flows)
 reply[#reply + 1] = redis.call('HLEN', groups)
 reply[#reply + 1] = redis.call('ZCARD', due_groups)
-local of_pool, said_of_pool = { 0, 0, 0, 0, 0, 0, 0 }, false
+local of_pool, said_of_pool, left_of_pool = { 0, 0, 0, 0, 0, 0, 0 }, false, ''
 if member ~= '' then
   local k = pool.keys(KEYS)
-  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight')
+  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
   local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
   of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, requests), pool_pace[1], redis.call('HGET', conf, 'weight') }
-  said_of_pool = pool_pace[2]
+  said_of_pool, left_of_pool = pool_pace[2], allowance.text(k.departed, p[5], now, 0, now + pacer.MAX_HORIZON)
 end
 for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
 local first_callback = 0
@@ -162,7 +162,8 @@ local empty = 0
 if settings[1] and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
     burst = tonumber(settings[4]), paused = pause[1], batch = rules, times = times, leased = in_flight,
-    unfinished = jobs - dead_count - scheduled - 1, pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
+    unfinished = jobs - dead_count - scheduled - 1, weight = of_pool[7],
+    pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
   estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
   empty = math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1)))
 end
@@ -173,5 +174,6 @@ reply[#reply + 1] = of_pace[5] or ''
 reply[#reply + 1] = pause[2] or ''
 reply[#reply + 1] = pause[3] or ''
 reply[#reply + 1] = allowance.text(departed, settings[12], now, offset, now + offset + pacer.MAX_HORIZON)
+reply[#reply + 1] = left_of_pool
 overrides.add(reply, conf, OVERRIDABLE)
 return reply

@@ -101,7 +101,7 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
 end
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch', 'burst')
+  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch', 'burst', 'weight')
 local paused = tonumber(settings[4] or 0)
 local has_flows = levels ~= '0' and settings[7] == levels
 local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
@@ -114,7 +114,7 @@ local bucket = { now = now, offset = offset, rate_count = tonumber(settings[1] o
     - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0),
   leased = redis.call('ZCARD', leases), times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]) }
 local times = bucket.times
-if member ~= '' then bucket.pool = estimate.pool(pool.keys(KEYS), now) end
+if member ~= '' then bucket.pool, bucket.weight = estimate.pool(pool.keys(KEYS), now), settings[14] end
 estimate.open(bucket, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[8], departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 

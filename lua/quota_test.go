@@ -322,6 +322,9 @@ func TestQuotasAreShown(t *testing.T) {
 		if got := r.inspectPool().left; got != want {
 			t.Errorf("of a pool it is %q, want %q", got, want)
 		}
+		if got := r.inspect().quotasOfPool; got != want {
+			t.Errorf("of the pool of a bucket it is %q, want %q", got, want)
+		}
 		if got := r.job("n1").quotas[3]; got != want {
 			t.Errorf("of a job in a pool it is %q, want %q", got, want)
 		}

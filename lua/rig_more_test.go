@@ -87,13 +87,15 @@ type bucket struct {
 	held, open, halfOpen, disabled, eventsDropped, callbacks, firstCallback, offset, requests int64
 	said, saidOfPool                                                                          string // of the downstreams of the bucket and of its pool
 
-	quotas     string // and what is left
-	by, reason string
-	hasTimes   int64
-	times      [8]int64 // see timetable.view
-	empty      int64
-	drain      string
-	overrides  string // "field configured>in force by who", joined by ", "
+	quotas string // and what is left
+
+	quotasOfPool string // the same
+	by, reason   string
+	hasTimes     int64
+	times        [8]int64 // see timetable.view
+	empty        int64
+	drain        string
+	overrides    string // "field configured>in force by who", joined by ", "
 }
 
 func (r *rig) inspectKeys() []string {
@@ -121,7 +123,7 @@ func (r *rig) inspect() bucket {
 	b.empty = in.Int()
 	b.drain = in.Text()
 	b.by, b.reason = in.Text(), in.Text()
-	b.quotas = in.Text()
+	b.quotas, b.quotasOfPool = in.Text(), in.Text()
 	var overrides []string
 	for in.Left() > 0 {
 		field, own, value := in.Text(), in.Text(), in.Text()

@@ -59,6 +59,9 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		}
 		if p := v.Pool; p != nil {
 			row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
+			for i := range p.Quotas {
+				row("pool quota", "%s", p.Quotas[i].Text())
+			}
 		}
 		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
 		switch {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -77,6 +79,21 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"pool-pace"`)
 	s.run(t, "dispatcher config check").want(t, 0, "is valid: 3 buckets, 0 limits, 1 pool")
 	s.run(t, "dispatcher config print").want(t, 0, "[[pools]]\n", `pool = "vendor"`, "weight = 3 ")
+}
+
+// A bucket says that a quota of its pool is used up, and until when, also one that has sent nothing.
+func TestQuotasOfThePoolAreShown(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	quotas := []admission.Rate{{Count: 2, Per: time.Hour, Unit: admission.UnitRequests}, {Count: 9, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
+	s.connected(t, &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4, Quotas: quotas}, 5)
+	s.enqueue(t, "webhooks", "a", "b")
+	s.deliver(t, 2, shaper.Done(200))
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool quota  2/h: 0 left, nothing leaves before ", "9/d: 7 left", "pool vendor: its quota of 2/h is used up until ")
+	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"left": 7`, `"held_until": "`)
+	if list := s.run(t, "dispatcher bucket list").out; strings.Count(list, "pool vendor: its quota of 2/h is used up until ") != 2 {
+		t.Errorf("of both buckets, the list says:\n%s", list)
+	}
 }
 
 func TestPoolCommands(t *testing.T) {

@@ -240,6 +240,11 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	if text := quotaNote(info.Quotas, info.Now); text != "" {
 		note("%s", text)
 	}
+	if p := info.Pool; p != nil {
+		if text := quotaNote(p.Quotas, info.Now); text != "" {
+			note("pool %s: %s", p.Name, text)
+		}
+	}
 	if text := breakersText(v.Flows); text != "" {
 		note("%s", text)
 	}

@@ -14,6 +14,7 @@ type Pool struct {
 	Name        string     `json:"name"`
 	Rate        string     `json:"rate,omitempty"`
 	Burst       int64      `json:"burst,omitempty"`
+	Quotas      []Quota    `json:"quota_use,omitempty"`     // with what is left of each
 	InFlight    int64      `json:"in_flight"`               // of all its buckets
 	MaxInFlight int64      `json:"max_in_flight,omitempty"` // absent where there is no such bound
 	LastSlot    *time.Time `json:"last_slot,omitempty"`     // of any of its buckets
@@ -27,7 +28,7 @@ func PoolOf(p *operator.PoolInfo, now time.Time) *Pool {
 	if p == nil {
 		return nil
 	}
-	view := &Pool{Name: p.Name, InFlight: p.InFlight, Downstream: DownstreamOf(p.Downstream, now)}
+	view := &Pool{Name: p.Name, InFlight: p.InFlight, Quotas: QuotasOf(p.Quotas, now), Downstream: DownstreamOf(p.Downstream, now)}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight, view.Weight = p.Rate.String(), p.Burst, p.MaxInFlight, p.Weight
 	}

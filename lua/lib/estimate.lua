@@ -4,8 +4,10 @@
 -- It counts the rate, the burst and the quotas of the bucket, of its pool, and of a job's group and flow; holds; adaptive rates; the
 -- timetable and an even rate until a finish; the turns of the other flows that have something to send now; and batches, as full as those
 -- that left lately, or else as full as they may be.
--- It leaves out what nobody can know: when requests in flight end, where a bound of these is reached; what the other buckets of a pool
--- send; jobs that come later and go first. There a time is the earliest one.
+-- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
+-- is less, for as long as the estimate looks ahead.
+-- It leaves out what nobody can know: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
+-- send later; jobs that come later and go first. There a time is the earliest one.
 --
 -- A scope is a bucket, a pool, a group or a flow. As a scope it has these fields. Times are of the server's clock:
 --   from      no departure is earlier: the end of its hold, or now
@@ -17,12 +19,12 @@
 --   offset    of the clock of these quotas
 --
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
--- of), times (see timetable.lua), batch (see
--- batch.rules), together (how many jobs leave as one request), leased
--- (where there is a timetable), pool, shown (rate_at is asked for), and what estimate.open adds: count and per of the rate that
--- counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts). One with flows has
+-- of), times (see timetable.lua), batch (see batch.rules), together (how many jobs leave as one request), leased (where there is a
+-- timetable), pool, weight (its text in that pool), shown (rate_at is asked for), and what estimate.open adds: count and per of the rate
+-- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts). One with flows has
 -- has_flows, rivals (how many flows, or groups, have something to send now, with that of the job), flow_windows and group_windows (see
 -- quota.windows; nil without quotas).
+-- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
 -- before it in each round of turns.
@@ -84,12 +86,19 @@ end
 function estimate.pool(keys, now)
   local s = redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas')
   if not s[1] then return nil end
-  local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down')
+  local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates')
   local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3],
-    shown = true }
+    weights = kept[4], rates = kept[5], shared = 1, shown = true }
   pace_of(p, keys.pace, kept[1], kept[2], s[1] .. '/' .. s[2], kept[3])
   p.quotas = quotas_of(keys.departed, s[4])
   return p
+end
+
+-- Adds to a pool what its other buckets take. The bucket that is asked of is in the sums of the pool if it had something to send before.
+local function share(b, p)
+  local weight, of_all, had = math.max(tonumber(b.weight or 1), 1), pacer.RATES / p.interval, b.unfinished > 0
+  local weights, rates = p.weights - (had and weight or 0), p.rates - (had and math.min(pacer.RATES / b.interval, of_all) or 0)
+  if weights > 0 then p.shared = of_all / math.max(of_all * weight / (weights + weight), of_all - math.max(rates, 0)) end
 end
 
 -- Makes a bucket ready to be asked. See pace_of; quotas and departed, its key, are of its quotas.
@@ -98,7 +107,9 @@ function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
   if quotas and quotas ~= '' then b.quotas = quotas_of(departed, quotas) end
   local p = b.pool
   b.simple = not (p or b.times or b.quotas)
-  if p and p.interval > b.interval then b.count, b.per = p.count or p.rate_count, p.per or p.rate_per end
+  if not p then return end
+  if p.weights and p.weights ~= '0' then share(b, p) end
+  if p.interval * p.shared > b.interval then b.count, b.per = p.count or p.rate_count, (p.per or p.rate_per) * p.shared end
 end
 
 -- How many requests so many jobs of a bucket are.
@@ -142,12 +153,15 @@ function estimate.of_bucket(b, n)
   if start == 0 then return 0 end
   local at
   if times then
-    at = timetable.leaves(times, b, start, n, later(b.least or 0, p and p.interval or 0), estimate.to_leave(b))
+    at = timetable.leaves(times, b, start, n, later(b.least or 0, p and p.interval * p.shared or 0), estimate.to_leave(b))
     if at == 0 then return 0 end
   else
     at = by_rate(b, n, start)
   end
-  if p then at = by_quotas(p, n, start, later(at, by_rate(p, n, start))) end
+  if p then
+    local in_all = math.floor(n * p.shared)
+    at = by_quotas(p, in_all, start, later(at, by_rate(p, in_all, start)))
+  end
   at = by_quotas(b, n, start, at)
   return times and timetable.opens(times, at) or at
 end

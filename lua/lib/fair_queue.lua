@@ -106,10 +106,10 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   renew_tag(p)
 
   -- What the others may want of the slots that it leaves: all but what is its own by its weight, or by its rate.
-  local of_all = pool.RATES / p.interval
-  own.rate = math.floor(math.min(pool.RATES / interval, of_all))
+  local of_all = pacer.RATES / p.interval
+  own.rate = math.floor(math.min(pacer.RATES / interval, of_all))
   p.share = math.max(of_all * weight / (sums.weights + weight), of_all - sums.rates)
-  p.slots.demand = math.min(sums.rates, of_all - math.min(own.rate, of_all * weight / (sums.weights + weight))) / pool.RATES
+  p.slots.demand = math.min(sums.rates, of_all - math.min(own.rate, of_all * weight / (sums.weights + weight))) / pacer.RATES
   return p
 end
 

@@ -21,6 +21,7 @@
 
 local pacer = {
   MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead
+  RATES = 1000000000, -- microseconds for which the rates of buckets in a pool are counted
   RESERVED = 1000000, -- microseconds by which the turns of flows are moved ahead while a claim looks at them
 }
 

@@ -34,7 +34,6 @@
 
 local pool = {
   UNIT = 1000000, -- of tags: a departure of a bucket of weight 1
-  RATES = 1000000000, -- microseconds for which rates are counted
   GRACE = 250000, -- microseconds that a bucket may be late and still be known to have something to send
   MAX_HORIZON = 200000, -- see claim.lua
   KEPT = 3900000000, -- microseconds: longer than a lease, and than the time between two sweeps

@@ -81,8 +81,8 @@ type BucketInfo struct {
 	LastSlot  time.Time
 
 	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or nobody
-	// knows. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool send, and
-	// where flows have rates or quotas of their own.
+	// knows. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
+	// later, and where flows have rates or quotas of their own.
 	Empty time.Time
 
 	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
@@ -164,6 +164,9 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.Downstream = codec.ParseDownstream(ofBucket, offset, info.rateInForce())
 	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
 	info.Quotas = codec.ReadQuotaUse(r.Text())
+	if left := r.Text(); info.Pool != nil {
+		info.Pool.Quotas = codec.ReadQuotaUse(left)
+	}
 	info.Overrides = readOverrides(r)
 	return info, r.Err()
 }
@@ -220,6 +223,8 @@ type PoolInfo struct {
 	InFlight    int64     // of all its buckets
 	LastSlot    time.Time // of any of them
 	Weight      int64     // of the bucket
+
+	Quotas []shaper.QuotaUse // with what is left of each
 
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 }
