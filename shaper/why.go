@@ -150,7 +150,7 @@ func (j *JobInfo) scopes() []jobScope {
 func (s *jobScope) blocks(now time.Time) []BlockedBy {
 	var by []BlockedBy
 	switch {
-	case s.HeldAt(now) && s.Breaker != BreakerClosed:
+	case s.Breaker != BreakerClosed: // also when the next departure is the probe, which may fail
 		by = append(by, s.breaker)
 	case s.HeldAt(now):
 		by = append(by, s.hold)

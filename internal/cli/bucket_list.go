@@ -21,8 +21,9 @@ func (a *app) bucketListCommand() *cobra.Command {
 the orphaned ones, which left the configuration and may still hold jobs.
 
 DEPTH counts unfinished jobs (waiting, in flight, retrying) against the
-capacity. LATER are delayed jobs and retries that wait for their time. OLDEST is
-the age of the job at the head. POOL is the pool of the bucket, if it has one.
+capacity. LATER are delayed jobs and retries that wait for their time; a bucket with flows
+does not count them apart from those that wait, and shows "-". OLDEST is the age
+of the job at the head. POOL is the pool of the bucket, if it has one.
 
 With --diff, list instead the settings whose value in force differs from the
 configuration here: why, and the author and time of the change. Then follow the
@@ -63,10 +64,18 @@ func (a *app) bucketList(ctx context.Context, c *api) error {
 			if pooled {
 				pool = dash(poolText(v)) + "\t"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%d\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Unfinished, v.Capacity,
-				v.InFlight, v.MaxInFlight, v.Later, v.Dead, oldest(v), pool, dash(strings.Join(v.Notes, "; ")))
+			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Unfinished, v.Capacity,
+				v.InFlight, v.MaxInFlight, laterText(v), v.Dead, oldest(v), pool, dash(strings.Join(v.Notes, "; ")))
 		}
 	})
+}
+
+// laterText is how many jobs wait for their time. A bucket with flows counts them among those that wait.
+func laterText(v *opsview.Bucket) string {
+	if v.Flows != nil {
+		return "-"
+	}
+	return fmt.Sprint(v.Later)
 }
 
 // poolText is the bucket's pool in short, "" if it is in none.

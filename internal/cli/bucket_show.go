@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,11 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		if d := v.Drain; d != nil {
 			row("drain", "%s", d.Text(time.Now()))
 		}
-		row("waiting", "%d, the oldest for %s", v.Waiting, oldest(&v))
+		among := ""
+		if v.Flows != nil {
+			among = ", delayed jobs and retries among them"
+		}
+		row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(&v))
 		if b := v.Batch; b != nil {
 			row("in flight", "%s with %s; at most %d requests", count(b.RequestsInFlight, "request"), count(v.InFlight, "job"), v.MaxInFlight)
 			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
@@ -63,15 +68,16 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 				row("pool quota", "%s", p.Quotas[i].Text())
 			}
 		}
-		row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
-		switch {
-		case v.Groups != nil && v.Flows != nil:
-			row("groups", "%d, of which %d have something to send", v.Groups.Known, deref(v.Groups.Waiting))
-			row("flows", "%d", v.Flows.Known)
-		case v.Flows != nil:
-			row("flows", "%d, of which %d have something to send", v.Flows.Known, deref(v.Flows.Waiting))
+		if v.Flows == nil {
+			row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
+		} else { // retries are not counted apart
+			row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
+		}
+		if g := v.Groups; g != nil {
+			row("groups", "%s", partsText(g, "group"))
 		}
 		if f := v.Flows; f != nil {
+			row("flows", "%s", partsText(f, "flow"))
 			if f.Held+f.Open+f.HalfOpen > 0 {
 				row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
 			}
@@ -136,8 +142,7 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says when the last job leaves that waits now. Where something holds jobs back that ends at an unknown time, it is the earliest
-// time.
+// drainTime says when the last job leaves that waits now, and where that is a bound.
 func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:
@@ -145,15 +150,25 @@ func drainTime(v *opsview.Bucket) string {
 	case v.Empty == nil:
 		return "nobody knows when the last leaves"
 	}
-	text := "the last leaves " + relative(*v.Empty, time.Now())
-	requests := v.InFlight
-	if v.Batch != nil {
-		requests = v.Batch.RequestsInFlight
+	return "the last leaves " + relative(*v.Empty, time.Now()) + earliestText(v)
+}
+
+// earliestText says of a time at which a bucket is empty that it is a bound, and why; "" of an estimate.
+func earliestText(v *opsview.Bucket) string {
+	reasons := v.EarliestBecause()
+	if len(reasons) == 0 {
+		return ""
 	}
-	if v.MaxInFlight > 0 && requests >= v.MaxInFlight {
-		text += " at the earliest, as max_in_flight is reached"
+	return " at the earliest, as " + strings.Join(reasons, " and ")
+}
+
+// partsText says how many flows or groups a bucket has. A list of them has more: those with settings alone.
+func partsText(c *opsview.PartCounts, name string) string {
+	text := fmt.Sprintf("%s with jobs, or with jobs lately", count(c.Known, name))
+	if c.Waiting != nil {
+		text += fmt.Sprintf("; %d of them have something to send", *c.Waiting)
 	}
-	return text
+	return text + fmt.Sprintf(" (%s list also has %ss with settings alone)", name, name)
 }
 
 // oldest is the age of the job at the head of a bucket, for people.

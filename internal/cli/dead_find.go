@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/progress"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/workers"
 )
 
 // deadFilter are the flags that say which dead letters are meant.
@@ -57,6 +60,9 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	if f.Until, err = instantOf(f.until, now); err != nil {
 		return false, wrongUsage(cmd, "--until %q: %v", f.until, err)
 	}
+	if isDeathReason(f.Cause) && !slices.Contains(shaper.Causes(), f.Cause) {
+		return false, wrongUsage(cmd, "--cause %s: that is no cause, but a reason of a last response: use --reason %[1]s", f.Cause)
+	}
 	if err := f.Validate(); err != nil {
 		return false, wrongUsage(cmd, "%v", err)
 	}
@@ -65,6 +71,22 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 		return false, wrongUsage(cmd, "the filter is empty, and would mean every dead letter: say which, or leave it out")
 	}
 	return given, nil
+}
+
+// isDeathReason reports whether a word is a reason that a worker of this program gives.
+func isDeathReason(word string) bool {
+	return slices.Contains(workers.Reasons(), word) || statusReason.MatchString(word)
+}
+
+// statusReason is the reason of a status of HTTP.
+var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
+
+// hintAtCause says of a filter that means no letter that its reason is the word of a cause. Workers of a program may give any reason, so it
+// is not refused.
+func (a *app) hintAtCause(filter *operator.DeadFilter, matched int) {
+	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
+		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
+	}
 }
 
 // instantOf reads a time, or how long before now it was; "" is the zero time.
@@ -97,6 +119,7 @@ func (a *app) deadFind(ctx context.Context, c *api, bucket string, filter operat
 			break
 		}
 	}
+	a.hintAtCause(&filter, len(letters))
 	if len(letters) == 0 && !a.json {
 		a.note("bucket %q has no such dead letter", bucket)
 		return nil
@@ -137,6 +160,9 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 		sum.Matched, sum.Looked, sum.Dropped = sum.Matched+part.Matched, sum.Looked+part.Looked, sum.Dropped+part.Dropped
 		sum.Add(part.Redriven)
 		line.Store(deadLine(sum, part.Waiting))
+		if err == nil && part.Next == "" {
+			a.hintAtCause(&filter, sum.Matched)
+		}
 		if cursor = part.Next; err != nil || cursor == "" || part.Waiting && !wait {
 			sum.Disabled = max(sum.Disabled, disabled)
 			return sum, err
@@ -200,17 +226,19 @@ func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter oper
 	query := filterQuery(&filter)
 	query.Set("limit", fmt.Sprint(pageOfJobs))
 	query.Set("payload", "true")
-	for {
+	for written := 0; ; {
 		page, err := c.dead(ctx, bucket, query)
 		if err != nil {
 			return err
 		}
+		written += len(page.Dead)
 		for _, letter := range page.Dead {
 			if err := lines.Encode(letter); err != nil {
 				return fmt.Errorf("write a dead letter: %w", err)
 			}
 		}
 		if query.Set("cursor", page.Next); page.Next == "" {
+			a.hintAtCause(&filter, written)
 			return nil
 		}
 	}

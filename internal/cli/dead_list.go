@@ -18,7 +18,9 @@ func (a *app) deadListCommand() *cobra.Command {
 		Use:   "list BUCKET",
 		Short: "List dead letters, the newest first",
 		Long: `List dead letters, the newest first, with why they died. With a filter, those that it
-means: all of what is given has to hold.`,
+means: all of what is given has to hold. ATTEMPTS counts those that spent one of
+max_attempts since the job was last put back. Receivers and handlers are told another
+number: that of the delivery, which counts all from the beginning on.`,
 		Example: `  dispatcher dead list webhooks
   dispatcher dead list webhooks --limit 100 --offset 100
   dispatcher dead list webhooks --cause attempts-exhausted --flow acme --since 2h

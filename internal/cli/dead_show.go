@@ -23,7 +23,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 			if view.State != shaper.StateDead {
 				return fail(exitNotFound, "job %q in bucket %q is no dead letter: it is %s", id, bucket, view.State)
 			}
-			return a.printJob(view)
+			return a.printJob(view, "")
 		}),
 	}
 	a.jsonFlag(cmd)

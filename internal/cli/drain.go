@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -34,8 +36,9 @@ bucket is empty: nothing waits, is due or is in flight. It leaks at the rate in 
 at --rate if that is slower. A paused bucket stays paused. The drain is kept in Redis: it
 goes on if this program ends, and one runs at a time.
 
-With --watch the program shows how far the drain is, and waits for its end. It exits with
-0 when the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going.`,
+With --watch the program shows how far the drain is, and waits for its end. If a drain runs
+already, it watches that one, unless the flags ask for another one. It exits with 0 when
+the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going.`,
 		Example: `  dispatcher drain reports
   dispatcher drain reports --rate 5/s --max 1000 --watch
   dispatcher drain reports --stop`,
@@ -82,12 +85,47 @@ func (a *app) drain(ctx context.Context, c *api, bucket string, flags drainFlags
 		body["max"] = flags.most
 	}
 	if err := c.call(ctx, http.MethodPost, path, nil, body, &view); err != nil {
-		return named(err, "bucket", bucket)
+		answered, ok := errors.AsType[*problem](err)
+		if !ok || answered.Code != "conflicting-state" {
+			return named(err, "bucket", bucket)
+		}
+		if view, err = c.bucket(ctx, bucket); err != nil {
+			return err
+		}
+		if d := view.Drain; d == nil || !flags.watch || !flags.asks(d) {
+			return fail(exitFailed, "bucket %q has a drain, which runs: %s. Stop it first: `%s drain %[1]s --stop`. To watch it: `%[3]s drain %[1]s --watch`",
+				bucket, drainOf(d), a.program)
+		}
+		a.note("a drain of %s runs already: this watches it", bucket)
 	}
 	if !flags.watch || view.Drain == nil {
 		return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "drain of %s: %s\n", bucket, drainText(&view)) })
 	}
 	return a.watchDrain(ctx, c, view)
+}
+
+// asks reports whether a drain is the one that the flags ask for: they say nothing of it, or the same.
+func (f *drainFlags) asks(d *opsview.Drain) bool {
+	if f.rate == "" && f.most == 0 && !f.untilEmpty {
+		return true
+	}
+	if f.most != d.Max || (f.untilEmpty || f.most == 0) != d.UntilEmpty || (f.rate == "") != (d.Rate == "") {
+		return false
+	}
+	if f.rate == "" {
+		return true
+	}
+	asked, err := admission.ParseRate(f.rate)
+	running, err2 := admission.ParseRate(d.Rate)
+	return err == nil && err2 == nil && asked == running
+}
+
+// drainOf is a drain in one line, where it is known.
+func drainOf(d *opsview.Drain) string {
+	if d == nil {
+		return "it has ended by now"
+	}
+	return d.Text(time.Now())
 }
 
 // watchDrain shows how far a drain is until it ends.
@@ -142,7 +180,7 @@ func drainText(v *opsview.Bucket) string {
 	case v.Pause != nil:
 		text += ", paused"
 	case v.Empty != nil:
-		text += ", empty " + relative(*v.Empty, time.Now())
+		text += ", empty " + relative(*v.Empty, time.Now()) + earliestText(v)
 	}
 	return text
 }

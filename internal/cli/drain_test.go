@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +46,14 @@ manual = true
 	s.run(t, "dispatcher drain webhooks --stop --watch").want(t, 2, "--stop goes with no other flag")
 	s.run(t, "dispatcher drain webhooks --stop").want(t, 0, "no drain of webhooks runs")
 	s.run(t, "dispatcher drain webhooks --max 7").want(t, 0, "drain of webhooks: running: 0 departed of 7, 1 waiting, 0 in flight, empty ")
-	s.run(t, "dispatcher drain webhooks").want(t, 1, "has started a drain at ", "which still runs: stop that one first")
+	s.run(t, "dispatcher drain webhooks").want(t, 1, `bucket "webhooks" has a drain, which runs: running, 0 of 7 departed, asked for `,
+		"Stop it first: `dispatcher drain webhooks --stop`. To watch it: `dispatcher drain webhooks --watch`")
+	for _, other := range []string{"--max 8", "--max 7 --until-empty", "--rate 5/s", "--max 7 --rate 5/s"} {
+		s.run(t, "dispatcher drain webhooks --watch "+other).want(t, 1, "Stop it first")
+	}
+	for _, same := range []string{"--watch", "--watch --max 7"} {
+		s.watchRunning(t, same)
+	}
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       open at 50/s", "drain       running, 0 of 7 departed, asked for ")
 	s.run(t, "dispatcher drain webhooks --stop").want(t, 0, "stopped: stopped, 0 of 7 departed, asked for ")
 
@@ -79,5 +88,30 @@ manual = true
 	})
 	if r := <-ended; r.code != 1 || !strings.Contains(r.err, `the drain of bucket "webhooks" was stopped`) {
 		t.Errorf("the watch of a drain that is stopped: %+v", r)
+	}
+}
+
+// watchRunning has the command watch a drain that runs, until it says that it does so.
+func (s *site) watchRunning(t *testing.T, flags string) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	said, says := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		words := append([]string{"drain", "webhooks"}, strings.Fields(flags)...)
+		code <- program("dispatcher")(ctx, words, s.env, strings.NewReader(""), io.Discard, says)
+		_ = says.Close()
+	}()
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || lines.Text() != "a drain of webhooks runs already: this watches it" {
+		t.Errorf("drain webhooks %s: said %q", flags, lines.Text())
+	}
+	end()
+	if !lines.Scan() || !strings.Contains(lines.Text(), `the drain of bucket "webhooks" goes on`) {
+		t.Errorf("drain webhooks %s: said %q in the end", flags, lines.Text())
+	}
+	if got := <-code; got != 1 {
+		t.Errorf("drain webhooks %s: exit code %d", flags, got)
 	}
 }

@@ -18,7 +18,7 @@ func TestGroupCommands(t *testing.T) {
 		t.Errorf("flows of another group are listed:\n%s", out.out)
 	}
 	s.run(t, "dispatcher group list tenants --limit 1").want(t, 0, "there are more than 1 groups")
-	s.run(t, "dispatcher bucket show tenants").want(t, 0, "groups      2, of which 2 have something to send", "flows       3")
+	s.run(t, "dispatcher bucket show tenants").want(t, 0, "groups      2 groups with jobs, or with jobs lately; 2 of them have something to send", "flows       3 flows")
 	s.run(t, "dispatcher group pause tenants acme --reason leak").want(t, 0, "paused: acme")
 	s.run(t, "dispatcher group show tenants acme").want(t, 0, "group      acme", "waiting    3", "by user", ": leak")
 	s.run(t, "dispatcher group show tenants acme --json").want(t, 0, `"group": "acme"`, `"reason": "leak"`, `"waiting": 3`)

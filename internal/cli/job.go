@@ -17,8 +17,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// printJob shows all of a job.
-func (a *app) printJob(v *opsview.Job) error {
+// printJob shows all of a job. result is what to say of its result, "" nothing.
+func (a *app) printJob(v *opsview.Job, result string) error {
 	now := time.Now()
 	return a.print(v, func(w io.Writer) {
 		row := func(name, value string) {
@@ -40,17 +40,20 @@ func (a *app) printJob(v *opsview.Job) error {
 		if v.Position != nil {
 			row("position", fmt.Sprint(*v.Position))
 		}
-		at("leaves", v.ETA)
+		if v.ETA != nil {
+			bound := ""
+			if v.EarliestOnly() {
+				bound = " at the earliest"
+			}
+			row("leaves", stamp(*v.ETA)+" ("+relative(*v.ETA, now)+bound+")")
+		}
 		at("due", v.Due)
 		at("lease ends", v.LeaseUntil)
 		at("died", v.DiedAt)
 		at("enqueued", v.EnqueuedAt)
-		if v.Attempts != nil {
-			row("attempts", fmt.Sprint(*v.Attempts))
-		}
 		before := deref(v.BeforeRedrive)
-		if lost := v.Lost - before.Deliveries; lost > 0 {
-			row("lost", count(lost, "delivery")+", no attempt: held by the receiver, or its dispatcher died")
+		if v.Attempts != nil {
+			row("attempts", attemptsText(v))
 		}
 		row("method", v.Method)
 		row("url", v.URL)
@@ -74,6 +77,7 @@ func (a *app) printJob(v *opsview.Job) error {
 				row("dead because", last.Cause)
 			}
 		}
+		row("result", result)
 		row("payload", string(v.Payload))
 		if utf8.Valid(v.PayloadBytes) {
 			row("payload (text)", string(v.PayloadBytes))
@@ -81,6 +85,47 @@ func (a *app) printJob(v *opsview.Job) error {
 			row("payload (base64)", base64.StdEncoding.EncodeToString(v.PayloadBytes))
 		}
 	})
+}
+
+// attemptsText says how many attempts a job has spent, and of its other deliveries why they spent none, as far as that is known. Those before
+// a redrive are told apart.
+func attemptsText(v *opsview.Job) string {
+	before := deref(v.BeforeRedrive).Deliveries
+	others, next := v.Lost-before, before+1 // the delivery behind the last one whose outcome may have been dropped
+	if others <= 0 {
+		return fmt.Sprint(*v.Attempts)
+	}
+	held, ended := 0, 0
+	for _, attempt := range v.LastAttempts {
+		if attempt.Number <= before {
+			continue
+		}
+		if ended == 0 {
+			next = attempt.Number
+		}
+		if ended++; attempt.Result == shaper.ResultHeld.String() {
+			held++
+		}
+	}
+	held = min(held, others)
+	died := 0 // of all that came behind the first outcome that is kept, the outcomes are kept
+	if ended > 0 {
+		died = min(max(*v.Attempts+v.Lost-(next-1)-ended, 0), others-held)
+	}
+	text := fmt.Sprintf("%d of %s", *v.Attempts, count(*v.Attempts+others, "delivery"))
+	for _, part := range []struct {
+		n   int
+		why string
+	}{
+		{held, "held: the receiver named a time to wait for, or it was the probe of a circuit breaker"},
+		{died, "without an outcome: its dispatcher died, or lost its lease"},
+		{others - held - died, "of which nothing is kept: it was held, or its dispatcher died or lost its lease"},
+	} {
+		if part.n > 0 {
+			text += fmt.Sprintf("; %d %s", part.n, part.why)
+		}
+	}
+	return text
 }
 
 // redrivenText says what was of a job before an operator put it back.

@@ -44,11 +44,16 @@ func printResult(w io.Writer, v *opsview.Result) {
 		}
 	}
 	row("id", v.ID)
+	row("group", v.Group)
+	row("flow", v.Flow)
 	row("state", string(v.State))
 	row("status", status(v.Status))
 	row("dead because", v.Cause)
 	row("reason", strings.TrimSuffix(v.Reason+": "+v.Detail, ": "))
 	row("attempts", fmt.Sprint(v.Attempts))
+	if v.EnqueuedAt != nil {
+		row("enqueued", stamp(*v.EnqueuedAt))
+	}
 	if v.DepartedAt != nil {
 		row("sent", stamp(*v.DepartedAt)+", answered after "+time.Duration(v.Took*float64(time.Second)).Round(time.Millisecond).String())
 	}

@@ -2,8 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *app) jobShowCommand() *cobra.Command {
@@ -13,7 +18,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Long: `Show a job: its state and why it waits, position and ETA, how its last attempts ended,
 the last response, and its payload. Headers with the name of a credential, such as Authorization, are
 shown as "***". Of a settled job only the state is known, until its dedupe window
-ends.`,
+ends. Where the bucket keeps its result, the command that shows it is named.`,
 		Example: `  dispatcher job show webhooks order-17
   dispatcher job show webhooks order-17 --json | jq .payload`,
 		Args: positional("BUCKET", "ID"),
@@ -22,9 +27,20 @@ ends.`,
 			if err != nil {
 				return err
 			}
-			return a.printJob(view)
+			return a.printJob(view, a.resultOf(ctx, c, view))
 		}),
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// resultOf is the command that shows the result of a job, "" if none is kept.
+func (a *app) resultOf(ctx context.Context, c *api, v *opsview.Job) string {
+	if a.json || v.State != shaper.StateDone {
+		return ""
+	}
+	if err := c.call(ctx, http.MethodGet, apiPath("buckets", v.Bucket, "jobs", v.ID, "result"), nil, nil, &opsview.Result{}); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("is kept: %s job result %s %s", a.program, v.Bucket, v.ID)
 }

@@ -202,10 +202,22 @@ func (p *parts) printOne(v opsview.View) error {
 		for _, setting := range settingRows(&v.Settings) {
 			row(setting[0], "%s", setting[1])
 		}
+		if v.Unknown {
+			row("note", "%s", p.unknownText(&v))
+		}
 		for _, note := range partNotes(&v, now) {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// unknownText says of a flow or group of which Redis holds nothing that its name may be wrong.
+func (p *parts) unknownText(v *opsview.View) string {
+	name := deref(v.Group)
+	if p.Name == "flow" {
+		name = deref(v.Flow)
+	}
+	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.Name, quoted(name))
 }
 
 // secretsText says how many secrets a flow has, each with its number and its fingerprint.

@@ -41,6 +41,8 @@ func (p *parts) on(method, below string, ask partRequest, say partSays) func(*co
 				return err
 			case p.json:
 				return p.printOne(view.View)
+			case view.Unknown && view.Changed != nil && !*view.Changed:
+				said += "\n" + p.unknownText(&view.View)
 			}
 			return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 		})

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/tundish-io/tundish/internal/apikey"
@@ -191,12 +192,30 @@ func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
 			problem.write(w)
 			return nil
 		case errors.Is(err, shaper.ErrNoResult):
-			problem := newFault(codeNoResult, "job %q is %s, and nothing is kept of an answer: "+
-				"the bucket keeps results for result_retention, and no more than results_max and results_bytes", id, result.State).problem(r)
+			problem := newFault(codeNoResult, "%s", j.whyNoResult(r.Context(), bucket, id, result.State)).problem(r)
 			problem.State = result.State
 			problem.write(w)
 			return nil
 		}
 		return err
 	})
+}
+
+// whyNoResult says of a job that has ended why it has no result.
+func (j oneJob) whyNoResult(ctx context.Context, bucket, id string, state shaper.State) string {
+	kept := "the bucket keeps results for result_retention, and no more than results_max and results_bytes"
+	switch state {
+	case shaper.StateCancelled:
+		return fmt.Sprintf("job %q is cancelled: it has no result", id)
+	case shaper.StateDead:
+		info, err := j.job(ctx, bucket, id)
+		switch {
+		case err != nil || info.State != shaper.StateDead:
+		case info.Attempts+info.Lost == 0:
+			return fmt.Sprintf("job %q is dead (%s) and was never sent: there was no answer", id, info.Last.Cause)
+		default:
+			return fmt.Sprintf("job %q is dead (%s), and no result is kept: %s. The job itself has its last response", id, info.Last.Cause, kept)
+		}
+	}
+	return fmt.Sprintf("job %q is %s, and nothing is kept of an answer: %s", id, state, kept)
 }

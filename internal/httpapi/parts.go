@@ -145,7 +145,7 @@ func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do partChange
 			if err != nil {
 				return opsview.Outcome{}, err
 			}
-			if !view.Known {
+			if view.Unknown {
 				return opsview.Outcome{}, errNotKnown
 			}
 		}

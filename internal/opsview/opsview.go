@@ -113,7 +113,8 @@ type View struct {
 
 	Downstream *Downstream `json:"downstream,omitempty"` // of a flow: what the answers to it have changed; none if nothing
 
-	Known bool `json:"-"` // Redis holds something of it
+	// Unknown says that Redis holds nothing of it: no job that waits or is in flight, no settings, no state. It is idle, or its name is wrong.
+	Unknown bool `json:"unknown,omitempty"`
 
 	Outcome
 }
@@ -143,8 +144,11 @@ func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 
 func viewOfFlow(info *operator.FlowInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Flow, view.Known = &info.Flow, info.Known
+	view.Flow, view.Unknown = &info.Flow, !info.Known
 	view.Downstream = DownstreamOf(info.Downstream, time.Now())
+	if d := info.Downstream; d != nil && d.HeldUntil.After(info.Turn) {
+		view.Turn = nil // nothing leaves at that turn: the downstream says until when it is held
+	}
 	if info.Group != "" {
 		view.Group = &info.Group
 	}
@@ -153,7 +157,7 @@ func viewOfFlow(info *operator.FlowInfo) View {
 
 func viewOfGroup(info *operator.GroupInfo) View {
 	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Group, view.Known = &info.Group, info.Known
+	view.Group, view.Unknown = &info.Group, !info.Known
 	return view
 }
 
@@ -169,6 +173,8 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 	if !own.Rate.IsZero() {
 		view.Settings.Rate = own.Rate.String()
 	}
-	view.Turn = instant(turn)
+	if own.Pause == nil && own.Disabled == nil { // a turn may stand until a claim sees that
+		view.Turn = instant(turn)
+	}
 	return view
 }

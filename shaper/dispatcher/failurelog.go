@@ -97,10 +97,20 @@ func (d *drain) logOutcome(ctx context.Context, s *settlement) {
 // pathOf is the flow of a job as the scripts name it.
 func (d *drain) pathOf(job *leased) string { return codec.PathOf(d.Levels(), job.Group, job.Flow) }
 
-// logDead logs a dead letter. It does so for every one.
+// logDead logs a dead letter. It does so for every one. Of one that died without an answer it names none.
 func (d *drain) logDead(ctx context.Context, id, path, cause string, attempts int, seen shaper.JobAttempt) {
-	d.log.WarnContext(ctx, "a job is dead", append(d.namesOf(id, path),
-		"cause", cause, "reason", seen.Reason, "status", seen.Status, "attempts", attempts, "detail", seen.Detail)...)
+	fields := append(d.namesOf(id, path), "cause", cause)
+	if seen.Reason != "" {
+		fields = append(fields, "reason", seen.Reason)
+	}
+	if seen.Status != 0 {
+		fields = append(fields, "status", seen.Status)
+	}
+	fields = append(fields, "attempts", attempts)
+	if seen.Detail != "" {
+		fields = append(fields, "detail", seen.Detail)
+	}
+	d.log.WarnContext(ctx, "a job is dead", fields...)
 }
 
 // Why a job was found dead, as claim.lua and expire.lua answer.

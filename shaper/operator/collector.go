@@ -73,7 +73,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_rate_per_second", "Departures a second that the bucket is set to.", func(b *BucketInfo) float64 { return b.Rate.PerSecond() }),
 	gauge("bucket_oldest_job_age_seconds", "Age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; none where jobs wait and none was found.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }).
 		of(func(b *BucketInfo) bool { return !b.HasFlows || b.Waiting == 0 || b.OldestAge > 0 }),
-	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time.", func(b *BucketInfo) float64 { return float64(b.Later) }),
+	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time. Of a bucket with flows 0: they are among those that wait.", func(b *BucketInfo) float64 { return float64(b.Later) }),
 	gauge("bucket_scheduled_jobs", "Jobs that came with a delay and wait for their time. They are not part of bucket_depth.", func(b *BucketInfo) float64 { return float64(b.Scheduled) }),
 	gauge("bucket_in_flight_jobs", "Jobs leased to dispatchers.", func(b *BucketInfo) float64 { return float64(b.InFlight) }),
 	gauge("bucket_in_flight_requests", "Requests in flight: fewer than jobs, where there are batches.", func(b *BucketInfo) float64 { return float64(b.Requests) }),

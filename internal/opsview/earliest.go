@@ -1,0 +1,53 @@
+package opsview
+
+import (
+	"slices"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// EarliestBecause says why the time at which a bucket is empty is the earliest one and no estimate; nothing of an estimate. A circuit breaker
+// stays open if its probe fails, and nobody knows when a request in flight ends.
+func (v *Bucket) EarliestBecause() []string {
+	var reasons []string
+	requests := v.InFlight
+	if v.Batch != nil {
+		requests = v.Batch.RequestsInFlight
+	}
+	if v.MaxInFlight > 0 && requests >= v.MaxInFlight {
+		reasons = append(reasons, "max_in_flight is reached")
+	}
+	breaks := v.Downstream.breaks()
+	if p := v.Pool; p != nil {
+		if p.MaxInFlight > 0 && p.InFlight >= p.MaxInFlight {
+			reasons = append(reasons, "max_in_flight of its pool is reached")
+		}
+		breaks = breaks || p.Downstream.breaks()
+	}
+	if f := v.Flows; f != nil {
+		breaks = breaks || f.Open+f.HalfOpen > 0
+	}
+	if breaks {
+		reasons = append(reasons, "a circuit breaker is open and its probe may fail")
+	}
+	if f := v.Flows; f != nil && f.Held > 0 {
+		reasons = append(reasons, "flows are held")
+	}
+	return reasons
+}
+
+// breaks reports whether a circuit breaker is open or half-open.
+func (d *Downstream) breaks() bool {
+	return d != nil && (d.Breaker == shaper.BreakerOpen || d.Breaker == shaper.BreakerHalfOpen)
+}
+
+// bounds are what keeps a job from leaving and ends at a time that nobody knows.
+var bounds = []shaper.BlockedBy{
+	shaper.BlockedByMaxInFlight, shaper.BlockedByFlowMaxInFlight, shaper.BlockedByGroupMaxInFlight, shaper.BlockedByPoolMaxInFlight,
+	shaper.BlockedByBreaker, shaper.BlockedByFlowBreaker, shaper.BlockedByPoolBreaker, shaper.BlockedByLastChance,
+}
+
+// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate.
+func (v *Job) EarliestOnly() bool {
+	return slices.ContainsFunc(v.BlockedBy, func(by shaper.BlockedBy) bool { return slices.Contains(bounds, by) })
+}
