@@ -101,7 +101,7 @@ end
 
 local reply = { now, settings[1] and 1 or 0 }
 for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
+local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last')
 local offset = tonumber(of_pace[2] or 0)
 local last_slot = tonumber(of_pace[1] or 0) - offset
 for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
@@ -151,11 +151,12 @@ reply[#reply + 1] = said_of_pool or ''
 local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
 local of_times, rules = { 0, 0, 0, 0, 0, 0, 0, 0 }, batch.rules(settings[13])
 if times then
-  local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]) }
+  local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  of_times = timetable.view(times, base, now, unfinished, in_flight, rules and timetable.together(times, rules) or 1)
+  of_times = timetable.view(times, base, now, (tonumber(of_pace[7]) or last_slot + offset) - offset, unfinished, in_flight,
+    rules and timetable.together(times, rules) or 1)
 end
 -- When the last one of the waiting jobs leaves.
 local empty = 0

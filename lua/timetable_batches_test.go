@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -68,6 +69,59 @@ func TestFinishOfBatches(t *testing.T) {
 		}
 		if told := r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Val(); left != 1000 || last > end || told != "" {
 			t.Errorf("%d jobs left, the last one at %d of %d µs; told %q", left, last, int64(end), told)
+		}
+	})
+}
+
+// Few requests leave far apart. No step between two of them is taken for a delay, and one that can leave at once is never too late.
+func TestFinishOfFewRequests(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		const end = 240 * second
+		for _, c := range []struct {
+			name       string
+			size, jobs int
+			come       int64 // when the jobs do
+			quotas     string
+			rate       int64 // a minute
+			want       string
+		}{
+			{name: "twelve batches", size: 50, jobs: 600, rate: 4},
+			{name: "twelve batches and a job", size: 50, jobs: 601, rate: 4},
+			{name: "five jobs, one by one", size: 1, jobs: 5, rate: 4},
+			{name: "one batch that comes a second before the finish", size: 50, jobs: 50, come: 239 * second, rate: 4},
+			{name: "two batches that come before the finish", size: 50, jobs: 100, come: 224 * second, rate: 4},
+			{name: "two batches that come too late", size: 50, jobs: 100, come: 226 * second, want: "rate", rate: 4},
+			{name: "a quota holds batches back", size: 50, jobs: 600, quotas: "1 60000000;", rate: 30, want: "behind"},
+		} {
+			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.setTime(epoch)
+			r.configure(settings{rateCount: c.rate, ratePer: 60 * second, capacity: 10_000, inFlight: 10_000})
+			r.ok(r.c.HSet(r.ctx, r.key("conf"), "events", "finish.late", "quotas", c.quotas).Err())
+			if c.size > 1 {
+				r.batches(int64(c.size), 1_000_000, 0)
+			}
+			r.obeyTimetable(stretch{from: -60 * second, kind: "c"}, stretch{from: -1, kind: "o", opened: -1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 2 * end, kind: "x"})
+			r.setTime(epoch - 30*second)
+			r.claim(ask{}) // so that there is a pace
+			r.setTime(epoch + c.come)
+			r.put(numbered(c.jobs)...)
+			left := 0
+			for r.now() < epoch+end {
+				for _, job := range r.claim(ask{horizon: 100_000}).jobs {
+					left++
+					r.settle(outcome{lease: job, result: done})
+				}
+				if late := r.inspect().times[7]; c.want == "" && late != 0 {
+					t.Errorf("%s: after %d jobs, %.1f s before the finish, it is shown as late: %d", c.name, left, float64(epoch+end-r.now())/second, late)
+					break
+				}
+				r.pass(second)
+			}
+			told := r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Val()
+			if c.want == "" && (told != "" || left != c.jobs) || !strings.Contains(told, c.want) || c.want != "" && left == c.jobs {
+				t.Errorf("%s: %d of %d left; told %q", c.name, left, c.jobs, told)
+			}
 		}
 	})
 }

@@ -157,9 +157,17 @@ local function even(h, count, per, jobs, at)
   return count, per, false
 end
 
+-- Whether the allowed rate is too low for so many requests by the finish: the last of them is to leave all but one of the intervals behind
+-- the first one. last: the last slot.
+local function too_slow(h, count, per, burst, requests, at, last)
+  local interval = per / count
+  local first = burst > 1 and at - (burst - 1) * interval or math.max(at, last + interval)
+  return requests > 0 and first + (requests - 1) * interval > h.finish
+end
+
 -- Notes whether the finish will be met. The plan is made anew when jobs came: more than 2 % above those that are left of it.
 -- together: how many jobs may leave as one request.
-local function check(times, h, count, per, jobs, together, at)
+local function check(times, h, base, jobs, together, at, last)
   local w, left = times.window, math.max(math.floor(h.finish - at), 0)
   if w.opened ~= h.opened then
     times.window = read_window(nil)
@@ -168,9 +176,10 @@ local function check(times, h, count, per, jobs, together, at)
   end
   if jobs > (w.jobs - w.gone) + w.jobs / 50 then w.jobs, w.left, w.gone = jobs, left, 0 end
   w.was_late, w.late = w.late, 0
-  if jobs > 0 and is_slower(count, per, jobs / together, math.max(left, 1)) then
+  if too_slow(h, base.rate_count, base.rate_per, base.burst, math.ceil(jobs / together), at, last) then
     w.late = 1
-  elseif w.left > 0 and jobs > w.jobs * left / w.left + w.jobs / 20 + 1 then
+  -- Requests leave one by one, and the last one at the end: before each slot one request more is there than a line through the plan says.
+  elseif w.left > 0 and jobs > w.jobs * left / w.left + together + math.max(w.jobs / 20, together) then
     w.late = 2
   end
   times.changed = true
@@ -199,7 +208,7 @@ function timetable.choose(times, base, down, state, ask)
         local jobs, is_even = ask.unfinished(h.finish) - ask.leased
         -- Jobs share out the time since the last slot of the stretch, so that the rate stays what it is while nothing comes or leaves.
         local since = state.last >= h.from + offset and state.last or first
-        if ask.notes then check(times, h, s.rate_count, s.rate_per, jobs, ask.together, first - offset) end
+        if ask.notes then check(times, h, s, jobs, ask.together, first - offset, state.last - offset) end
         s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, math.ceil(jobs / ask.together), since - offset)
         if is_even then burst, times.is_even = 1, true end
       end
@@ -355,9 +364,9 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
 end
 
 -- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
--- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE. unfinished and in_flight are as for
--- timetable.choose, together as of timetable.together.
-function timetable.view(times, base, now, unfinished, in_flight, together)
+-- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE. last: the last slot; unfinished and
+-- in_flight are as for timetable.choose, together as of timetable.together.
+function timetable.view(times, base, now, last, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
   local drain = running(times)
   local h = holds(times, index_of(times, now, 1), drain)
@@ -365,9 +374,9 @@ function timetable.view(times, base, now, unfinished, in_flight, together)
   local jobs, late = 0, 0
   if h.open and h.finish > 0 then
     jobs = math.max(unfinished(h.finish) - in_flight, 0)
-    if times.window.opened == h.opened and times.window.late == 2 then late = 2 end
+    if jobs > 0 and times.window.opened == h.opened and times.window.late == 2 then late = 2 end
     local requests = math.ceil(jobs / together)
-    if jobs > 0 and is_slower(count, per, requests, math.max(h.finish - now, 1)) then late = 1 end
+    if too_slow(h, count, per, base.burst, requests, now, last) then late = 1 end
     count, per = even(h, count, per, requests, now)
   end
   return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late }
