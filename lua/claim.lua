@@ -417,7 +417,7 @@ local head = turns and next_turns.write(turns, due, flows, idle_key)
 if open and open.ahead and out.count == 0 then own.state = before end -- what holds then is found again
 if own.changed then write_pace() end
 if times then
-  timetable.note(times, out.count, requests, is_empty and out.count == 0, now)
+  timetable.note(times, out.count, requests, is_empty and out.count == 0, now, rules)
   timetable.write(times, pace, box)
 end
 if box then outbox.write(box) end

@@ -125,3 +125,44 @@ func TestFinishOfFewRequests(t *testing.T) {
 		}
 	})
 }
+
+// A backlog is reckoned in batches as full as the last ones were. Without flows, one that took all that waited does not count: it was small for
+// want of jobs. One that bytes kept small counts.
+func TestBacklogOfBatches(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, c := range []struct {
+			name         string
+			bytes        int64
+			before, jobs int
+			want         int64 // requests between the first and the last job
+		}{
+			{"a batch of one came last", 10_000, 21, 100, 9},
+			{"one by one", 10_000, 1, 101, 10},
+			{"as many as bytes allow", 30, 80, 120, 39},
+		} {
+			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.setTime(epoch)
+			r.configure(settings{rateCount: 1, capacity: 10_000, inFlight: 10_000})
+			r.batches(10, c.bytes, 0)
+			r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 60 * second, kind: "c"}, stretch{from: 100 * second, kind: "o", opened: 100 * second})
+			r.putEach(entries(strings.Join(named("before1", c.before), " "))...)
+			left := 0
+			for left < c.before {
+				got := r.claim(ask{})
+				left += len(got.jobs)
+				if len(got.jobs) > 0 {
+					r.settleAll(done, got.jobs...)
+				}
+				r.pass(second)
+			}
+			r.setTime(epoch + 70*second)
+			ids := named("jj", c.jobs)
+			r.put(ids...)
+			first, last := r.job(ids[0]).instant-epoch, r.job(ids[c.jobs-1]).instant-epoch
+			if first != 100*second || last != first+c.want*second {
+				t.Errorf("%s: the first of %d jobs leaves at %.2f s, the last at %.2f s, want %d s behind it", c.name, c.jobs, float64(first)/second, float64(last)/second, c.want)
+			}
+		}
+	})
+}

@@ -79,3 +79,108 @@ func TestFirstOpening(t *testing.T) {
 		slots(t, r.claim(ask{}), epoch+opens, 0)
 	})
 }
+
+// sendOne has the bucket send a job from that time on, so that there is a pace.
+func (r *rig) sendOne(at int64) {
+	r.t.Helper()
+	r.setTime(at)
+	r.putIn("", 3, 0, fmt.Sprint("before", at))
+	for range 100 {
+		if c := r.claimAll(ask{}); len(c.jobs) > 0 {
+			r.settleAll(done, c.jobs...)
+			return
+		}
+		r.pass(second)
+	}
+	r.t.Fatalf("%s", "it does not leave")
+}
+
+// A job that spills into the next window is told the even rate of the jobs that are left for it.
+func TestETAInTheNextWindowWithAFinish(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, hasFlows := range []bool{false, true} {
+			r := base.fresh(t, fmt.Sprint("b", hasFlows))
+			if hasFlows {
+				r.configureFlows(settings{rateCount: 4, ratePer: 60 * second}, flowSettings{})
+			} else {
+				r.configure(settings{rateCount: 4, ratePer: 60 * second})
+			}
+			const next = 600 * second
+			r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: -100 * second, kind: "c"}, stretch{from: 0, kind: "o", opened: -1, finish: 59 * second}, stretch{from: 60 * second, kind: "c"},
+				stretch{from: next, kind: "o", opened: next, finish: next + 60*second}, stretch{from: next + 60*second, kind: "c"}, stretch{from: 3 * next, kind: "x"})
+			r.sendOne(epoch - 500*second)
+			r.setTime(epoch - 60*second)
+			ids := numbered(8)
+			r.putIn("", 3, 0, ids...)
+			// Four leave in the first window at the rate of the bucket, and four in the next, evenly.
+			want := []int64{0, 15 * second, 30 * second, 45 * second, next, next + 59*second/3, next + 2*59*second/3, next + 59*second}
+			for i, id := range ids {
+				if got := r.job(id).instant - epoch; (got < want[i]-1 || got > want[i]+1) && !(hasFlows && i == 0) { // a flow counts itself as one ahead
+					t.Errorf("flows %t: job %d is told %d µs, want %d", hasFlows, i, got, want[i])
+				}
+			}
+			left := 0
+			for r.now() < epoch+next+60*second && left < len(ids) {
+				c := r.claimAll(ask{})
+				for _, job := range c.jobs {
+					if got := job.slot - epoch; got < want[left]-2 || got > want[left]+2 {
+						t.Errorf("flows %t: job %d leaves at %d µs, want %d", hasFlows, left, got, want[left])
+					}
+					left++
+				}
+				if len(c.jobs) > 0 {
+					r.settleAll(done, c.jobs...)
+				}
+				r.pass(100_000)
+				if r.now() > epoch+61*second && r.now() < epoch+next-second {
+					r.setTime(epoch + next - second)
+				}
+			}
+			if left != len(ids) {
+				t.Errorf("flows %t: %d jobs left", hasFlows, left)
+			}
+		}
+	})
+}
+
+// A receipt tells the place of a job in an even stream until the finish. It may leave earlier, as jobs that come later raise the rate: so
+// max_wait and Retry-After rest on the rate of the bucket.
+func TestFinishRefusesWhatCannotLeaveInTime(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		const end = 101 * second
+		for _, hasFlows := range []bool{false, true} {
+			r := base.fresh(t, fmt.Sprint("b", hasFlows))
+			if hasFlows {
+				r.configureFlows(settings{rateCount: 2, capacity: 10}, flowSettings{})
+			} else {
+				r.configure(settings{rateCount: 2, capacity: 10})
+			}
+			r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: -100 * second, kind: "c"}, stretch{from: 0, kind: "o", opened: -1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 2 * end, kind: "x"})
+			r.sendOne(epoch - 500*second)
+			r.setTime(epoch)
+			for i := range 4 {
+				r.putIn("", 3, 0, fmt.Sprint("j", i))
+			}
+			c := r.claimAll(ask{})
+			if len(c.jobs) != 1 {
+				t.Fatalf("%d jobs leave at once", len(c.jobs))
+			}
+			r.settleAll(done, c.jobs...)
+			r.pass(second)
+			// 3 wait, and leave 25 s apart: the next one would be the last, at the finish. At 2/s it leaves within 2 s.
+			a := r.enqueue(nil, entry{id: "no", maxWait: fmt.Sprint(second)}, entry{id: "yes", maxWait: fmt.Sprint(2 * second)}, entry{id: "more"})
+			if a[0].code != 17 || a[0].eta <= r.now()+second || a[0].eta > r.now()+2*second || a[0].wait > second {
+				t.Errorf("flows %t: refused as too late: %+v", hasFlows, a[0])
+			}
+			if a[1].code != 1 || a[1].eta < epoch+70*second || a[2].code != 1 || a[2].eta < a[1].eta {
+				t.Errorf("flows %t: %+v", hasFlows, a[1:])
+			}
+			r.putIn("", 3, 0, named("after", 5)...)
+			if full := r.enqueue(nil, entry{id: "full"})[0]; full.code != 7 || full.wait > second || full.wait < second/2 {
+				t.Errorf("flows %t: a full bucket: %+v", hasFlows, full)
+			}
+		}
+	})
+}

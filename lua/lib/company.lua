@@ -57,15 +57,19 @@ end
 -- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.
 -- from: what company.bookmark has returned; room: bytes of bodies that the answer has left; may_ride(id, stored, job, at): whether nothing
 -- else keeps a job. Returns the riders, each { id, stored, job }, nil if there are none; or nil and until when the batch waits for more
--- jobs: then nothing was passed.
+-- jobs: then nothing was passed. In a bucket without flows, rules.ran_out and rules.short count the jobs and the requests that left while
+-- nothing else waited: they say nothing of how full batches are while jobs wait.
 function company.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
   local riders, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
   if agreement == codec.GOES_ALONE then return nil end
-  local wait = from and patience(rules, job)
+  local wait, ran_out = from and patience(rules, job), false
   while #riders + 1 < rules.size do
     local rider_id, stored, rider, list = next_rider(reader, q, at, latest)
     if not rider_id then
-      if not wait or wait <= at then break end
+      if not wait or wait <= at then
+        ran_out = true
+        break
+      end
       go_back(reader, q, from, id, riders)
       return nil, wait
     end
@@ -83,6 +87,9 @@ function company.gather(rules, reader, q, id, job, from, at, latest, room, may_r
     end
     if reader.leftovers then reader.handled[rider_id] = true end
     riders[#riders + 1] = { rider_id, stored, rider }
+  end
+  if ran_out and not q.name then
+    rules.ran_out, rules.short = (rules.ran_out or 0) + #riders + 1, (rules.short or 0) + 1
   end
   return riders[1] and riders
 end

@@ -7,7 +7,8 @@
 -- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
 -- is less, for as long as the estimate looks ahead.
 -- It leaves out what nobody can know: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
--- send later; jobs that come later and go first. There a time is the earliest one.
+-- send later; jobs that come later and go first. There a time is the earliest one. An even rate until a finish is that of the jobs there
+-- are now: it rises with those that come later, so a time is the latest one there, and estimate.earliest has the earliest.
 --
 -- A scope is a bucket, a pool, a group or a flow. As a scope it has these fields. Times are of the server's clock:
 --   from      no departure is earlier: the end of its hold, or now
@@ -21,9 +22,9 @@
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
 -- of), times (see timetable.lua), batch (see batch.rules), together (how many jobs leave as one request), leased (where there is a
 -- timetable), pool, weight (its text in that pool), shown (rate_at is asked for), and what estimate.open adds: count and per of the rate
--- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts). One with flows has
--- has_flows, rivals (how many flows, or groups, have something to send now, with that of the job), flow_windows and group_windows (see
--- quota.windows; nil without quotas).
+-- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts), and what
+-- estimate.earliest needs. One with flows has has_flows, rivals (how many flows, or groups, have something to send now, with that of the
+-- job), flow_windows and group_windows (see quota.windows; nil without quotas).
 -- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
@@ -39,7 +40,10 @@ local estimate = {}
 local function later(a, b) return a > b and a or b end
 
 -- How many requests are to leave a bucket, with that of the job that is asked of.
-function estimate.to_leave(b) return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1)) end
+function estimate.to_leave(b)
+  if b.is_fastest then return math.huge end
+  return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1))
+end
 
 -- Adds to a bucket, or to a pool, how its rate lets departures go. slot, rate and down are fields of its pace, which is the key; own_rate
 -- is the text of the rate that its settings say.
@@ -101,15 +105,38 @@ local function share(b, p)
   if weights > 0 then p.shared = of_all / math.max(of_all * weight / (weights + weight), of_all - math.max(rates, 0)) end
 end
 
+-- The rate of the bucket is that of its share of the pool, where that is less.
+local function bound_by_pool(b, p)
+  if p.interval * p.shared > b.interval then b.count, b.per = p.count or p.rate_count, (p.per or p.rate_per) * p.shared end
+end
+
 -- Makes a bucket ready to be asked. See pace_of; quotas and departed, its key, are of its quotas.
 function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
   pace_of(b, pace, slot, rate, own_rate, down)
   if quotas and quotas ~= '' then b.quotas = quotas_of(departed, quotas) end
   local p = b.pool
   b.simple = not (p or b.times or b.quotas)
-  if not p then return end
-  if p.weights and p.weights ~= '0' then share(b, p) end
-  if p.interval * p.shared > b.interval then b.count, b.per = p.count or p.rate_count, (p.per or p.rate_per) * p.shared end
+  if p then
+    if p.weights and p.weights ~= '0' then share(b, p) end
+    bound_by_pool(b, p)
+  end
+  if b.times then b.opened = { pace, slot, rate, own_rate, down } end
+end
+
+-- The bucket that answers when jobs leave at the earliest: with a finish no rate is an even one there.
+function estimate.earliest(b)
+  if not b.opened then return b end
+  local e = b.fastest
+  if not e then
+    e = {}
+    for field, value in pairs(b) do e[field] = value end
+    e.is_fastest, e.start, e.count, e.per = true, nil, nil, nil
+    pace_of(e, unpack(b.opened, 1, 5))
+    if e.pool then bound_by_pool(e, e.pool) end
+    b.fastest = e
+  end
+  e.unfinished = b.unfinished
+  return e
 end
 
 -- How many requests so many jobs of a bucket are.

@@ -319,11 +319,11 @@ function places.ahead(part, priority)
   return n
 end
 
--- Whether a job that would be queued now is expected to wait for more than so many microseconds. Also returns when it would leave, 0 where
--- nobody knows, how many are ahead of it, and how long until that is soon enough.
+-- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
+-- would leave, 0 where nobody knows, how many are ahead of it, and how long until that is soon enough.
 function places.too_late(bucket, part, priority, most)
   local ahead = places.ahead(part, priority)
-  local at = estimate.eta(bucket, part, ahead)
+  local at = estimate.eta(estimate.earliest(bucket), part, ahead)
   if at == 0 then return true, 0, ahead, 0 end
   local excess = at - bucket.now - tonumber(most)
   return excess > 0, at, ahead, excess

@@ -1,5 +1,5 @@
 -- refusal.lua: what enqueue.lua answers for a job for which there is no room: how many there are, how many there may be, and how long to
--- wait, microseconds. The wait is 0 while nothing leaves, and negative where it is a guess.
+-- wait, microseconds: at the earliest (see estimate.earliest). The wait is 0 while nothing leaves, and negative where it is a guess.
 --
 -- bucket is that of places.lua, with callbacks (how many wait, see callbacks.lua) and bounds: capacity, scheduled,
 -- scheduled_capacity, and of its dead letters dead (the key),
@@ -18,8 +18,9 @@ local refusal = {
 
 -- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
 local function wait_for_room(bucket, bound)
-  local at = estimate.of_bucket(bucket, estimate.requests(bucket, math.max(bucket.unfinished + bucket.callbacks - bound, 0)))
-  return at > 0 and math.max(at - bucket.now, bucket.interval) or 0
+  local b = estimate.earliest(bucket)
+  local at = estimate.of_bucket(b, estimate.requests(b, math.max(bucket.unfinished + bucket.callbacks - bound, 0)))
+  return at > 0 and math.max(at - bucket.now, b.interval) or 0
 end
 
 -- How long until an estimated time.
@@ -71,11 +72,13 @@ function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == places.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
-    return there, may_be, wait_until(estimate.eta(bucket, part, math.max(there - may_be, 0)), now, interval)
+    local fastest = estimate.earliest(bucket)
+    return there, may_be, wait_until(estimate.eta(fastest, part, math.max(there - may_be, 0)), now, fastest.interval)
   elseif full == places.GROUP_FULL then
     local g = part.group
     local there, may_be = places.taken(g), g.obeys.capacity
-    return there, may_be, wait_until(estimate.of_group(bucket, g, math.max(there - may_be, 0)), now, interval)
+    local fastest = estimate.earliest(bucket)
+    return there, may_be, wait_until(estimate.of_group(fastest, g, math.max(there - may_be, 0)), now, fastest.interval)
   elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
     return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval

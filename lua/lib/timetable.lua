@@ -12,7 +12,8 @@
 -- Two fields of the pace belong to it:
 --   window  "opened emptied late jobs left gone each": of the last window: its opening; 1 if it was closed because the bucket was empty;
 --           why the finish will not be met (see timetable.LATE), 0 it will; and the plan: with so many jobs so many microseconds were left,
---           and so many departed since; where there are batches then how many jobs a request had lately, in thousandths
+--           and so many departed since; where there are batches then how many jobs a request had lately, in thousandths, where more
+--           waited or the bucket has flows
 --   drain   "state id since count per most gone until_empty ended by": of the last drain of an operator: see timetable.RUNNING; its rate
 --           if that is to be slower, 0 of both; how many jobs are to leave at most, 0 any number; how many have left; whether it ends when
 --           the bucket is empty; when it ended; its author
@@ -278,13 +279,16 @@ local function average(each, jobs, requests)
   return (each * timetable.MEMORY + jobs) / (timetable.MEMORY + requests)
 end
 
--- Notes that so many jobs depart, with so many requests, and whether the bucket was found empty.
-function timetable.note(times, departed, requests, is_empty, now)
-  local w = times.window
-  if requests > 0 and (w.each > 0 or departed > requests) then
-    w.each, times.changed = math.floor(average(w.each / 1000, departed, requests) * 1000 + 0.5), true
+-- Notes that so many jobs depart, with so many requests, and whether the bucket was found empty. rules: of batches, or nil; see
+-- company.gather. A drain for so many jobs makes the last batch smaller, and does not count either.
+function timetable.note(times, departed, requests, is_empty, now, rules)
+  local w, drain, h = times.window, times.drain, times.stretch
+  if rules and not (drain and drain.most > 0) then
+    local jobs, measured = departed - (rules.ran_out or 0), requests - (rules.short or 0)
+    if measured > 0 and (w.each > 0 or jobs > measured) then
+      w.each, times.changed = math.floor(average(w.each / 1000, jobs, measured) * 1000 + 0.5), true
+    end
   end
-  local drain, h = times.drain, times.stretch
   if drain then
     drain.gone = drain.gone + departed
     if drain.most > 0 and drain.gone >= drain.most or drain.until_empty and is_empty then end_drain(times, now) end
@@ -328,11 +332,13 @@ function timetable.together(times, rules)
 end
 
 -- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if nobody knows. base: rate_count and rate_per
--- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all.
+-- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all, math.huge
+-- where it is asked when it leaves at the earliest, as if so many jobs came that no rate is an even one.
 function timetable.leaves(times, base, at, ahead, interval, unfinished)
   local drain, i, n, first = times.drain, 1, ahead, at
   local known = times.reached -- a stretch that an answer before this one has reached
-  if known and known.at == at and known.interval == interval and known.ahead <= ahead then
+  local is_fastest = unfinished == math.huge
+  if known and known.at == at and known.interval == interval and known.ahead <= ahead and known.is_fastest == is_fastest then
     i, n, drain, at = known.i, ahead - known.ahead, known.drain, known.from
   elseif (stored(times, 1) or { from = math.huge }).from > at then
     return 0
@@ -342,9 +348,10 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
     local h = holds(times, i, drain)
     if not h.known then return 0 end
     if h.open then
-      times.reached = { at = first, interval = interval, ahead = ahead - n, i = i, drain = drain, from = at }
+      times.reached = { at = first, interval = interval, ahead = ahead - n, i = i, drain = drain, from = at, is_fastest = is_fastest }
       local count, per = allowed(times, h, base, drain)
-      if h.finish > 0 then count, per = even(h, count, per, unfinished - 1, at) end -- one leaves then
+      -- Some have left in the stretches before, and one leaves then.
+      if h.finish > 0 then count, per = even(h, count, per, unfinished - (ahead - n) - 1, at) end
       local each, room = math.max(per / count, interval), math.huge
       if h.till < math.huge then room = math.ceil((h.till - at) / each) end
       if drain and drain.most > 0 then room = math.min(room, drain.most - drain.gone) end
