@@ -167,6 +167,7 @@ func TestViewOfATimetable(t *testing.T) {
 			// 20 leave in the first window, and 80 evenly in the second, by 0.2 s before its finish.
 			{0, [9]int64{0, 10, per10, at + 60*second, at + 60*second, 0, 0, 0, at + 160*second + 9_800_000}},
 			{61 * second, [9]int64{1, 10, per10, at + 62*second, at + 61*second, 0, 0, 0, at + 160*second + 9_800_000}},
+			{120 * second, [9]int64{0, 100, 9_800_000, at + 160*second, at + 160*second, at + 170*second, 100, 0, at + 160*second + 9_800_000}},
 			{165 * second, [9]int64{1, 100, 4_800_000, at + 170*second, at + 165*second, at + 170*second, 100, 0, at + 165*second + 99*48_000}},
 			{168_500_000, [9]int64{1, 50, per10, at + 170*second, at + 168_500_000, at + 170*second, 100, 1, 0}},
 			{200 * second, [9]int64{0, 10, per10, at + 300*second, 0, 0, 0, 0, 0}},

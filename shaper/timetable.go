@@ -52,13 +52,13 @@ func (b Bucket) validatePlan() (errs []error) {
 // Hours is whether a bucket leaks now, and when that changes.
 type Hours struct {
 	Open  bool
-	Rate  admission.Rate // that holds now, or would if the bucket were open
+	Rate  admission.Rate // that holds now or, of a closed bucket, when it opens, as far as that is known
 	Until time.Time      // when that changes; zero: never, as far as is known
 	Opens time.Time      // when it is open next, which may be now; zero: not before an operator drains it
 
-	Finish     time.Time // by which jobs are to have left; zero: the window names none
+	Finish     time.Time // by which jobs are to have left, of a closed bucket in its next window; zero: the window names none
 	FinishJobs int64     // that are to leave by then
-	Late       Late      // why they will not
+	Late       Late      // why they will not; not told of a closed bucket
 }
 
 // Late says why jobs will be left at a finish.

@@ -43,9 +43,13 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		}
 		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
 		if h := v.Hours; h != nil {
-			row("hours", "%s", h.Text(time.Now()))
+			hours, late := h.Text(time.Now()), lateText(h.Late)
+			if v.Pause != nil {
+				hours, late = h.PausedText(time.Now()), "; none leaves while the bucket is paused"
+			}
+			row("hours", "%s", hours)
 			if h.Finish != nil {
-				row("finish", "%d jobs by %s%s", h.FinishJobs, stamp(*h.Finish), lateText(h.Late))
+				row("finish", "%s by %s%s", count(h.FinishJobs, "job"), stamp(*h.Finish), late)
 			}
 		}
 		if d := v.Drain; d != nil {

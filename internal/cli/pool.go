@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,6 +100,12 @@ func (a *app) poolShow(ctx context.Context, c *api, name string) error {
 	if err := c.call(ctx, http.MethodGet, apiPath("pools", name), nil, nil, &v); err != nil {
 		return err
 	}
+	var idle map[string]string
+	if slices.ContainsFunc(v.Buckets, func(b opsview.PoolBucket) bool { return !b.HasWork }) {
+		if buckets, err := c.buckets(ctx); err == nil { // it is said more of them, if it can be
+			idle = idleTexts(buckets, time.Now())
+		}
+	}
 	return a.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		row("pool", "%s", v.Name)
@@ -111,9 +118,12 @@ func (a *app) poolShow(ctx context.Context, c *api, name string) error {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
 		}
 		for _, b := range v.Buckets {
-			work := "nothing to send"
-			if b.HasWork {
+			work := idle[b.Name]
+			switch {
+			case b.HasWork:
 				work = "has work"
+			case work == "":
+				work = "nothing to send"
 			}
 			weight := "-"
 			if b.Weight > 0 {
@@ -131,4 +141,26 @@ func (a *app) poolShow(ctx context.Context, c *api, name string) error {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// idleTexts say of buckets with jobs that wait why they may have nothing to send now.
+func idleTexts(buckets []opsview.Bucket, now time.Time) map[string]string {
+	texts := make(map[string]string)
+	for i := range buckets {
+		v := &buckets[i]
+		if v.Waiting == 0 {
+			continue
+		}
+		why := "nothing to send now"
+		switch {
+		case v.Pause != nil:
+			why = "paused"
+		case v.Hours != nil && !v.Hours.Open:
+			why = v.Hours.Text(now)
+		case v.Downstream != nil && v.Downstream.Text != "":
+			why = v.Downstream.Text
+		}
+		texts[v.Name] = fmt.Sprintf("%d waiting, %s", v.Waiting, why)
+	}
+	return texts
 }

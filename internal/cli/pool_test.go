@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -226,4 +227,23 @@ func TestDaemonsFollowThePool(t *testing.T) {
 	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
 		t.Errorf("the exit codes are %v", codes)
 	}
+}
+
+// A closed bucket tells when it opens, at which rate and by when it is to finish, and its pool says why it sends nothing.
+func TestClosedBucketOfAPool(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	s.own = bucket(t, "webhooks")
+	s.own.Rate, s.own.Pool, s.own.Weight = admission.Rate{Count: 4, Per: time.Minute, Unit: admission.UnitRequests}, &shaper.Pool{Name: "vendor", Rate: s.own.Rate}, 3
+	s.own.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+12)%24), For: 4 * time.Hour, FinishBy: "3h"}
+	var err error
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue(t, "webhooks", "a")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       closed: opens in 1", ", at 8.00", "/d", "finish      1 job by ")
+	s.run(t, "dispatcher pool show vendor").want(t, 0, "webhooks: weight 3, 0 in flight, 1 waiting, closed: opens in 1")
+	s.run(t, "dispatcher bucket pause webhooks").want(t, 0)
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, ", and paused", "; none leaves while the bucket is paused")
+	s.run(t, "dispatcher pool show vendor").want(t, 0, "webhooks: weight 3, 0 in flight, 1 waiting, paused")
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // Hours is whether a bucket leaks now, and when that changes.
 type Hours struct {
 	Open  bool       `json:"open"`
-	Rate  string     `json:"rate"`            // that holds now, or would if it were open
+	Rate  string     `json:"rate"`            // that holds now or, of a closed bucket, when it opens
 	Until *time.Time `json:"until,omitempty"` // when that changes
 	Opens *time.Time `json:"opens,omitempty"` // when it is open next; none: not before an operator drains it
 	Empty *time.Time `json:"empty,omitempty"` // as of the bucket, where clients of before look for it
@@ -26,9 +27,30 @@ func HoursOf(h *shaper.Hours) *Hours {
 		return nil
 	}
 	return &Hours{
-		Open: h.Open, Rate: fmt.Sprintf("%.6g/s", h.Rate.PerSecond()), Until: moment(h.Until), Opens: moment(h.Opens),
+		Open: h.Open, Rate: rateText(h.Rate), Until: moment(h.Until), Opens: moment(h.Opens),
 		Late: string(h.Late), Finish: moment(h.Finish), FinishJobs: h.FinishJobs,
 	}
+}
+
+// rateText writes a rate as it is configured. An even rate until a finish is of odd periods, and is written with the shortest unit in which
+// it is one or more.
+func rateText(r admission.Rate) string {
+	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		if r.Per == unit {
+			return r.String()
+		}
+	}
+	perSecond := r.PerSecond()
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{1, "s"}, {60, "m"}, {3600, "h"}} {
+		if perSecond*unit.seconds >= 1 {
+			return fmt.Sprintf("%.6g/%s", perSecond*unit.seconds, unit.name)
+		}
+	}
+	const day = 86400
+	return fmt.Sprintf("%.6g/d", perSecond*day)
 }
 
 // Text says in one line whether the bucket leaks.
@@ -39,9 +61,21 @@ func (h *Hours) Text(now time.Time) string {
 	case h.Open:
 		return "open at " + h.Rate
 	case h.Opens != nil:
-		return "closed: opens " + Relative(*h.Opens, now)
+		return fmt.Sprintf("closed: opens %s, at %s", Relative(*h.Opens, now), h.Rate)
 	}
 	return "closed until an operator drains it"
+}
+
+// PausedText is Text of a bucket that is paused: it sends nothing until it is resumed.
+func (h *Hours) PausedText(now time.Time) string {
+	if !h.Open {
+		return h.Text(now) + ", and paused"
+	}
+	text := "paused: it would be open at " + h.Rate
+	if h.Until != nil {
+		text += ", until " + Relative(*h.Until, now)
+	}
+	return text
 }
 
 // Drain is a drain that an operator has asked for.

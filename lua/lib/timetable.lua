@@ -370,23 +370,26 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
   return 0
 end
 
--- What people see, at a time: 1 it is open; rate_count and rate_per that hold; the end of the stretch, 0 never; when it is open next, 0
--- nobody knows; the finish, 0 none; how many jobs are to leave by then; the number of timetable.LATE. last: the last slot; unfinished and
+-- What people see, at a time: 1 it is open; rate_count and rate_per that hold, or will when it opens; the end of the stretch, 0 never; when
+-- it is open next, 0 nobody knows; the finish, of a closed bucket that of its next window, 0 none; how many jobs are to leave by then; the
+-- number of timetable.LATE, 0 of a closed bucket. last: the last slot; unfinished and
 -- in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
   local drain = running(times)
-  local h = holds(times, index_of(times, now, 1), drain)
+  local h, opens = holds(times, index_of(times, now, 1), drain), timetable.opens(times, now)
+  local open_now, till = h.open, h.till
+  if opens > now then h = holds(times, index_of(times, opens, 1), drain) end
   local count, per = allowed(times, h, base, drain)
-  local jobs, late = 0, 0
+  local jobs, late, at = 0, 0, math.max(opens, now)
   if h.open and h.finish > 0 then
     jobs = math.max(unfinished(h.finish) - in_flight, 0)
-    if jobs > 0 and times.window.opened == h.opened and times.window.late == 2 then late = 2 end
+    if open_now and jobs > 0 and times.window.opened == h.opened and times.window.late == 2 then late = 2 end
     local requests = math.ceil(jobs / together)
-    if too_slow(h, count, per, base.burst, requests, now, last) then late = 1 end
-    count, per = even(h, count, per, requests, now)
+    if open_now and too_slow(h, count, per, base.burst, requests, now, last) then late = 1 end
+    count, per = even(h, count, per, requests, at)
   end
-  return { h.open and 1 or 0, count, per, h.till < math.huge and h.till or 0, timetable.opens(times, now), h.finish, jobs, late }
+  return { open_now and 1 or 0, count, per, till < math.huge and till or 0, opens, h.finish, jobs, late }
 end
 
 return timetable

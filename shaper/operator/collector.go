@@ -86,7 +86,7 @@ var bucketGauges = []gaugeOf[BucketInfo]{
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
 	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
 	gauge("bucket_finish_late", "1 if jobs will be left at the finish of the drain window, else 0. None without a finish.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Late != "") }).
-		of(func(b *BucketInfo) bool { return withHours(b) && !b.Hours.Finish.IsZero() }),
+		of(func(b *BucketInfo) bool { return withHours(b) && b.Hours.Open && !b.Hours.Finish.IsZero() }),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
 	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),

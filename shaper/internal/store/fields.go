@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -112,6 +113,20 @@ func address(name shaper.Setting, field string) described {
 	return described{name, []string{field}, func(values []string) string { return shaper.RedactedURL(values[0]) }}
 }
 
+var planTimes = regexp.MustCompile(`"(for|per)":(\d+)`)
+
+// planForPeople is a plan as it is stored, with its lengths of time as they are configured. It may be cut off.
+func planForPeople(values []string) string {
+	return planTimes.ReplaceAllStringFunc(values[0], func(text string) string {
+		parts := planTimes.FindStringSubmatch(text)
+		n, err := strconv.ParseInt(parts[2], 10, 64) //nolint:mnd // the second group
+		if err != nil {
+			return text
+		}
+		return fmt.Sprintf("%q:%q", parts[1], time.Duration(n).String())
+	})
+}
+
 func choice(name shaper.Setting, field string, texts ...string) described {
 	return described{name, []string{field}, func(values []string) string {
 		n, err := strconv.Atoi(values[0])
@@ -126,7 +141,7 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 var describedSettings = append(OfBuckets.described(),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
 	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
-	plain("limits", admission.FieldLimits), plain("drain and calendar", FieldPlan), choice("flow and group", "flows", "neither", "flow", "flow and group"),
+	plain("limits", admission.FieldLimits), described{"drain and calendar", []string{FieldPlan}, planForPeople}, choice("flow and group", "flows", "neither", "flow", "flow and group"),
 	address("url", fieldDefaultURL), plain("callbacks.bucket", fieldCallbackBucket), address("callbacks.url", fieldCallbackURL),
 	address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
 )
