@@ -3,7 +3,7 @@ std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "allowance",
   "batch", "bits",
-  "callbacks", "callers", "codec", "company",
+  "callbacks", "callers", "changes", "codec", "company",
   "dedupe", "dlq", "downstream", "drr",
   "encoding", "estimate", "expiries", "expiry",
   "fair_queue", "flow",

@@ -28,14 +28,15 @@
 --          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
 --          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
 -- Stores   since when a bucket knows callers (see callers.lua), for as long as there is the bucket;
---          the fields, those that are overridden as "own:" and their name; owned, by, started: who wrote them; changes: the last
---          20 changes, newest first, 16 KB beside the newest; where rate, burst or quotas of flows or groups change,
+--          the fields, those that are overridden as "own:" and their name; owned, by, started: who wrote them; changes: see
+--          changes.lua; where rate, burst or quotas of flows or groups change,
 --          or batches change, recheck: those that wait for a turn are looked at again (see
 --          reserve.lua); where the field "limits" changes, or what producers go by, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are obeyed for as long as there is something to obey
 -- Needs    Redis 7.0
 
 --#include lib/bits.lua
+--#include lib/changes.lua
 --#include lib/encoding.lua
 --#include lib/in_flight.lua
 
@@ -51,8 +52,6 @@ bits.check()
 
 local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'callback_bucket', 'callback_url',
   'callback_failure_url', 'callback_origins' }
-local NO_CHANGE = { generation = true, timetable = true, in_flight_rule = true } -- they follow from others
-local CHANGES, CHANGES_BYTES, VALUE_BYTES = 20, 16384, 200
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
@@ -91,7 +90,7 @@ if ARGV[FIRST_FIELD] == 'generation' then
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 end
-local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows', 'owned', 'started', 'changes')
+local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows', 'owned', 'started')
 local stored_schema, stored_revision, stored_start = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[5] or 0)
 if stored_schema > schema then return { 2, stored_schema, stored_revision } end
 if of_then and stored[1] then know_callers(true) end
@@ -135,29 +134,15 @@ for name in pairs(OF_TURNS) do
   if stored[2] and values[name] and values[name][1] ~= values[name][2] then redis.call('HSET', conf, 'recheck', '0') end
 end
 
--- The record of changes, for people. Of a rate both fields are noted, as one alone says little.
-local noted = {}
-for _, name in ipairs(stored[1] and names or {}) do
-  local other = string.match(name, '^(.*rate_)count$')
-  other = other and other .. 'per' or string.match(name, '^(.*rate_)per$') and string.gsub(name, 'per$', 'count')
-  if (differs[name] or other and differs[other]) and not NO_CHANGE[name] then
-    noted[#noted + 1] = { name, string.sub(values[name][1], 1, VALUE_BYTES), string.sub(values[name][2], 1, VALUE_BYTES) }
-  end
-end
-if #noted > 0 then
-  local changed = cjson.encode({ at = string.format('%d', now), by = by, changes = noted })
-  local record, count = changed, 1
-  for entry in string.gmatch(stored[6] or '', '[^\n]+') do
-    if count == CHANGES or #record + #entry >= CHANGES_BYTES then break end
-    record, count = record .. '\n' .. entry, count + 1
-  end
-  redis.call('HSET', conf, 'changes', record)
-end
 redis.call('HSET', conf, 'schema', schema_text, 'revision', revision_text, 'owned', owns and '1' or '0', 'by', by,
   'started', string.format('%d', started), unpack(fields))
-in_flight.follow(conf)
+local was, is = in_flight.follow(conf)
+if is and not differs.max_in_flight then
+  values.max_in_flight, differs.max_in_flight = { was, is }, true
+end
+local noted = stored[1] and changes.note(conf, now, by, nil, names, values, differs) or 0
 if of_then and not stored[1] then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
-return { 0, schema, revision, started, #noted }
+return { 0, schema, revision, started, noted }

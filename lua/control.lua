@@ -17,10 +17,11 @@
 --          each field its value before and its value now; after a release the text of the downstream before, "" none, and how far
 --          the clock of its times is ahead of the server's}
 -- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
---          field with the configured value, "set:" and the field with "time author". No expiry: they
+--          field with the configured value, "set:" and the field with "time author"; changes: see changes.lua. No expiry: they
 --          are obeyed until they are removed
 -- Needs    Redis 7.0
 
+--#include lib/changes.lua
 --#include lib/downstream.lua
 --#include lib/in_flight.lua
 --#include lib/outbox.lua
@@ -59,6 +60,7 @@ elseif action == 'release' then
   redis.call('HDEL', pace, 'down')
 else
   local step = action == 'set' and 2 or 1
+  local names, values, differs = {}, {}, {}
   for i = FIRST, #ARGV, step do
     local field = ARGV[i]
     local stored = redis.call('HMGET', conf, field, 'own:' .. field)
@@ -73,8 +75,16 @@ else
       redis.call('HDEL', conf, 'own:' .. field, 'set:' .. field)
     end
     reply[#reply + 1], reply[#reply + 2] = before, value
+    -- An override that begins or ends is noted also where the value stays.
+    names[#names + 1], values[field], differs[field] = field, { before, value }, before ~= value or (action == 'set') == not own
   end
-  in_flight.follow(conf)
+  local was, is = in_flight.follow(conf)
+  if is then
+    local given = values.max_in_flight
+    if not given then names[#names + 1] = 'max_in_flight' end
+    values.max_in_flight, differs.max_in_flight = { given and given[1] or was, is }, true
+  end
+  changes.note(conf, now, by, action, names, values, differs)
 end
 if action ~= 'pause' then redis.call('PUBLISH', channel, bucket) end
 return reply

@@ -90,7 +90,8 @@ func TestOwnersOfSettings(t *testing.T) {
 	})
 }
 
-// Each change of an owner is noted with both values, beside an override as the configurations say. The record has a bound.
+// Each change of an owner is noted with both values, beside an override as the configurations say. So is what operators set and reset. The
+// record has a bound.
 func TestRecordOfChanges(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
@@ -100,13 +101,13 @@ func TestRecordOfChanges(t *testing.T) {
 		is := func(what, want string) {
 			t.Helper()
 			var entry struct {
-				At, By  string
-				Changes [][]string
+				At, By, Action string
+				Changes        [][]string
 			}
 			if text := record()[0]; text != "" {
 				r.ok(json.Unmarshal([]byte(text), &entry))
 			}
-			if got := fmt.Sprint(entry.By, entry.Changes); got != want || want != "[]" && entry.At == "" {
+			if got := fmt.Sprint(entry.By, entry.Action, entry.Changes); got != want || want != "[]" && entry.At == "" {
 				t.Errorf("%s: %s at %q, want %s", what, got, entry.At, want)
 			}
 		}
@@ -117,7 +118,27 @@ func TestRecordOfChanges(t *testing.T) {
 		is("nothing that people configure", "[]")
 		r.write(b, "rate_count", 30, "rate_per", 1000000, "capacity", 5)
 		is("both fields of a rate", "b[[rate_count 20 30] [rate_per 1000000 1000000]]")
-		r.run(lua.Control, r.keys("conf", "pace", "count", "outbox", "outbox_texts"), "tundish:wake", "b", "set", "anna", "capacity", 9)
+		control := func(args ...any) {
+			t.Helper()
+			r.run(lua.Control, r.keys("conf", "pace", "count", "outbox", "outbox_texts"), append([]any{"tundish:wake", "b"}, args...)...)
+		}
+		count := len(record())
+		for range 2 {
+			control("set", "anna", "rate_count", 40, "rate_per", 1000000)
+			is("an override", "annaset[[rate_count 30 40] [rate_per 1000000 1000000]]")
+		}
+		for range 2 {
+			control("reset", "bert", "rate_count", "rate_per", "capacity")
+			is("a reset", "bertreset[[rate_count 40 30] [rate_per 1000000 1000000]]")
+		}
+		control("set", "anna", "capacity", 5)
+		is("an override with the configured value", "annaset[[capacity 5 5]]")
+		control("reset", "anna", "capacity")
+		is("it ends", "annareset[[capacity 5 5]]")
+		if got := len(record()) - count; got != 4 {
+			t.Errorf("%d changes by operators were noted", got)
+		}
+		control("set", "anna", "capacity", 9)
 		b.started = 0
 		r.write(b, "rate_count", 30, "capacity", 6, "quotas", strings.Repeat("q", 1000))
 		is("under an override, and a long value", "b[[capacity 5 6] [quotas  "+strings.Repeat("q", 200)+"]]")

@@ -116,10 +116,11 @@ type Authorship struct {
 	Dissents    []Dissent        // processes that have other settings
 }
 
-// SettingsChange is what an owner of settings changed when it started or reloaded its configuration.
+// SettingsChange is what an owner of settings changed when it started or reloaded its configuration, or what an operator set or reset.
 type SettingsChange struct {
 	At      time.Time `json:"at"`
-	By      string    `json:"by"` // the process and its host
+	By      string    `json:"by"`               // the process and its host, or the operator
+	Action  string    `json:"action,omitempty"` // of an operator: "set" or "reset"
 	Changes []Change  `json:"changes"`
 }
 

@@ -106,7 +106,7 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		}
 		for _, c := range v.SettingChanges {
 			for _, change := range c.Changes {
-				row("changed", "%s %s by %s", change, relative(c.At, time.Now()), c.By)
+				row("changed", "%s %s by %s%s", change, relative(c.At, time.Now()), c.By, actionText(c.Action))
 			}
 		}
 		for _, d := range v.Differences {
@@ -116,6 +116,14 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("note", "%s", note)
 		}
 	})
+}
+
+// actionText says what an operator did to a setting, "" of a configuration.
+func actionText(action string) string {
+	if action == "" {
+		return ""
+	}
+	return " (" + action + ")"
 }
 
 // lateText says why jobs will be left at a finish.

@@ -51,6 +51,9 @@ func TestProcessesThatDisagreeAreNamed(t *testing.T) {
 	}
 	s.run(t, "dispatcher bucket list").want(t, 0, "differs from the configuration here, see bucket list --diff; "+other+" has other settings: see bucket list --diff")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"process": "`+other+`"`, `"written": {`, `"setting_changes": [`)
+	s.run(t, "dispatcher bucket set webhooks --rate 60/s").want(t, 0)
+	s.run(t, "dispatcher bucket reset webhooks").want(t, 0)
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "changed     rate 70/s → 60/s", " by user ", "changed     rate 60/s → 70/s", " (set)", " (reset)")
 	if code := first.end(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}

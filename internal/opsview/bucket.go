@@ -63,7 +63,7 @@ type Bucket struct {
 	Differences []Difference `json:"differences"` // from the configuration here and from those of other processes, those of its pool too
 
 	Written        *Written                `json:"written,omitempty"`         // none of a bucket that a program of an older version wrote
-	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"` // by dispatchers, newest first; where one bucket is shown
+	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"` // newest first; where one bucket is shown
 
 	Outcome
 }

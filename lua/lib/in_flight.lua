@@ -10,7 +10,7 @@ local in_flight = {
 }
 
 -- Has max_in_flight follow what the settings say now. An operator's own max_in_flight stays. A program of an older version leaves the
--- rule as it is, and another number: then the rule does not count.
+-- rule as it is, and another number: then the rule does not count. It returns the number before and after, nil if it stays.
 function in_flight.follow(conf)
   local rule, now, kept, set, count, per, burst, fast, large = unpack(redis.call('HMGET', conf, 'in_flight_rule', 'max_in_flight',
     'own:max_in_flight', 'set:max_in_flight', 'rate_count', 'rate_per', 'burst', 'own:rate_count', 'own:burst'))
@@ -21,12 +21,15 @@ function in_flight.follow(conf)
   if number == own and (fast or large) then
     want = math.min(math.max(want, tonumber(burst), math.ceil(count * time / per)), in_flight.MOST)
   end
+  local after = own
   if want > tonumber(own) then
-    redis.call('HSET', conf, 'max_in_flight', string.format('%d', want), 'own:max_in_flight', own)
+    after = string.format('%d', want)
+    redis.call('HSET', conf, 'max_in_flight', after, 'own:max_in_flight', own)
   elseif kept then
     redis.call('HSET', conf, 'max_in_flight', own)
     redis.call('HDEL', conf, 'own:max_in_flight')
   end
+  if after ~= now then return now, after end
 end
 
 return in_flight

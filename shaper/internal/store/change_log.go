@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -12,12 +13,17 @@ func (s *Store) logOwnChange(ctx context.Context, kind, name, key string) {
 	if err != nil {
 		return // the settings are written; the other processes log it
 	}
-	if list := readChanges("", record); len(list) > 0 && list[0].By == s.By {
-		s.Log.With(kind, name).WarnContext(ctx, "this process changed the settings in force", changeAttributes(list[0])...)
+	list := readChanges("", record)
+	if i := slices.IndexFunc(list, func(c shaper.SettingsChange) bool { return c.By == s.By && c.Action == "" }); i >= 0 {
+		s.Log.With(kind, name).WarnContext(ctx, "this process changed the settings in force", changeAttributes(list[i])...)
 	}
 }
 
 // changeAttributes are what a log tells of a change.
 func changeAttributes(c shaper.SettingsChange) []any {
-	return []any{"changes", ChangesText(c.Changes), "by", c.By, "at", c.At}
+	args := []any{"changes", ChangesText(c.Changes), "by", c.By}
+	if c.Action != "" {
+		args = append(args, "action", c.Action)
+	}
+	return append(args, "at", c.At)
 }

@@ -199,8 +199,8 @@ func readChanges(prefix, record string) []shaper.SettingsChange {
 	var list []shaper.SettingsChange
 	for line := range strings.Lines(record) {
 		var entry struct {
-			At, By  string
-			Changes [][3]string
+			At, By, Action string
+			Changes        [][3]string
 		}
 		if json.Unmarshal([]byte(line), &entry) != nil {
 			continue
@@ -209,7 +209,7 @@ func readChanges(prefix, record string) []shaper.SettingsChange {
 		if err != nil {
 			continue
 		}
-		change := shaper.SettingsChange{At: time.UnixMicro(at).UTC(), By: entry.By}
+		change := shaper.SettingsChange{At: time.UnixMicro(at).UTC(), By: entry.By, Action: entry.Action}
 		for i := range describedSettings {
 			if c, ok := describedSettings[i].changeIn(entry.Changes); ok {
 				c.Setting = shaper.Setting(prefix) + c.Setting

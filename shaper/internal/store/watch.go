@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -30,9 +29,16 @@ type settingsWatch struct {
 	settings StoredSettings
 	last     map[string]string // nil until it was seen
 	read     bool              // its record of changes was read
-	newest   int64             // time of the newest change of a configuration that is known
-	strange  []shaper.Change   // by a configuration, and not in the record of changes as far as that is known
+	newest   int64             // time of the newest change in the record that is known
+	found    []foundChange     // what looks found, before the record says more
 	lost     bool              // Redis had lost what was there, as this look found
+}
+
+// foundChange is a setting that is not as it was before. A program of an older version leaves no more traces than these.
+type foundChange struct {
+	shaper.Change
+	byOperator bool
+	by         string // "" not known
 }
 
 // watches are those of the buckets and pools of a store, by their keys.
@@ -57,12 +63,15 @@ var pauseFields = []string{"paused", "paused_by", "paused_reason"}
 // The fields that tell settings that were lost and written again from those that were there all the time; pools have none of these.
 var originFields = []string{fieldCallers, fieldLeftFor}
 
+// ownMaxInFlight is the configured max_in_flight where the one in force follows an override of the rate: then it has no author.
+const ownMaxInFlight = "own:max_in_flight"
+
 func (w *settingsWatch) fields() []string {
 	fields := slices.Concat(markFields, pauseFields, originFields)
 	for _, s := range w.settings {
 		fields = append(append(fields, s.Fields...), "set:"+s.Fields[0])
 	}
-	return fields
+	return append(fields, ownMaxInFlight)
 }
 
 // Watch looks at what is in force of all buckets, of a guest those that it has used: in one round trip, in a cluster one to each node,
@@ -216,11 +225,11 @@ func (s *Store) readNews(ctx context.Context, some []*watched) {
 			continue
 		}
 		for i, watch := range w.watches {
-			record, since := found.conf, w.b.started.Load()
+			conf, since := found.conf, w.b.started.Load()
 			if i > 0 {
-				record, since = found.pool, s.startOfPool(w.b)
+				conf, since = found.pool, s.startOfPool(w.b)
 			}
-			s.logChanges(ctx, watch, record[fieldChanges], since)
+			s.logChanges(ctx, watch, conf, since)
 		}
 		own := w.b.own.Load()
 		if s.Role == Guest {
@@ -239,33 +248,80 @@ func (s *Store) startOfPool(b *Bucket) int64 {
 	return 0
 }
 
-// logChanges logs what other processes have changed since this one last looked.
-func (s *Store) logChanges(ctx context.Context, w *settingsWatch, record string, since int64) {
-	all := readChanges("", record)
+// logChanges logs what other processes and operators have changed since this process last looked.
+func (s *Store) logChanges(ctx context.Context, w *settingsWatch, conf map[string]string, since int64) {
+	all := readChanges("", conf[fieldChanges])
 	if !w.read {
 		w.read, w.newest = true, since
 		if since == 0 && len(all) > 0 {
 			w.newest = all[0].At.UnixMicro()
 		}
 	}
-	news := 0
+	told, known := map[shaper.Setting]bool{}, w.newest
 	for _, change := range slices.Backward(all) {
 		if change.At.UnixMicro() <= w.newest {
 			continue
 		}
-		news++
 		w.newest = change.At.UnixMicro()
-		if change.By != s.By { // else it was logged when it was made
+		for _, c := range change.Changes {
+			told[c.Setting] = true
+		}
+		switch {
+		case change.Action != "":
+			w.log.InfoContext(ctx, "what is in force was changed", changeAttributes(change)...)
+		case change.By != s.By: // else it was logged when it was made
 			w.log.WarnContext(ctx, "another process changed the settings in force", changeAttributes(change)...)
 		}
 	}
-	if news == 0 && len(w.strange) > 0 {
-		w.log.WarnContext(ctx, "another process changed the settings in force", "changes", ChangesText(w.strange), "by", "a program of an older version, which does not name itself")
+	if w.newest != known {
+		w.know(conf)
 	}
-	w.strange = nil
+	w.logFound(ctx, told)
 }
 
-// see logs what operators have changed since the last time, and reports whether there is more to read.
+// logFound logs what looks found and the record does not tell: a program of an older version has changed it.
+func (w *settingsWatch) logFound(ctx context.Context, told map[shaper.Setting]bool) {
+	var strange, operators []shaper.Change
+	var by []string
+	for _, f := range w.found {
+		switch {
+		case told[f.Setting]:
+		case !f.byOperator:
+			strange = append(strange, f.Change)
+		default:
+			operators = append(operators, f.Change)
+			if f.by != "" && !slices.Contains(by, f.by) {
+				by = append(by, f.by)
+			}
+		}
+	}
+	w.found = nil
+	if len(operators) > 0 {
+		w.log.InfoContext(ctx, "what is in force was changed", "changes", ChangesText(operators), "by", cmp.Or(strings.Join(by, ", "), "an operator"))
+	}
+	if len(strange) > 0 {
+		w.log.WarnContext(ctx, "another process changed the settings in force", "changes", ChangesText(strange), "by", "a program of an older version, which does not name itself")
+	}
+}
+
+// know takes over the settings that were read with the record of changes: they may be later than the look that led there, and are told.
+func (w *settingsWatch) know(conf map[string]string) {
+	if w.last == nil {
+		return
+	}
+	for _, field := range w.fields() {
+		if slices.Contains(pauseFields, field) || slices.Contains(originFields, field) {
+			continue
+		}
+		if text, ok := conf[field]; ok {
+			w.last[field] = text
+		} else {
+			delete(w.last, field)
+		}
+	}
+}
+
+// see finds what is not as it was the last time, logs pauses, and reports whether there is more to read.
 func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	now := make(map[string]string, len(values))
 	for i, name := range w.fields() {
@@ -278,7 +334,7 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	case !is && now[fieldLeftFor] != "": // the bucket has another place now
 		return false
 	case isLost(before, now):
-		w.lost, w.last, w.strange = true, nil, nil
+		w.lost, w.last, w.found = true, nil, nil
 	}
 	if !is { // no process has written it yet
 		return false
@@ -286,85 +342,28 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	if w.last = now; before == nil || w.lost {
 		return true
 	}
-	changes, by := w.changes(before, now)
-	if len(changes) > 0 {
-		w.log.InfoContext(ctx, "what is in force was changed", "changes", ChangesText(changes), "by", strings.Join(by, ", "))
-	}
+	news = w.find(before, now)
 	if before["paused"] != now["paused"] {
 		w.log.InfoContext(ctx, "a bucket was paused or resumed", "before", pausedText(before), "after", pausedText(now),
 			"by", cmp.Or(now["paused_by"], "an operator"), "reason", now["paused_reason"])
 	}
-	return len(changes) > 0 || len(w.strange) > 0 ||
-		slices.ContainsFunc(markFields, func(field string) bool { return before[field] != now[field] })
+	return news || slices.ContainsFunc(markFields, func(field string) bool { return before[field] != now[field] })
 }
 
-// changes are the settings that operators have changed, and who has. Those that a configuration has changed become strange.
-func (w *settingsWatch) changes(before, now map[string]string) (changes []shaper.Change, by []string) {
+// find adds the settings that are not as they were to what was found. It reports whether there are any, or overrides that are not as they were.
+func (w *settingsWatch) find(before, now map[string]string) (news bool) {
 	for _, setting := range w.settings {
+		set := "set:" + setting.Fields[0]
+		news = news || before[set] != now[set]
 		change := shaper.Change{Setting: setting.Name, Before: setting.Text(before), After: setting.Text(now)}
 		if change.Before == change.After {
 			continue
 		}
-		field := "set:" + setting.Fields[0]
-		who := ""
-		if _, name, ok := strings.Cut(now[field], " "); ok {
-			who = name
-		} else if before[field] != "" {
-			who = "a reset"
-		}
-		if who == "" {
-			w.strange = append(w.strange, change)
-			continue
-		}
-		changes = append(changes, change)
-		if !slices.Contains(by, who) {
-			by = append(by, who)
-		}
+		_, by, _ := strings.Cut(now[set], " ")
+		isOverride := now[set]+before[set] != "" || setting.Name == shaper.SettingMaxInFlight && now[ownMaxInFlight]+before[ownMaxInFlight] != ""
+		w.found, news = append(w.found, foundChange{change, isOverride, by}), true
 	}
-	return changes, by
-}
-
-// isLost reports whether Redis has lost what was there before, also if a process has written it again since.
-func isLost(before, now map[string]string) bool {
-	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
-}
-
-// lostNames is how many names of buckets a log line has.
-const lostNames = 20
-
-// reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
-func (s *Store) reportLost(ctx context.Context, list []*watched) {
-	var buckets, pools []string
-	for _, w := range list {
-		for i, watch := range w.watches {
-			switch {
-			case !watch.lost:
-			case i == 0:
-				buckets = append(buckets, w.b.Name)
-				s.Metrics.CountSettingsLost(w.b.Name)
-			default:
-				pools = append(pools, w.b.Keys.Pool)
-			}
-			watch.lost = false
-		}
-	}
-	s.Log.ErrorContext(ctx, "redis has lost data: the settings of buckets or pools that were in force are gone, and jobs, dead letters, pauses "+
-		"and changes by operators of these may be gone with them; each dispatcher writes the settings of its configuration again and goes on. "+
-		"Find out whether Redis was restarted without persistence (it needs appendonly yes) or flushed, pause and set again what operators had "+
-		"changed, and enqueue again what is missing",
-		"buckets", namesText(buckets), "pools", namesText(pools), "count", len(buckets))
-}
-
-// namesText are the first names of a list, and how many more there are.
-func namesText(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	text := strings.Join(names[:min(len(names), lostNames)], ", ")
-	if more := len(names) - lostNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return news
 }
 
 func pausedText(fields map[string]string) string {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -55,19 +56,27 @@ func TestWatch(t *testing.T) {
 	is("seen for the first time", "")
 	do(anna.Bucket("a").Set(t.Context(), rig.MustPatch(t, "rate", "5/s", "capacity", "77")))
 	do(anna.Pool("p").Set(t.Context(), rig.MustPatch(t, "rate", "50/s", "max_in_flight", "9")))
-	is("set", `"what is in force was changed" bucket=a changes="rate 10/s → 5/s, capacity 10000 → 77" by=anna
-"what is in force was changed" pool=p changes="rate 100/s → 50/s, max_in_flight 0 → 9" by=anna`)
+	got := told()
+	for _, part := range []string{
+		`"what is in force was changed" bucket=a changes="rate 10/s → 5/s, capacity 10000 → 77" by=anna action=set at=`,
+		`"what is in force was changed" pool=p changes="rate 100/s → 50/s, max_in_flight 0 → 9" by=anna action=set at=`,
+	} {
+		if strings.Count(got, part) != 1 {
+			t.Errorf("set: got\n%s\nwant once\n%s", got, part)
+		}
+	}
+	is("set, told once", "")
 	do(nil, anna.Bucket("b").Pause(t.Context(), "a test"))
 	is("paused", `"a bucket was paused or resumed" bucket=b before=running after="paused since `)
 	do(anna.Bucket("b").Resume(t.Context()))
 	is("resumed", `"a bucket was paused or resumed" bucket=b before="paused since `)
 	do(anna.Bucket("a").Reset(t.Context(), shaper.SettingRate))
-	is("reset", `"what is in force was changed" bucket=a changes="rate 5/s → 10/s" by="a reset"`)
+	is("reset", `"what is in force was changed" bucket=a changes="rate 5/s → 10/s" by=anna action=reset at=`)
 	slower := pool
 	slower.Rate = rig.PerSecond(90)
 	faster := rig.Pooled("b", 30, 1, slower)
 	do(nil, ownerOf(t, w.Server.Client(), "another", nil, faster).JoinPools(t.Context()))
-	got := told()
+	got = told()
 	for _, part := range []string{
 		`"another process changed the settings in force" pool=p changes="rate 100/s → 90/s" by=another at=`,
 		`"another process changed the settings in force" bucket=b changes="rate 20/s → 30/s" by=another at=`,
@@ -89,6 +98,87 @@ func TestWatch(t *testing.T) {
 	cancel()
 	s.Watch(ended)
 	is("after a look that failed", "")
+}
+
+// An unset max_in_flight follows the rate. Where an operator overrides the rate, or resets it, both are told once and as the operator's, by a
+// dispatcher and by a producer, and stand in the record of changes. So is an override that ends where the configuration has the same value.
+func TestWatchOfOverrides(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := rig.Bucket("b", 50)
+		b.MaxInFlight, b.DeliveryTimeout = 0, time.Second
+		var log bytes.Buffer
+		owner := ownerOf(t, conn, "dispatcher", slog.New(slog.NewTextHandler(&log, nil)), b)
+		guest, err := store.New(store.Guest, conn, []shaper.Bucket{b}, 0, owner.Log, nil)
+		must := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(nil, err)
+		must(nil, owner.JoinPools(t.Context()))
+		must(guest.Use(t.Context(), "b"))
+		is := func(what, want string) {
+			t.Helper()
+			for range 2 {
+				owner.Watch(t.Context())
+				guest.Watch(t.Context())
+			}
+			var texts []string
+			for line := range strings.Lines(log.String()) {
+				_, text, _ := strings.Cut(line, "level=")
+				text, _, _ = strings.Cut(text, " at=")
+				if !strings.Contains(text, "settings of this process are not those") {
+					texts = append(texts, strings.TrimSpace(text))
+				}
+			}
+			log.Reset()
+			if got := strings.Join(texts, "\n"); got != strings.TrimSpace(want+"\n"+want) {
+				t.Errorf("%s: told is\n%s\nwant twice\n%s", what, got, want)
+			}
+		}
+		record := func(what, want string) {
+			t.Helper()
+			k := store.BucketKeys("b")
+			newest := owner.Authorships(t.Context(), []store.Keys{k}, true)[k.Prefix].Changes[0]
+			if got := newest.By + " " + newest.Action + " " + store.ChangesText(newest.Changes); got != want {
+				t.Errorf("%s: recorded is %q, want %q", what, got, want)
+			}
+		}
+		is("nothing", "")
+		anna := clientWith(t, conn, b).Op.As("anna").Bucket("b")
+		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))
+		is("set", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 125/s, max_in_flight 50 → 125" by=anna action=set`)
+		record("set", "anna set rate 50/s → 125/s, max_in_flight 50 → 125")
+		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))
+		is("set again", "")
+		must(anna.Reset(t.Context()))
+		is("reset", `INFO msg="what is in force was changed" bucket=b changes="rate 125/s → 50/s, max_in_flight 125 → 50" by=anna action=reset`)
+		record("reset", "anna reset rate 125/s → 50/s, max_in_flight 125 → 50")
+		must(anna.Reset(t.Context()))
+		is("reset again", "")
+		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "50/s")))
+		is("set as configured", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 50/s" by=anna action=set`)
+		must(anna.Set(t.Context(), rig.MustPatch(t, "max_in_flight", "9", "rate", "125/s")))
+		is("a bound of its own", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 125/s, max_in_flight 50 → 9" by=anna action=set`)
+		must(anna.Reset(t.Context(), shaper.SettingMaxInFlight))
+		is("the bound is reset", `INFO msg="what is in force was changed" bucket=b changes="max_in_flight 9 → 125" by=anna action=reset`)
+		must(anna.Reset(t.Context()))
+		is("all is reset", `INFO msg="what is in force was changed" bucket=b changes="rate 125/s → 50/s, max_in_flight 125 → 50" by=anna action=reset`)
+
+		// A program of an older version keeps no record of overrides. It leaves the name where a setting is set.
+		conf := store.BucketKeys("b").Conf()
+		must(nil, conn.HSet(t.Context(), conf, "rate_count", 100, "own:rate_count", 50, "set:rate_count", "1700000000000000 bert",
+			"max_in_flight", 100, "own:max_in_flight", 50).Err())
+		is("set by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 100/s, max_in_flight 50 → 100" by=bert`)
+		must(nil, conn.HSet(t.Context(), conf, "rate_count", 50, "max_in_flight", 50).Err())
+		must(nil, conn.HDel(t.Context(), conf, "own:rate_count", "set:rate_count", "own:max_in_flight").Err())
+		is("reset by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 100/s → 50/s, max_in_flight 100 → 50" by="an operator"`)
+		must(nil, conn.HSet(t.Context(), conf, "capacity", 7).Err())
+		is("configured by an older program", `WARN msg="another process changed the settings in force" bucket=b changes="capacity 10000 → 7" `+
+			`by="a program of an older version, which does not name itself"`)
+	})
 }
 
 // Settings that Redis has lost are told once for all buckets, whether or not a process has written them again, and whoever does. A pause

@@ -1,0 +1,35 @@
+-- changes.lua: the record of changes of the settings of a bucket or a pool, for people.
+--
+-- Field of the settings:
+--   changes  a line of JSON for each change, newest first: at (microseconds), by, action, and changes, a list of {field, before, after}.
+--            action is "set" or "reset" of an operator; a process that writes its configuration has none. 20 lines are kept, 16 KB beside
+--            the newest, and 200 bytes of each value
+
+local changes = {
+  COUNT = 20, BYTES = 16384, VALUE_BYTES = 200,
+  FOLLOWS = { generation = true, timetable = true, in_flight_rule = true }, -- fields that follow from others: not noted
+}
+
+-- Notes a change. names: the fields that were written; values: field -> {before, after}; differs: field -> whether it is to be noted. Of a rate
+-- both fields are noted, as one alone says little. It returns how many fields were noted.
+function changes.note(conf, now, by, action, names, values, differs)
+  local noted = {}
+  for _, name in ipairs(names) do
+    local other = string.match(name, '^(.*rate_)count$')
+    other = other and other .. 'per' or string.match(name, '^(.*rate_)per$') and string.gsub(name, 'per$', 'count')
+    if (differs[name] or other and differs[other]) and not changes.FOLLOWS[name] then
+      noted[#noted + 1] = { name, string.sub(values[name][1], 1, changes.VALUE_BYTES), string.sub(values[name][2], 1, changes.VALUE_BYTES) }
+    end
+  end
+  if #noted == 0 then return 0 end
+  local record = cjson.encode({ at = string.format('%d', now), by = by, action = action, changes = noted })
+  local count = 1
+  for entry in string.gmatch(redis.call('HGET', conf, 'changes') or '', '[^\n]+') do
+    if count == changes.COUNT or #record + #entry >= changes.BYTES then break end
+    record, count = record .. '\n' .. entry, count + 1
+  end
+  redis.call('HSET', conf, 'changes', record)
+  return #noted
+end
+
+return changes

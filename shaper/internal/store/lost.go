@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// isLost reports whether Redis has lost what was there before, also if a process has written it again since.
+func isLost(before, now map[string]string) bool {
+	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
+}
+
+// lostNames is how many names of buckets a log line has.
+const lostNames = 20
+
+// reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
+func (s *Store) reportLost(ctx context.Context, list []*watched) {
+	var buckets, pools []string
+	for _, w := range list {
+		for i, watch := range w.watches {
+			switch {
+			case !watch.lost:
+			case i == 0:
+				buckets = append(buckets, w.b.Name)
+				s.Metrics.CountSettingsLost(w.b.Name)
+			default:
+				pools = append(pools, w.b.Keys.Pool)
+			}
+			watch.lost = false
+		}
+	}
+	s.Log.ErrorContext(ctx, "redis has lost data: the settings of buckets or pools that were in force are gone, and jobs, dead letters, pauses "+
+		"and changes by operators of these may be gone with them; each dispatcher writes the settings of its configuration again and goes on. "+
+		"Find out whether Redis was restarted without persistence (it needs appendonly yes) or flushed, pause and set again what operators had "+
+		"changed, and enqueue again what is missing",
+		"buckets", namesText(buckets), "pools", namesText(pools), "count", len(buckets))
+}
+
+// namesText are the first names of a list, and how many more there are.
+func namesText(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	text := strings.Join(names[:min(len(names), lostNames)], ", ")
+	if more := len(names) - lostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
