@@ -14,7 +14,8 @@
 -- ARGV[4]  by: the author
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
---          each field its value before and its value now; after a release the text of the downstream before, "" none, and how far
+--          each field its value before and its value now, and then for each field 1 if its value changed, or an override of it began or
+--          ended, else 0; after a release the text of the downstream before, "" none, and how far
 --          the clock of its times is ahead of the server's}
 -- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
 --          field with the configured value, "set:" and the field with "time author"; changes: see changes.lua. No expiry: they
@@ -85,6 +86,7 @@ else
     values.max_in_flight, differs.max_in_flight = { given and given[1] or was, is }, true
   end
   changes.note(conf, now, by, action, names, values, differs)
+  for i = FIRST, #ARGV, step do reply[#reply + 1] = differs[ARGV[i]] and 1 or 0 end
 end
 if action ~= 'pause' then redis.call('PUBLISH', channel, bucket) end
 return reply

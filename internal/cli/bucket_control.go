@@ -239,15 +239,27 @@ the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = a.onBucket(http.MethodDelete, "/overrides", settingNames, func(v *opsview.Bucket) string { return changesText(v.Changes) })
+	cmd.RunE = a.onBucket(http.MethodDelete, "/overrides", settingNames, func(v *opsview.Bucket) string { return resetText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func changesText(changes []shaper.Change) string {
+// resetText says what a reset changed. An override that went may have been the same as the configuration.
+func resetText(changes []shaper.Change) string {
 	if len(changes) == 0 {
-		return "nothing is changed: it is as configured"
+		return "nothing is changed: there was no override, it is as configured"
 	}
+	lines := make([]string, len(changes))
+	for i, change := range changes {
+		lines[i] = change.String()
+		if change.Before == change.After {
+			lines[i] = fmt.Sprintf("%s stays %s: the override is removed, and the configuration says the same", change.Setting, change.After)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func changesText(changes []shaper.Change) string {
 	lines := make([]string, len(changes))
 	for i, change := range changes {
 		lines[i] = change.String()

@@ -79,7 +79,7 @@ To reset a setting that was not changed is harmless.`,
   dispatcher pool reset vendor`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = a.onPool(http.MethodDelete, "/overrides", settingNames, func(v *opsview.PoolView) string { return changesText(v.Changes) })
+	cmd.RunE = a.onPool(http.MethodDelete, "/overrides", settingNames, func(v *opsview.PoolView) string { return resetText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -10,8 +10,8 @@ local changes = {
   FOLLOWS = { generation = true, timetable = true, in_flight_rule = true }, -- fields that follow from others: not noted
 }
 
--- Notes a change. names: the fields that were written; values: field -> {before, after}; differs: field -> whether it is to be noted. Of a rate
--- both fields are noted, as one alone says little. It returns how many fields were noted.
+-- Notes a change. names: the fields that were written; values: field -> {before, after}; differs: field -> whether it is to be noted.
+-- Of a rate both fields are noted, as one alone says little. It returns how many fields were noted.
 function changes.note(conf, now, by, action, names, values, differs)
   local noted = {}
   for _, name in ipairs(names) do

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -145,7 +146,7 @@ func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 	}
 	_, since := r.Int(), r.Int()
 	if r.Err() == nil {
-		c.note(ctx, bucket, metrics.ActionResume, "before", store.PauseText(since), "after", "running")
+		c.noteIf(ctx, since > 0, "bucket", bucket, metrics.ActionResume, "before", store.PauseText(since), "after", "running")
 	}
 	return since > 0, r.Err()
 }
@@ -205,11 +206,11 @@ func (c control) change(ctx context.Context, bucket, action string, args ...any)
 	if action == metrics.ActionSet {
 		step = 2
 	}
-	changes, err := readChanges(r, action, step, args)
+	changes, isChanged, err := readChanges(r, action, step, args)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, err)
 	}
-	c.note(ctx, bucket, action, "changes", store.ChangesText(changes))
+	c.noteIf(ctx, isChanged, "bucket", bucket, action, "changes", store.ChangesText(changes))
 	return changes, nil
 }
 
@@ -290,12 +291,21 @@ func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error
 	return b.Keys, nil
 }
 
-// note logs and counts what was done.
+// note logs and counts what was done to a bucket.
 func (c control) note(ctx context.Context, bucket, action string, args ...any) {
+	c.noteIf(ctx, true, "bucket", bucket, action, args...)
+}
+
+// noteIf logs and counts what was done to a bucket, or to a flow or group of it. Where nothing was to be changed, that is a line for debugging.
+func (c control) noteIf(ctx context.Context, isChanged bool, what, bucket, action string, args ...any) {
 	if c.store.Known(bucket) != nil { // the names of others would be labels without a bound
 		c.store.Metrics.CountAction(bucket, action)
 	}
-	c.store.Log.InfoContext(ctx, "an operator changed a bucket", append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
+	level, text := slog.LevelInfo, "an operator changed a "+what
+	if !isChanged {
+		level, text = slog.LevelDebug, "an operator had nothing to change of a "+what
+	}
+	c.store.Log.Log(ctx, level, text, append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
 }
 
 // ErrNoFlows says that a bucket has no flows. Methods on flows return
@@ -312,26 +322,32 @@ var (
 	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's group")
 )
 
-// readChanges reads what control.lua has changed.
-func readChanges(r *lua.Reader, action string, step int, args []any) ([]shaper.Change, error) {
+// readChanges reads what control.lua has changed, and whether that is anything.
+func readChanges(r *lua.Reader, action string, step int, args []any) (changes []shaper.Change, isChanged bool, err error) {
 	before, after := map[string]string{}, map[string]string{}
 	for i := 0; i < len(args); i += step {
 		field := fmt.Sprint(args[i])
 		before[field], after[field] = r.Text(), r.Text()
 	}
-	if r.Err() != nil {
-		return nil, r.Err()
+	differs := map[string]bool{}
+	for i := 0; i < len(args); i += step {
+		differs[fmt.Sprint(args[i])] = r.Int() != 0
 	}
-	var changes []shaper.Change
+	if r.Err() != nil {
+		return nil, false, r.Err()
+	}
 	for i := range changeable {
 		s := &changeable[i]
 		if _, ok := before[s.Fields[0]]; !ok {
 			continue
 		}
-		change := shaper.Change{Setting: s.Name, Before: s.Text(before), After: s.Text(after)}
-		if action == metrics.ActionSet || change.Before != change.After {
-			changes = append(changes, change)
+		for _, field := range s.Fields {
+			isChanged = isChanged || differs[field]
+		}
+		// An override that is removed is told also where the configuration has the same value.
+		if action == metrics.ActionSet || differs[s.Fields[0]] || differs[s.Fields[len(s.Fields)-1]] {
+			changes = append(changes, shaper.Change{Setting: s.Name, Before: s.Text(before), After: s.Text(after)})
 		}
 	}
-	return changes, nil
+	return changes, isChanged, nil
 }

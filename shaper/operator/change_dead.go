@@ -56,7 +56,7 @@ func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor
 		}
 		return left, err
 	})
-	d.noteRedriven(ctx, change.Redriven)
+	d.noteRedriven(ctx, change.Redriven, filter.logged()...)
 	return change, err
 }
 
@@ -77,7 +77,7 @@ func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor st
 		return leftDead{len(ids), len(ids)}, nil
 	})
 	if change.Dropped > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionDrop, "jobs", change.Dropped)
+		d.control().note(ctx, d.bucket, metrics.ActionDrop, append([]any{"jobs", change.Dropped}, filter.logged()...)...)
 	}
 	return change, err
 }

@@ -165,14 +165,18 @@ func (r *Redriven) Add(more Redriven) {
 // two where the bucket has flows.
 func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
 	sum, err := d.op.redrive(ctx, d.bucket, ids)
-	d.noteRedriven(ctx, sum)
+	var job []any
+	if len(ids) == 1 {
+		job = []any{"job", ids[0]}
+	}
+	d.noteRedriven(ctx, sum, job...)
 	return sum, err
 }
 
-// noteRedriven logs and counts what was moved, also where an error came then.
-func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven) {
+// noteRedriven logs and counts what was moved, also where an error came then. args say which letters were meant.
+func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven, args ...any) {
 	if sum.Moved > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionRedrive, "jobs", sum.Moved)
+		d.control().note(ctx, d.bucket, metrics.ActionRedrive, append([]any{"jobs", sum.Moved}, args...)...)
 	}
 }
 

@@ -27,7 +27,7 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 	if change.before.Disabled != nil {
 		before = change.before.Disabled.String()
 	}
-	c.noteTarget(ctx, t, metrics.ActionEnable, "before", before, "after", "enabled")
+	c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionEnable, "before", before, "after", "enabled")
 	return change.before.Disabled != nil, nil
 }
 

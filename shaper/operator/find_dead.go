@@ -34,6 +34,28 @@ type DeadFilter struct {
 	Text   string    // in the id, or in the detail or the body of the last response; capitals and small letters are the same
 }
 
+// logged is the filter for the log.
+func (f *DeadFilter) logged() (args []any) {
+	add := func(name, value string, given bool) {
+		if given {
+			args = append(args, name, value)
+		}
+	}
+	if f.Group != nil {
+		add("group", *f.Group, true)
+	}
+	if f.Flow != nil {
+		add("flow", *f.Flow, true)
+	}
+	add("cause", f.Cause, f.Cause != "")
+	add("reason", f.Reason, f.Reason != "")
+	add("status", strconv.Itoa(f.Status), f.Status != 0)
+	add("since", f.Since.UTC().Format(time.RFC3339), !f.Since.IsZero())
+	add("until", f.Until.UTC().Format(time.RFC3339), !f.Until.IsZero())
+	add("text", f.Text, f.Text != "")
+	return args
+}
+
 // Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.
 func (f *DeadFilter) Validate() error {
 	var errs []error

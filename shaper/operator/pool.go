@@ -179,10 +179,12 @@ func (c control) changePool(ctx context.Context, pool, action string, step int, 
 		return nil, err
 	}
 	_, _ = r.Int(), r.Int() // now; it has no pause
-	changes, err := readChanges(r, action, step, args)
+	changes, isChanged, err := readChanges(r, action, step, args)
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: script control: %w", pool, err)
 	}
-	c.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
+	if isChanged {
+		c.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
+	}
 	return changes, nil
 }

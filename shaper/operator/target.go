@@ -137,7 +137,7 @@ func (c control) pauseTarget(ctx context.Context, t target, reason string) error
 func (c control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
 	change, err := c.changeTarget(ctx, t, metrics.ActionResume)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionResume, "before", pauseBefore(&change.before), "after", "running")
+		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionResume, "before", pauseBefore(&change.before), "after", "running")
 	}
 	return change.before.Pause != nil, err
 }
@@ -169,7 +169,7 @@ func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sha
 	}
 	change, err := c.changeTarget(ctx, t, metrics.ActionSet, args...)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
+		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
 	}
 	return change.after, err
 }
@@ -177,18 +177,27 @@ func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sha
 func (c control) resetTarget(ctx context.Context, t target) (had bool, err error) {
 	change, err := c.changeTarget(ctx, t, metrics.ActionReset)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionReset)
+		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionReset)
 	}
 	return !change.before.IsZero(), err
 }
 
 func (c control) noteTarget(ctx context.Context, t target, action string, args ...any) {
-	c.note(ctx, t.bucket, action, slices.Concat(t.label, args)...)
+	c.noteTargetIf(ctx, true, t, action, args...)
+}
+
+func (c control) noteTargetIf(ctx context.Context, isChanged bool, t target, action string, args ...any) {
+	what := "flow"
+	if t.what == targetGroup {
+		what = "group"
+	}
+	c.noteIf(ctx, isChanged, what, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
 // changed is what control_flow.lua has changed.
 type changed struct {
 	before, after shaper.OwnFlow
+	isChanged     bool          // its settings, its pause, or whether it is disabled
 	said          releasedScope // before
 }
 
@@ -199,6 +208,7 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 		return change, err
 	}
 	at, levels, old, now, said, tooMany := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
+	change.isChanged = old != now
 	change.said = releasedScope{text: said, offset: r.Int(), at: at}
 	switch {
 	case r.Err() != nil:
