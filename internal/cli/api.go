@@ -36,7 +36,7 @@ type api struct {
 }
 
 // serverFlags give the commands below cmd their --server and --key.
-func (a *app) serverFlags(cmd *cobra.Command) *cobra.Command {
+func (a *invocation) serverFlags(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.serverURL, "server", "", "`address` of a dispatcher's API, or of a producer's with producer.operator_api; nothing else is needed then (default: go to Redis)")
 	flags.StringVar(&a.key, "key", "", "with --server: API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
@@ -44,7 +44,7 @@ func (a *app) serverFlags(cmd *cobra.Command) *cobra.Command {
 }
 
 // withAPI runs what calls the operator's API, and explains its error.
-func (a *app) withAPI(ctx context.Context, do func(ctx context.Context, c *api) error) error {
+func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c *api) error) error {
 	if a.serverURL == "" {
 		if a.key != "" {
 			return fail(exitUsage, "--key goes with --server: without it the command goes to Redis, which knows no API keys")

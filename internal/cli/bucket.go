@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) bucketCommand() *cobra.Command {
+func (a *invocation) bucketCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "bucket",
 		Short: "Look at buckets, pause, change or purge them",

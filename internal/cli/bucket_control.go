@@ -21,7 +21,7 @@ import (
 
 // onBucket makes the RunE of a command that changes the bucket NAME by a request to an address below it. The command prints
 // what say makes of the answer, or as JSON the bucket after the change.
-func (a *app) onBucket(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.Bucket) string) func(*cobra.Command, []string) error {
+func (a *invocation) onBucket(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.Bucket) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		query, body, err := ask(cmd, args)
 		if err != nil {
@@ -48,7 +48,7 @@ func because(reason string) any {
 	return map[string]string{"reason": reason}
 }
 
-func (a *app) bucketPauseCommand() *cobra.Command {
+func (a *invocation) bucketPauseCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "pause NAME",
@@ -68,7 +68,7 @@ twice is harmless.`,
 	return cmd
 }
 
-func (a *app) bucketResumeCommand() *cobra.Command {
+func (a *invocation) bucketResumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a paused bucket run again",
@@ -82,7 +82,7 @@ burst. To resume a bucket that is not paused is harmless.`,
 	return cmd
 }
 
-func (a *app) bucketReleaseCommand() *cobra.Command {
+func (a *invocation) bucketReleaseCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "release NAME",
@@ -115,9 +115,9 @@ func bucketReleasedText(v *opsview.Bucket) string {
 	case v.FlowsReleased == nil && !deref(v.Changed) && v.Flows != nil:
 		text += ". Its flows have holds and breakers of their own: --all-flows releases them"
 	case v.More:
-		text += fmt.Sprintf(" (%s so far). The time was up: run the command again for the others", count(*v.FlowsReleased, "flow"))
+		text += fmt.Sprintf(" (%s so far). The time was up: run the command again for the others", opsview.Count(*v.FlowsReleased, "flow"))
 	case deref(v.FlowsReleased) > 0:
-		text += fmt.Sprintf(" (%s)", count(*v.FlowsReleased, "flow"))
+		text += fmt.Sprintf(" (%s)", opsview.Count(*v.FlowsReleased, "flow"))
 	}
 	return text
 }
@@ -150,7 +150,7 @@ func flagOf(path string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(path)
 }
 
-func (a *app) bucketSetCommand() *cobra.Command {
+func (a *invocation) bucketSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change settings of a bucket while it runs",
@@ -224,7 +224,7 @@ func settingNames(_ *cobra.Command, args []string) (url.Values, any, error) {
 	return url.Values{"setting": args[1:]}, nil, nil
 }
 
-func (a *app) bucketResetCommand() *cobra.Command {
+func (a *invocation) bucketResetCommand() *cobra.Command {
 	names := make([]string, 0, len(settingFlags))
 	for _, f := range settingFlags {
 		names = append(names, f.Path)

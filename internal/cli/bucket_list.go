@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) bucketListCommand() *cobra.Command {
+func (a *invocation) bucketListCommand() *cobra.Command {
 	var diff bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -44,7 +44,7 @@ processes whose configuration differs, which name themselves every 10 seconds.`,
 	return cmd
 }
 
-func (a *app) bucketList(ctx context.Context, c *api) error {
+func (a *invocation) bucketList(ctx context.Context, c *api) error {
 	views, err := c.buckets(ctx)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func poolText(v *opsview.Bucket) string {
 	return fmt.Sprintf("%s: %s, %s", v.Pool.Name, dash(v.Pool.Rate), v.Pool.Bound())
 }
 
-func (a *app) bucketDiff(ctx context.Context, c *api) error {
+func (a *invocation) bucketDiff(ctx context.Context, c *api) error {
 	views, err := c.buckets(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) bucketPurgeCommand() *cobra.Command {
+func (a *invocation) bucketPurgeCommand() *cobra.Command {
 	var flags purgeFlags
 	cmd := &cobra.Command{
 		Use:   "purge NAME",
@@ -51,7 +51,7 @@ func (f *purgeFlags) add(cmd *cobra.Command) {
 
 // purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after they were counted and the
 // operator has confirmed.
-func (a *app) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
+func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
 	if !flags.yes && !flags.dryRun && !isTerminal(a.in) {
 		return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", what)
 	}
@@ -60,14 +60,14 @@ func (a *app) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name, pa
 	})
 }
 
-func (a *app) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
+func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
 	body := map[string]any{"keep_later": flags.keepLater, "dry_run": true}
 	var view opsview.Purge
 	if flags.dryRun || !flags.yes {
 		if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
 			return err
 		}
-		jobs := count(deref(view.Matched), "waiting job")
+		jobs := opsview.Count(deref(view.Matched), "waiting job")
 		if flags.dryRun {
 			return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "a purge would drop %s; nothing is changed\n", jobs) })
 		}
@@ -83,13 +83,13 @@ func (a *app) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucke
 	body["confirm"] = name
 	if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
 		if p, ok := errors.AsType[*problem](err); ok && p.Purged > 0 {
-			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", count(p.Purged, "job"))
+			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", opsview.Count(p.Purged, "job"))
 		}
 		return err
 	}
 	view.Matched = nil // of the count before
 	return a.print(view, func(w io.Writer) {
-		fmt.Fprintf(w, "purged: %s\n", count(view.Purged, "job"))
+		fmt.Fprintf(w, "purged: %s\n", opsview.Count(view.Purged, "job"))
 		if view.Left > 0 {
 			fmt.Fprintf(w, "the sweeper of a dispatcher removes %d more, none of which departs\n", view.Left)
 		}
@@ -97,7 +97,7 @@ func (a *app) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucke
 }
 
 // confirm asks the operator to type the name of a bucket, a flow or a group (of) before a change that cannot be undone, or is costly.
-func (a *app) confirm(what, of, name, instead string) error {
+func (a *invocation) confirm(what, of, name, instead string) error {
 	fmt.Fprintf(a.err, "%s Type the %s's name to go on: ", what, of)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

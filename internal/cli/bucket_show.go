@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (a *app) bucketShowCommand() *cobra.Command {
+func (a *invocation) bucketShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one bucket in full",
@@ -29,7 +29,7 @@ func (a *app) bucketShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
+func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error {
 	v, err := c.bucket(ctx, name)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			}
 			row("hours", "%s", hours)
 			if h.Finish != nil {
-				row("finish", "%s by %s%s", count(h.FinishJobs, "job"), stamp(*h.Finish), late)
+				row("finish", "%s by %s%s", opsview.Count(h.FinishJobs, "job"), stamp(*h.Finish), late)
 			}
 		}
 		if d := v.Drain; d != nil {
@@ -61,7 +61,7 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 		}
 		row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(&v))
 		if b := v.Batch; b != nil {
-			row("in flight", "%s with %s; at most %d requests", count(b.RequestsInFlight, "request"), count(v.InFlight, "job"), v.MaxInFlight)
+			row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
 			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
 		} else {
 			row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
@@ -96,7 +96,7 @@ func (a *app) bucketShow(ctx context.Context, c *api, name string) error {
 			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
 		}
 		row("dead", "%s", deadOf(&v))
-		row("remembered", "%s, %d forgotten early", count(v.RememberedIDs, "settled id"), v.ForgottenIDs)
+		row("remembered", "%s, %d forgotten early", opsview.Count(v.RememberedIDs, "settled id"), v.ForgottenIDs)
 		if v.LastSlot != nil {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
 		}
@@ -176,7 +176,7 @@ func earliestText(v *opsview.Bucket) string {
 
 // partsText says how many flows or groups a bucket has. A list of them has more: those with settings alone.
 func partsText(c *opsview.PartCounts, name string) string {
-	text := fmt.Sprintf("%s with jobs, or with jobs lately", count(c.Known, name))
+	text := fmt.Sprintf("%s with jobs, or with jobs lately", opsview.Count(c.Known, name))
 	if c.Waiting != nil {
 		text += fmt.Sprintf("; %d of them have something to send", *c.Waiting)
 	}

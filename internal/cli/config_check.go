@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) configCheckCommand() *cobra.Command {
+func (a *invocation) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration: every fault at once",
@@ -48,7 +49,7 @@ type checkView struct {
 	Advice   []string    `json:"advice"`
 }
 
-func (a *app) configCheck() error {
+func (a *invocation) configCheck() error {
 	cfg, err := a.load()
 	if err != nil {
 		var faults config.Faults
@@ -84,11 +85,11 @@ func (a *app) configCheck() error {
 		}
 		rest := ""
 		if view.Pools > 0 {
-			rest = ", " + count(view.Pools, "pool")
+			rest = ", " + opsview.Count(view.Pools, "pool")
 		}
 		if view.Keys > 0 {
-			rest += ", " + count(view.Keys, "API key")
+			rest += ", " + opsview.Count(view.Keys, "API key")
 		}
-		fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, count(view.Buckets, "bucket"), count(view.Limits, "limit"), rest)
+		fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, opsview.Count(view.Buckets, "bucket"), opsview.Count(view.Limits, "limit"), rest)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) configPrintCommand() *cobra.Command {
+func (a *invocation) configPrintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the values in force, with the source of each",
@@ -20,7 +20,7 @@ output is a configuration file.`,
 	return cmd
 }
 
-func (a *app) configPrint() error {
+func (a *invocation) configPrint() error {
 	cfg, err := a.load()
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) deadCommand() *cobra.Command {
+func (a *invocation) deadCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "dead",
 		Short: "Look at dead letters, redrive or drop them",

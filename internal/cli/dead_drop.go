@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (a *app) deadDropCommand() *cobra.Command {
+func (a *invocation) deadDropCommand() *cobra.Command {
 	var all, yes, dryRun bool
 	var filter deadFilter
 	cmd := &cobra.Command{
@@ -56,7 +57,7 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 }
 
 // deadDropFound drops what a filter means, after it was counted and confirmed.
-func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
+func (a *invocation) deadDropFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
 	drop := c.dropFound(bucket)
 	if !yes {
 		change, err := a.deadChange(ctx, filter, true, false, drop)
@@ -66,14 +67,14 @@ func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter o
 		if dryRun {
 			return a.printMatched(change.Matched)
 		}
-		if err := a.confirm(fmt.Sprintf("This drops %s of bucket %q for good.", count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is dropped"); err != nil {
+		if err := a.confirm(fmt.Sprintf("This drops %s of bucket %q for good.", opsview.Count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is dropped"); err != nil {
 			return err
 		}
 	}
 	change, err := a.deadChange(ctx, filter, dryRun, false, drop)
 	switch {
 	case err != nil && change.Dropped > 0:
-		a.note("%s dropped before it failed", count(change.Dropped, "dead letter"))
+		a.note("%s dropped before it failed", opsview.Count(change.Dropped, "dead letter"))
 		return err
 	case err != nil:
 		return err
@@ -84,7 +85,7 @@ func (a *app) deadDropFound(ctx context.Context, c *api, bucket string, filter o
 }
 
 // deadDrop drops the ids it can, and then says which it could not.
-func (a *app) deadDrop(ctx context.Context, c *api, bucket string, ids []string) error {
+func (a *invocation) deadDrop(ctx context.Context, c *api, bucket string, ids []string) error {
 	dropped, others, err := c.dropIDs(ctx, bucket, ids)
 	if err != nil {
 		return err
@@ -103,9 +104,9 @@ func (a *app) deadDrop(ctx context.Context, c *api, bucket string, ids []string)
 	return fail(code, "not dropped: %s", strings.Join(left, ", "))
 }
 
-func (a *app) printDropped(n int) error {
+func (a *invocation) printDropped(n int) error {
 	view := struct {
 		Dropped int `json:"dropped"`
 	}{n}
-	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "dropped: %s\n", count(n, "dead letter")) })
+	return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "dropped: %s\n", opsview.Count(n, "dead letter")) })
 }

@@ -16,7 +16,7 @@ func TestDropAllAsks(t *testing.T) {
 	t.Parallel()
 	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
 		var out, asked strings.Builder
-		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		a := &invocation{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
 			return a.deadDropFound(ctx, c, "webhooks", operator.DeadFilter{}, false, false)
 		})
@@ -37,7 +37,7 @@ func TestPurgeAsks(t *testing.T) {
 	t.Parallel()
 	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
 		var out, asked strings.Builder
-		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		a := &invocation{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
 			return a.purgeBy(ctx, c, purgeFlags{}, "bucket", "webhooks", "webhooks", apiPath("buckets", "webhooks", "purge"), nil)
 		})
@@ -58,7 +58,7 @@ func TestRedriveAsks(t *testing.T) {
 	t.Parallel()
 	for answer, code := range map[string]int{"webhooks\n": exitDone, "y\n": exitFailed, "": exitFailed} {
 		var out, asked strings.Builder
-		a := &app{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
+		a := &invocation{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
 			return a.deadRedriveFound(ctx, c, "webhooks", operator.DeadFilter{Status: 500}, false, true, true)
 		})

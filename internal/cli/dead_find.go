@@ -83,7 +83,7 @@ var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
 
 // hintAtCause says of a filter that means no letter that its reason is the word of a cause. Workers of a program may give any reason, so it
 // is not refused.
-func (a *app) hintAtCause(filter *operator.DeadFilter, matched int) {
+func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
 		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
 	}
@@ -105,7 +105,7 @@ func instantOf(text string, now time.Time) (time.Time, error) {
 }
 
 // deadFind lists the dead letters that a filter means, the newest first.
-func (a *app) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
+func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
 	letters, query := []*opsview.Job{}, filterQuery(&filter)
 	for next := cursor; ; {
 		query.Set("cursor", next)
@@ -145,7 +145,7 @@ const (
 
 // deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
 // could be moved.
-func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
+func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
 	var line atomic.Value
 	line.Store(deadLine(sum, false))
 	watched, hide := context.WithCancel(ctx)
@@ -190,14 +190,14 @@ func (a *app) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun
 
 // deadLine is how far a change of dead letters is.
 func deadLine(sum operator.DeadChange, waiting bool) string {
-	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
+	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", opsview.Count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
 	if waiting {
 		text += "; waiting for places"
 	}
 	return text
 }
 
-func (a *app) deadExportCommand() *cobra.Command {
+func (a *invocation) deadExportCommand() *cobra.Command {
 	var filter deadFilter
 	cmd := &cobra.Command{
 		Use:   "export BUCKET",
@@ -220,7 +220,7 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 	return cmd
 }
 
-func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter operator.DeadFilter) error {
+func (a *invocation) deadExport(ctx context.Context, c *api, bucket string, filter operator.DeadFilter) error {
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
 	query := filterQuery(&filter)
@@ -245,7 +245,7 @@ func (a *app) deadExport(ctx context.Context, c *api, bucket string, filter oper
 }
 
 // printDead prints a table of dead letters.
-func (a *app) printDead(letters []*opsview.Job) error {
+func (a *invocation) printDead(letters []*opsview.Job) error {
 	now := time.Now()
 	return a.print(letters, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 // idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only.
@@ -23,11 +25,11 @@ func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) erro
 }
 
 // printMatched says how many dead letters a filter means.
-func (a *app) printMatched(n int) error {
+func (a *invocation) printMatched(n int) error {
 	view := struct {
 		Matched int `json:"matched"`
 	}{n}
 	return a.print(view, func(w io.Writer) {
-		fmt.Fprintf(w, "the filter means: %s; nothing is changed\n", count(n, "dead letter"))
+		fmt.Fprintf(w, "the filter means: %s; nothing is changed\n", opsview.Count(n, "dead letter"))
 	})
 }

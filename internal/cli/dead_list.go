@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) deadListCommand() *cobra.Command {
+func (a *invocation) deadListCommand() *cobra.Command {
 	var limit, offset int
 	var filter deadFilter
 	var after string
@@ -53,7 +53,7 @@ number: that of the delivery, which counts all from the beginning on.`,
 	return cmd
 }
 
-func (a *app) deadList(ctx context.Context, c *api, bucket string, offset, limit int) error {
+func (a *invocation) deadList(ctx context.Context, c *api, bucket string, offset, limit int) error {
 	letters := []*opsview.Job{}
 	for len(letters) < limit {
 		n := min(limit-len(letters), pageOfJobs)
@@ -70,7 +70,7 @@ func (a *app) deadList(ctx context.Context, c *api, bucket string, offset, limit
 		return err
 	}
 	if len(letters) == 0 && !a.json {
-		a.note("bucket %q has %s", bucket, count(view.Dead, "dead letter"))
+		a.note("bucket %q has %s", bucket, opsview.Count(view.Dead, "dead letter"))
 		return nil
 	}
 	err = a.printDead(letters)

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (a *app) deadRedriveCommand() *cobra.Command {
+func (a *invocation) deadRedriveCommand() *cobra.Command {
 	var all, yes, dryRun, noWait bool
 	var limit int
 	var filter deadFilter
@@ -71,14 +72,14 @@ to confirm, unless --yes is given.`,
 }
 
 // deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
-func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
+func (a *invocation) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
 	redrive := c.redriveFound(bucket)
 	if ask {
 		change, err := a.deadChange(ctx, filter, true, false, redrive)
 		if err != nil {
 			return err
 		}
-		if err := a.confirm(fmt.Sprintf("This redrives %s of bucket %q.", count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is redriven"); err != nil {
+		if err := a.confirm(fmt.Sprintf("This redrives %s of bucket %q.", opsview.Count(change.Matched, "dead letter"), bucket), "bucket", bucket, "nothing is redriven"); err != nil {
 			return err
 		}
 	}
@@ -90,7 +91,7 @@ func (a *app) deadRedriveFound(ctx context.Context, c *api, bucket string, filte
 }
 
 // deadRedrive moves the ids, or up to limit of all if there are none.
-func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
+func (a *invocation) deadRedrive(ctx context.Context, c *api, bucket string, ids []string, limit int) error {
 	var redriven operator.Redriven
 	var err error
 	if len(ids) > 0 {
@@ -102,10 +103,10 @@ func (a *app) deadRedrive(ctx context.Context, c *api, bucket string, ids []stri
 }
 
 // printRedriven says what became of dead letters that were to be redriven: named by their ids, or not.
-func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
+func (a *invocation) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {
-			a.note("%s moved before it ended: run it again for the rest", count(redriven.Moved, "dead letter"))
+			a.note("%s moved before it ended: run it again for the rest", opsview.Count(redriven.Moved, "dead letter"))
 		}
 		return err
 	}
@@ -119,7 +120,7 @@ func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error
 
 		Disabled int `json:"flow_disabled"`
 	}(redriven)
-	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", count(redriven.Moved, "job")) }); err != nil {
+	if err := a.print(view, func(w io.Writer) { fmt.Fprintf(w, "redriven: %s\n", opsview.Count(redriven.Moved, "job")) }); err != nil {
 		return err
 	}
 	switch {
@@ -132,10 +133,10 @@ func (a *app) printRedriven(bucket string, redriven operator.Redriven, err error
 		}
 		n := redriven.FlowFull + redriven.GroupFull
 		return fail(exitRefused, "%s %s dead: full %s, or too many of them in bucket %q; redrive when there is room",
-			count(n, "job"), stays(n), what, bucket)
+			opsview.Count(n, "job"), stays(n), what, bucket)
 	case redriven.Disabled > 0:
 		return fail(exitRefused, "%s %s dead, of disabled flows; see them with `%s flow list %s` and use `%[3]s flow enable`",
-			count(redriven.Disabled, "job"), stays(redriven.Disabled), a.program, bucket)
+			opsview.Count(redriven.Disabled, "job"), stays(redriven.Disabled), a.program, bucket)
 	case redriven.Unknown > 0 && named:
 		return fail(exitNotFound, "%d of the ids are no dead letters of bucket %q", redriven.Unknown, bucket)
 	}

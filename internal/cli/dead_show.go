@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (a *app) deadShowCommand() *cobra.Command {
+func (a *invocation) deadShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show BUCKET ID",
 		Short:   "Show one dead letter in full",

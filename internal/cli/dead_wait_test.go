@@ -51,7 +51,7 @@ func TestDeadChangeWaits(t *testing.T) {
 			{Redriven: moved(6, 0, 0, 1)},
 		}}
 		var said bytes.Buffer
-		sum, err := (&app{err: &said}).deadChange(t.Context(), operator.DeadFilter{}, false, true, s.change)
+		sum, err := (&invocation{err: &said}).deadChange(t.Context(), operator.DeadFilter{}, false, true, s.change)
 		if err != nil || sum.Redriven != moved(20, 0, 0, 2) {
 			t.Errorf("%+v, %v", sum, err)
 		}
@@ -71,7 +71,7 @@ func TestDeadChangeWaits(t *testing.T) {
 		slow := &scripted{began: time.Now(), takes: time.Second, parts: []operator.DeadChange{
 			{Next: "a"}, {Redriven: moved(3, 0, 5, 0), Next: "b", Waiting: true}, {},
 		}}
-		if _, err := (&app{err: &said}).deadChange(t.Context(), operator.DeadFilter{}, false, true, slow.change); err != nil || slow.asked[2] != 4*time.Second {
+		if _, err := (&invocation{err: &said}).deadChange(t.Context(), operator.DeadFilter{}, false, true, slow.change); err != nil || slow.asked[2] != 4*time.Second {
 			t.Errorf("a round of 2 s is followed by another at %v, %v", slow.asked, err)
 		}
 	})
@@ -84,7 +84,7 @@ func TestDeadChangeEnds(t *testing.T) {
 		full := operator.DeadChange{Redriven: moved(0, 8, 0, 0), Next: "b", Waiting: true}
 		once := &scripted{parts: []operator.DeadChange{full}}
 		var said bytes.Buffer
-		a := &app{err: &said}
+		a := &invocation{err: &said}
 		if sum, err := a.deadChange(t.Context(), operator.DeadFilter{}, false, false, once.change); err != nil || sum.Full != 8 || len(once.asked) != 1 {
 			t.Errorf("without wait: %+v, %v, asked %d times", sum, err, len(once.asked))
 		}
@@ -108,7 +108,7 @@ func TestWhatStaysDead(t *testing.T) {
 		`1 job stays dead, of disabled flows`:                             moved(0, 0, 0, 1),
 		`3 jobs stay dead, of disabled flows; see them with`:              moved(0, 0, 0, 3),
 	} {
-		if err := (&app{out: io.Discard}).printRedriven("b", redriven, nil, false); err == nil || !strings.Contains(err.Error(), want) {
+		if err := (&invocation{out: io.Discard}).printRedriven("b", redriven, nil, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("said %v, want %q", err, want)
 		}
 	}

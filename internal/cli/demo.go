@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/internal/demo"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+func (a *invocation) demoCommand() *cobra.Command {
 	opts := demo.DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "demo",

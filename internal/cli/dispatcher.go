@@ -11,11 +11,11 @@ import (
 // code. args are without the program's name, environ is as os.Environ returns
 // it. A daemon stops when ctx ends.
 func RunDispatcher(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{program: "dispatcher", env: environ, in: stdin, out: stdout, err: stderr}
+	a := &invocation{program: "dispatcher", env: environ, in: stdin, out: stdout, err: stderr}
 	return a.run(ctx, a.dispatcherCommand(), args)
 }
 
-func (a *app) dispatcherCommand() *cobra.Command {
+func (a *invocation) dispatcherCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "dispatcher",
 		Short: "Let jobs out, evenly",

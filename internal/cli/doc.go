@@ -1,6 +1,6 @@
 // Package cli is the command lines of the two programs: [RunProducer] and
-// [RunDispatcher]. It wires the other packages together and puts their answers
-// into words. It has no rules of its own.
+// [RunDispatcher]. It puts the answers of the other packages into words, and has no
+// rules of its own.
 //
 // Data goes to stdout, everything else to stderr. An error is told once,
 // as `program: what, why, what to do`, and becomes the exit code:

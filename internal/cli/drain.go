@@ -26,7 +26,7 @@ type drainFlags struct {
 	watch            bool
 }
 
-func (a *app) drainCommand() *cobra.Command {
+func (a *invocation) drainCommand() *cobra.Command {
 	var flags drainFlags
 	cmd := &cobra.Command{
 		Use:   "drain BUCKET",
@@ -62,7 +62,7 @@ the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going
 	return a.serverFlags(cmd)
 }
 
-func (a *app) drain(ctx context.Context, c *api, bucket string, flags drainFlags) error {
+func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags drainFlags) error {
 	path := apiPath("buckets", bucket, "drain")
 	var view opsview.Bucket
 	if flags.stop {
@@ -129,7 +129,7 @@ func drainOf(d *opsview.Drain) string {
 }
 
 // watchDrain shows how far a drain is until it ends.
-func (a *app) watchDrain(ctx context.Context, c *api, view opsview.Bucket) error {
+func (a *invocation) watchDrain(ctx context.Context, c *api, view opsview.Bucket) error {
 	id, bucket := view.Drain.ID, view.Name
 	for shown := ""; ; {
 		if text := drainText(&view); !a.json && text != shown {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -55,7 +56,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.As(err, &answered):
 		return answered.exitCode()
-	case errors.As(err, &faults):
+	case errors.As(err, &faults), errors.Is(err, shaper.ErrTagChanged):
 		return exitUsage
 	case errors.Is(err, shaper.ErrNotFound), errors.Is(err, shaper.ErrUnknownBucket), errors.Is(err, operator.ErrUnknownPool):
 		return exitNotFound
@@ -74,7 +75,7 @@ func report(w io.Writer, program string, err error) int {
 	switch {
 	case errors.As(err, &faults):
 		text = fmt.Sprintf("the configuration has %s:\n  %s",
-			count(len(faults), "fault"), strings.ReplaceAll(faults.Error(), "\n", "\n  "))
+			opsview.Count(len(faults), "fault"), strings.ReplaceAll(faults.Error(), "\n", "\n  "))
 	case errors.Is(err, context.Canceled) && codeOf(err) == exitFailed:
 		text = "interrupted"
 	default:

@@ -22,7 +22,7 @@ const maxSecret = 64 << 10
 
 // secrets reads values that may stand elsewhere. Standard input is read for one of them at most.
 type secrets struct {
-	app   *app
+	app   *invocation
 	stdin bool // it is taken
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -31,7 +32,7 @@ type importFlags struct {
 	resume      bool
 }
 
-func (a *app) importCommand() *cobra.Command {
+func (a *invocation) importCommand() *cobra.Command {
 	var flags importFlags
 	cmd := &cobra.Command{
 		Use:   "import BUCKET FILE",
@@ -69,7 +70,7 @@ answered.`,
 	return cmd
 }
 
-func (a *app) runImport(cmd *cobra.Command, bucket, path string, flags importFlags) (err error) {
+func (a *invocation) runImport(cmd *cobra.Command, bucket, path string, flags importFlags) (err error) {
 	server, err := a.server(flags.server)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (a *app) runImport(cmd *cobra.Command, bucket, path string, flags importFla
 	case err != nil:
 		return err
 	case i.sum.Rejected > 0:
-		return fail(exitFailed, "%s can never get in: see %s", count(i.sum.Rejected, "line"), i.rejects.path)
+		return fail(exitFailed, "%s can never get in: see %s", opsview.Count(i.sum.Rejected, "line"), i.rejects.path)
 	}
 	return i.state.remove()
 }
@@ -128,12 +129,12 @@ type importSum struct {
 }
 
 func (s importSum) String() string {
-	return fmt.Sprintf("%s: %d admitted, %d there already, %d rejected", count(s.Lines, "line"), s.Admitted, s.There, s.Rejected)
+	return fmt.Sprintf("%s: %d admitted, %d there already, %d rejected", opsview.Count(s.Lines, "line"), s.Admitted, s.There, s.Rejected)
 }
 
 // importer sends the jobs of a file in batches, one after the other.
 type importer struct {
-	app     *app
+	app     *invocation
 	source  *jobSource
 	send    *sender
 	state   importState
@@ -234,7 +235,7 @@ func (i *importer) progress() {
 }
 
 // warnOfWindow says before a long import that a second run of it could make jobs twice.
-func (a *app) warnOfWindow(bucket string, i *importer) {
+func (a *invocation) warnOfWindow(bucket string, i *importer) {
 	cfg, err := a.load()
 	if err != nil {
 		return // there is no configuration here to tell

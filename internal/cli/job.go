@@ -18,7 +18,7 @@ import (
 )
 
 // printJob shows all of a job. result is what to say of its result, "" nothing.
-func (a *app) printJob(v *opsview.Job, result string) error {
+func (a *invocation) printJob(v *opsview.Job, result string) error {
 	now := time.Now()
 	return a.print(v, func(w io.Writer) {
 		row := func(name, value string) {
@@ -112,7 +112,7 @@ func attemptsText(v *opsview.Job) string {
 	if ended > 0 {
 		died = min(max(*v.Attempts+v.Lost-(next-1)-ended, 0), others-held)
 	}
-	text := fmt.Sprintf("%d of %s", *v.Attempts, count(*v.Attempts+others, "delivery"))
+	text := fmt.Sprintf("%d of %s", *v.Attempts, opsview.Count(*v.Attempts+others, "delivery"))
 	for _, part := range []struct {
 		n   int
 		why string
@@ -134,7 +134,7 @@ func redrivenText(b opsview.BeforeRedrive) string {
 	if b.Cause != "" {
 		text += ": " + b.Cause
 	}
-	text += ", after " + count(b.Deliveries, "delivery") + "; an operator put it back, with all attempts anew"
+	text += ", after " + opsview.Count(b.Deliveries, "delivery") + "; an operator put it back, with all attempts anew"
 	if b.Cause != "" {
 		text += ". What follows of the last response is from before"
 	}
@@ -165,7 +165,7 @@ func status(code int) string {
 }
 
 // onJob makes the RunE of a command that has BUCKET and ID as arguments.
-func (a *app) onJob(do func(ctx context.Context, c *api, bucket, id string) error) func(*cobra.Command, []string) error {
+func (a *invocation) onJob(do func(ctx context.Context, c *api, bucket, id string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return do(ctx, c, args[0], args[1]) })
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (a *app) jobCancelCommand() *cobra.Command {
+func (a *invocation) jobCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel BUCKET ID",
 		Short: "Cancel a waiting job",
@@ -34,7 +34,7 @@ type stateView struct {
 	State  shaper.State `json:"state"`
 }
 
-func (a *app) jobCancel(ctx context.Context, c *api, bucket, id string) error {
+func (a *invocation) jobCancel(ctx context.Context, c *api, bucket, id string) error {
 	var view opsview.Job
 	err := c.call(ctx, http.MethodDelete, apiPath("buckets", bucket, "jobs", id), nil, nil, &view)
 	if err == nil {

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) jobCommand() *cobra.Command {
+func (a *invocation) jobCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "job",
 		Short: "List jobs, look at one, or cancel it",

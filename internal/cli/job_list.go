@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (a *app) jobListCommand() *cobra.Command {
+func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
 	var state, flow, group, since, after string
 	cmd := &cobra.Command{
@@ -65,7 +65,7 @@ their own: "dispatcher dead list".`,
 	return cmd
 }
 
-func (a *app) jobList(ctx context.Context, c *api, bucket string, query url.Values, cursor string, limit int) error {
+func (a *invocation) jobList(ctx context.Context, c *api, bucket string, query url.Values, cursor string, limit int) error {
 	jobs := []*opsview.Job{}
 	for {
 		var page opsview.JobPage

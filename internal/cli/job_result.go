@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) jobResultCommand() *cobra.Command {
+func (a *invocation) jobResultCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "result BUCKET ID",
 		Short: "Show how a job ended, and what was answered",

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (a *app) jobShowCommand() *cobra.Command {
+func (a *invocation) jobShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET ID",
 		Short: "Show a job: state, position, ETA, attempts, last response",
@@ -35,7 +35,7 @@ ends. Where the bucket keeps its result, the command that shows it is named.`,
 }
 
 // resultOf is the command that shows the result of a job, "" if none is kept.
-func (a *app) resultOf(ctx context.Context, c *api, v *opsview.Job) string {
+func (a *invocation) resultOf(ctx context.Context, c *api, v *opsview.Job) string {
 	if a.json || v.State != shaper.StateDone {
 		return ""
 	}

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) keyCommand() *cobra.Command {
+func (a *invocation) keyCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "key",
 		Short: "Make API keys",

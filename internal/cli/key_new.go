@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-func (a *app) keyNewCommand() *cobra.Command {
+func (a *invocation) keyNewCommand() *cobra.Command {
 	var key apikey.Key
 	var roles []string
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ type keyView struct {
 	TOML    string        `json:"toml"`
 }
 
-func (a *app) newKey(cmd *cobra.Command, key apikey.Key) error {
+func (a *invocation) newKey(cmd *cobra.Command, key apikey.Key) error {
 	if err := config.CheckKey(key); err != nil {
 		return wrongUsage(cmd, "%s", indented(err))
 	}

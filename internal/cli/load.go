@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/load"
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) loadCommand() *cobra.Command {
+func (a *invocation) loadCommand() *cobra.Command {
 	opts := load.DefaultOptions()
 	var key string
 	cmd := &cobra.Command{
@@ -56,7 +57,7 @@ started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
 	return cmd
 }
 
-func (a *app) generate(cmd *cobra.Command, opts load.Options) error {
+func (a *invocation) generate(cmd *cobra.Command, opts load.Options) error {
 	report, err := load.Run(cmd.Context(), opts, a.err)
 	if errors.Is(err, load.ErrUnreachable) {
 		return fail(exitUnreachable, "%w: start one with `dispatcher run` (embedded store) or `producer serve`, or name another with --server", err)
@@ -71,7 +72,7 @@ func (a *app) generate(cmd *cobra.Command, opts load.Options) error {
 		return err
 	}
 	if failed := report.Sent - report.Admitted - sum(report.Refused); failed > 0 {
-		return fail(exitFailed, "%d of %s failed", failed, count(report.Sent, "job"))
+		return fail(exitFailed, "%d of %s failed", failed, opsview.Count(report.Sent, "job"))
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // print writes data to stdout: v as JSON if --json is given, else what table
 // writes, with columns aligned at tabs.
-func (a *app) print(v any, table func(w io.Writer)) error {
+func (a *invocation) print(v any, table func(w io.Writer)) error {
 	if a.json {
 		return writeJSON(a.out, v)
 	}
@@ -33,18 +32,7 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // note says something on the side, on stderr.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
-
-// count is a number with its noun: "1 bucket", "2 buckets".
-func count[N int | int64](n N, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "y") && !strings.HasSuffix(noun, "ey"):
-		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func (a *invocation) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
 
 // Texts that the API has too.
 var (

@@ -20,7 +20,7 @@ import (
 
 // parts are the commands on the flows of a bucket, or on its groups.
 type parts struct {
-	*app
+	*invocation
 	opsview.Kind
 	group string // the group of a flow, from --group
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) flowCommand() *cobra.Command {
-	p := parts{app: a, Kind: opsview.Flows()}
+func (a *invocation) flowCommand() *cobra.Command {
+	p := parts{invocation: a, Kind: opsview.Flows()}
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
@@ -28,8 +28,8 @@ any text. In a bucket with groups, --group names the flow's group.`,
 	}, p.commands()...))
 }
 
-func (a *app) groupCommand() *cobra.Command {
-	p := parts{app: a, Kind: opsview.Groups()}
+func (a *invocation) groupCommand() *cobra.Command {
+	p := parts{invocation: a, Kind: opsview.Groups()}
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "group",
 		Short: "Look at the groups of a bucket's flows, pause, change or purge one",

@@ -150,7 +150,7 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 		if v.Redriven == nil {
 			return said, nil
 		}
-		said += fmt.Sprintf("\nredriven: %s", count(v.Redriven.Moved, "job"))
+		said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
 		if v.Redriven.Full > 0 {
 			return "", fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
 				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])

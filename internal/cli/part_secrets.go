@@ -30,7 +30,7 @@ func (p *parts) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operato
 	if len(own.secrets) > 0 && len(own.add)+len(own.remove) > 0 {
 		return wrongUsage(cmd, "--secret replaces all secrets: give it without --add-secret and --remove-secret")
 	}
-	values := secrets{app: p.app}
+	values := secrets{app: p.invocation}
 	given, err := values.single(cmd, own.headers)
 	if err != nil {
 		return err

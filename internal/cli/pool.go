@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-func (a *app) poolCommand() *cobra.Command {
+func (a *invocation) poolCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "pool",
 		Short: "Look at pools and change them",
@@ -38,7 +38,7 @@ func bound(v *opsview.PoolView) string {
 	return fmt.Sprintf("%d/%d", v.InFlight, v.MaxInFlight)
 }
 
-func (a *app) poolListCommand() *cobra.Command {
+func (a *invocation) poolListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all pools with their numbers",
@@ -54,7 +54,7 @@ buckets; * marks a bucket that has something to send now and takes its share.`,
 	return cmd
 }
 
-func (a *app) poolList(ctx context.Context, c *api) error {
+func (a *invocation) poolList(ctx context.Context, c *api) error {
 	var list struct{ Pools []opsview.PoolView }
 	if err := c.call(ctx, http.MethodGet, apiPath("pools"), nil, nil, &list); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (a *app) poolList(ctx context.Context, c *api) error {
 	})
 }
 
-func (a *app) poolShowCommand() *cobra.Command {
+func (a *invocation) poolShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one pool in full",
@@ -95,7 +95,7 @@ func (a *app) poolShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) poolShow(ctx context.Context, c *api, name string) error {
+func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 	var v opsview.PoolView
 	if err := c.call(ctx, http.MethodGet, apiPath("pools", name), nil, nil, &v); err != nil {
 		return err

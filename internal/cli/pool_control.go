@@ -15,7 +15,7 @@ import (
 
 // onPool makes the RunE of a command that changes the pool NAME by a request to an address below it. The command prints what say
 // makes of the answer, or as JSON the pool after the change.
-func (a *app) onPool(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.PoolView) string) func(*cobra.Command, []string) error {
+func (a *invocation) onPool(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.PoolView) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		query, body, err := ask(cmd, args)
 		if err != nil {
@@ -31,7 +31,7 @@ func (a *app) onPool(method, below string, ask func(*cobra.Command, []string) (u
 	}
 }
 
-func (a *app) poolSetCommand() *cobra.Command {
+func (a *invocation) poolSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change settings of a pool while it runs",
@@ -49,7 +49,7 @@ overrides all configurations until it is reset. A new rate holds from the next s
 	return cmd
 }
 
-func (a *app) poolReleaseCommand() *cobra.Command {
+func (a *invocation) poolReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release NAME",
 		Short: "End a hold or an open circuit breaker of a pool",
@@ -64,7 +64,7 @@ or hold the pool again. To release a pool that is not held is harmless.`,
 	return cmd
 }
 
-func (a *app) poolResetCommand() *cobra.Command {
+func (a *invocation) poolResetCommand() *cobra.Command {
 	names := make([]string, 0, len(poolFlags))
 	for _, f := range poolFlags {
 		names = append(names, f.Path)

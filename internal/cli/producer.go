@@ -11,7 +11,7 @@ import (
 // args are without the program's name, environ is as os.Environ returns it. A
 // server stops when ctx ends.
 func RunProducer(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{program: "producer", env: environ, in: stdin, out: stdout, err: stderr}
+	a := &invocation{program: "producer", env: environ, in: stdin, out: stdout, err: stderr}
 	root := group(&cobra.Command{
 		Use:   "producer",
 		Short: "Take jobs in",

@@ -15,9 +15,9 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// app is one run of a program: its environment and streams, and the flags that many
+// invocation is one run of a program: its environment and streams, and the flags that many
 // commands have.
-type app struct {
+type invocation struct {
 	program string
 	env     []string
 	in      io.Reader
@@ -31,7 +31,7 @@ type app struct {
 }
 
 // run executes a command line and returns the exit code.
-func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
+func (a *invocation) run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -50,14 +50,14 @@ func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
 }
 
 // load reads the configuration that the flags and the environment name.
-func (a *app) load() (*config.Config, error) {
+func (a *invocation) load() (*config.Config, error) {
 	return config.Load(a.options())
 }
 
-func (a *app) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
+func (a *invocation) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
 
 // jsonFlag gives a command that prints data its --json.
-func (a *app) jsonFlag(cmd *cobra.Command) {
+func (a *invocation) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 }
 

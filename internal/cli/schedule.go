@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-func (a *app) scheduleCommand() *cobra.Command {
+func (a *invocation) scheduleCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "schedule",
 		Short: "Look at schedules, make them, pause them and have them fire",
@@ -30,7 +30,7 @@ in the configuration, or made by ` + "`schedule set`" + ` and kept in Redis unti
 	}, a.scheduleSetCommand(), a.scheduleRemoveCommand(), a.scheduleListCommand(), a.scheduleShowCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleFireCommand()))
 }
 
-func (a *app) scheduleListCommand() *cobra.Command {
+func (a *invocation) scheduleListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all schedules with their next fires",
@@ -46,7 +46,7 @@ bucket left the configuration does not fire, and is listed last.`,
 	return cmd
 }
 
-func (a *app) scheduleList(ctx context.Context, c *api) error {
+func (a *invocation) scheduleList(ctx context.Context, c *api) error {
 	var list struct{ Schedules []opsview.Schedule }
 	if err := c.call(ctx, http.MethodGet, apiPath("schedules"), nil, nil, &list); err != nil {
 		return err
@@ -97,7 +97,7 @@ func scheduleNote(v *opsview.Schedule) string {
 	return ""
 }
 
-func (a *app) scheduleShowCommand() *cobra.Command {
+func (a *invocation) scheduleShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one schedule, its next five fires and its last ones",
@@ -115,7 +115,7 @@ of a fire is shown by ` + "`dispatcher job show BUCKET ID`" + `.`,
 	return cmd
 }
 
-func (a *app) scheduleShow(ctx context.Context, c *api, name string) error {
+func (a *invocation) scheduleShow(ctx context.Context, c *api, name string) error {
 	var v struct {
 		opsview.Schedule
 		Runs []opsview.ScheduleRun `json:"runs"`
@@ -172,7 +172,7 @@ func runText(v *opsview.Schedule, run opsview.ScheduleRun) string {
 }
 
 // onSchedule makes the RunE of a command that changes the schedule NAME by a request to an address below it.
-func (a *app) onSchedule(below string, body func() any, say func(v *opsview.Schedule) string) func(*cobra.Command, []string) error {
+func (a *invocation) onSchedule(below string, body func() any, say func(v *opsview.Schedule) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
 			var view opsview.Schedule
@@ -184,7 +184,7 @@ func (a *app) onSchedule(below string, body func() any, say func(v *opsview.Sche
 	}
 }
 
-func (a *app) schedulePauseCommand() *cobra.Command {
+func (a *invocation) schedulePauseCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "pause NAME",
@@ -201,7 +201,7 @@ resumed. ` + "`schedule fire`" + ` works while it is paused. To pause a schedule
 	return cmd
 }
 
-func (a *app) scheduleResumeCommand() *cobra.Command {
+func (a *invocation) scheduleResumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a paused schedule fire again",
@@ -217,7 +217,7 @@ for, whatever catch_up says. To resume a schedule that is not paused is harmless
 	return cmd
 }
 
-func (a *app) scheduleFireCommand() *cobra.Command {
+func (a *invocation) scheduleFireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fire NAME",
 		Short: "Have a schedule fire now",

@@ -35,7 +35,7 @@ type scheduleFlags struct {
 	request       scheduleRequest
 }
 
-func (a *app) scheduleSetCommand() *cobra.Command {
+func (a *invocation) scheduleSetCommand() *cobra.Command {
 	var flags scheduleFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME --cron LINE --bucket BUCKET",
@@ -87,7 +87,7 @@ schedule is only checked, and its next fires are shown.
 }
 
 // scheduleBody is the body of the request: of the file or of the flags.
-func (a *app) scheduleBody(cmd *cobra.Command, flags scheduleFlags) (json.RawMessage, error) {
+func (a *invocation) scheduleBody(cmd *cobra.Command, flags scheduleFlags) (json.RawMessage, error) {
 	r := flags.request
 	if flags.file != "" {
 		if r.Cron != "" || r.Bucket != "" {
@@ -123,7 +123,7 @@ func (a *app) scheduleBody(cmd *cobra.Command, flags scheduleFlags) (json.RawMes
 
 const maxScheduleFile = 1 << 20
 
-func (a *app) scheduleFile(cmd *cobra.Command, name string) (json.RawMessage, error) {
+func (a *invocation) scheduleFile(cmd *cobra.Command, name string) (json.RawMessage, error) {
 	from := a.in
 	if name != "-" {
 		file, err := os.Open(name) //nolint:gosec // the user names the file
@@ -143,7 +143,7 @@ func (a *app) scheduleFile(cmd *cobra.Command, name string) (json.RawMessage, er
 	return text, nil
 }
 
-func (a *app) scheduleSet(ctx context.Context, c *api, name string, body json.RawMessage, dryRun bool) error {
+func (a *invocation) scheduleSet(ctx context.Context, c *api, name string, body json.RawMessage, dryRun bool) error {
 	if dryRun {
 		rest := bytes.TrimLeft(body[1:], " \t\r\n")
 		comma := ","
@@ -171,7 +171,7 @@ func (a *app) scheduleSet(ctx context.Context, c *api, name string, body json.Ra
 	})
 }
 
-func (a *app) scheduleRemoveCommand() *cobra.Command {
+func (a *invocation) scheduleRemoveCommand() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
@@ -197,7 +197,7 @@ give --yes instead.`,
 	return cmd
 }
 
-func (a *app) scheduleRemove(ctx context.Context, c *api, name string, yes, dryRun bool) error {
+func (a *invocation) scheduleRemove(ctx context.Context, c *api, name string, yes, dryRun bool) error {
 	var v struct {
 		Schedule opsview.Schedule `json:"schedule"`
 		Removed  bool             `json:"removed"`
@@ -210,7 +210,7 @@ func (a *app) scheduleRemove(ctx context.Context, c *api, name string, yes, dryR
 			return err
 		}
 		s := v.Schedule
-		what := fmt.Sprintf("schedule %s of bucket %s, %q in %s, which was made by %s and has fired %s", s.Name, s.Bucket, s.Cron, s.Timezone, deref(s.Made).By, count(s.Fired, "time"))
+		what := fmt.Sprintf("schedule %s of bucket %s, %q in %s, which was made by %s and has fired %s", s.Name, s.Bucket, s.Cron, s.Timezone, deref(s.Made).By, opsview.Count(s.Fired, "time"))
 		if dryRun {
 			return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "would remove %s; nothing is changed\n", what) })
 		}

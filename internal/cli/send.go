@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -30,7 +31,7 @@ type sendFlags struct {
 	job     jobRequest
 }
 
-func (a *app) sendCommand() *cobra.Command {
+func (a *invocation) sendCommand() *cobra.Command {
 	var flags sendFlags
 	cmd := &cobra.Command{
 		Use:   "send BUCKET [PAYLOAD]",
@@ -123,7 +124,7 @@ func (f *sendFlags) checkText(cmd *cobra.Command) error {
 	return nil
 }
 
-func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
+func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 	server, err := a.server(flags.server)
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (a *app) send(cmd *cobra.Command, args []string, flags sendFlags) error {
 
 // server returns the base URL of the API: the flag, else producer.listen of the
 // configuration.
-func (a *app) server(flag string) (string, error) {
+func (a *invocation) server(flag string) (string, error) {
 	if flag == "" {
 		cfg, err := a.load()
 		if err != nil {
@@ -186,7 +187,7 @@ func keyFlag(cmd *cobra.Command, key *string) {
 }
 
 // clientKey is the API key to send, or "".
-func (a *app) clientKey(flag string) (config.Secret, error) {
+func (a *invocation) clientKey(flag string) (config.Secret, error) {
 	key, err := config.ClientKey(config.Options{Env: a.env}, flag)
 	if err != nil {
 		return "", fail(exitUsage, "no API key: %v", err)
@@ -197,7 +198,7 @@ func (a *app) clientKey(flag string) (config.Secret, error) {
 // wholeJob warns of a payload which may have been meant for import.
 const wholeJob = `looks like a whole job, and is sent as the payload of one; "producer import" takes files of whole jobs`
 
-func (a *app) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload string) error {
+func (a *invocation) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload string) error {
 	if !json.Valid([]byte(payload)) {
 		return wrongUsage(cmd, `PAYLOAD %q is not JSON; a text is JSON in quotes: '"text"'`, line(payload, 40))
 	}
@@ -209,7 +210,7 @@ func (a *app) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload str
 }
 
 // sendJob sends one job and prints its answer.
-func (a *app) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
+func (a *invocation) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
 	answer, err := s.send(cmd.Context(), job)
 	if err != nil {
 		return err
@@ -227,7 +228,7 @@ func (a *app) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
 
 // sendLines sends the lines of stdin one by one. A job that does not get in
 // has its line too; what concerns all that follow ends it.
-func (a *app) sendLines(ctx context.Context, s *sender, template jobRequest) error {
+func (a *invocation) sendLines(ctx context.Context, s *sender, template jobRequest) error {
 	var in, refused, failed int
 	number, warned := 0, false
 	err := eachLine(ctx, a.in, func(text []byte) error {
@@ -257,7 +258,7 @@ func (a *app) sendLines(ctx context.Context, s *sender, template jobRequest) err
 		}
 		return a.printAnswer(answer)
 	})
-	a.note("%s in, %d refused, %d failed", count(in, "job"), refused, failed)
+	a.note("%s in, %d refused, %d failed", opsview.Count(in, "job"), refused, failed)
 	switch {
 	case err != nil:
 		return err
@@ -270,7 +271,7 @@ func (a *app) sendLines(ctx context.Context, s *sender, template jobRequest) err
 }
 
 // printAnswer prints the one line of a job.
-func (a *app) printAnswer(answer *answer) error {
+func (a *invocation) printAnswer(answer *answer) error {
 	text := string(answer.raw)
 	if !a.json {
 		text = answer.line(time.Now())

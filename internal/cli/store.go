@@ -3,16 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/app"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/redisconn"
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -26,7 +24,7 @@ type station struct {
 
 // open loads the configuration and makes an operator for its Redis; of the
 // embedded store, for the one in the running dispatcher. It does not dial.
-func (a *app) open() (*station, error) {
+func (a *invocation) open() (*station, error) {
 	cfg, err := a.load()
 	if err != nil {
 		return nil, err
@@ -35,11 +33,11 @@ func (a *app) open() (*station, error) {
 	if cfg.Redis.URL.Embedded() {
 		url = "redis://" + cfg.Redis.EmbeddedListen
 	}
-	conn, err := connect(cfg, url, nil)
+	conn, err := app.Connect(cfg, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	operator, err := operator.New(operator.Config{Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), CheckFlow: checkFlow(cfg), CheckJob: checkJob(cfg)})
+	operator, err := operator.New(operator.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: app.CallTimeout(cfg), CheckFlow: app.CheckFlow(cfg), CheckJob: app.CheckJob(cfg)})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
@@ -51,28 +49,6 @@ func (s *station) close() {
 	_ = s.redis.Close() // every call was answered
 }
 
-// connect makes the client for a URL with the settings of the configuration. A nil log logs nothing.
-func connect(cfg *config.Config, url string, log *slog.Logger) (redis.UniversalClient, error) {
-	options := redisconn.Options{Timeout: cfg.Redis.Timeout, PoolSize: cfg.Redis.PoolSize, NoFunctions: !cfg.Redis.Functions, Logger: log}
-	if r := cfg.Redis; !r.URL.Embedded() { // that one has no password
-		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
-		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
-	}
-	return redisconn.Connect(url, options)
-}
-
-// callTimeout bounds a call with its resends. Each command of a call has the
-// configured timeout.
-func callTimeout(cfg *config.Config) time.Duration { return cfg.Redis.Timeout * 3 / 2 }
-
-func shaperBuckets(cfg *config.Config) []shaper.Bucket {
-	buckets := make([]shaper.Bucket, len(cfg.Buckets))
-	for i, b := range cfg.Buckets {
-		buckets[i] = b.Bucket
-	}
-	return buckets
-}
-
 // explain turns the errors of Redis into what to do about them.
 func (s *station) explain(err error) error {
 	if answered, ok := errors.AsType[*problem](err); ok && answered.cause != nil {
@@ -81,8 +57,6 @@ func (s *station) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, shaper.ErrTagChanged):
-		return fail(exitUsage, "%w", err)
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):
 		return fail(exitUsage, "Redis at %s refuses the password: set redis.password or TUNDISH_REDIS_PASSWORD (of sentinels: redis.sentinel_password): %w", s.config.Redis.URL, err)
 	case errors.Is(err, redis.Nil) && strings.Contains(string(s.config.Redis.URL), "+sentinel:"):
@@ -124,7 +98,7 @@ func (s *station) unavailable(err error) error {
 }
 
 // withStation runs what talks to Redis, and explains its error.
-func (a *app) withStation(ctx context.Context, do func(ctx context.Context, s *station) error) error {
+func (a *invocation) withStation(ctx context.Context, do func(ctx context.Context, s *station) error) error {
 	s, err := a.open()
 	if err != nil {
 		return err

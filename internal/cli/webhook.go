@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) webhookCommand() *cobra.Command {
+func (a *invocation) webhookCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "webhook",
 		Short: "Check the signature of a delivery",

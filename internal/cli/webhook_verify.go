@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -26,7 +27,7 @@ type verifyFlags struct {
 	tolerance        time.Duration
 }
 
-func (a *app) webhookVerifyCommand() *cobra.Command {
+func (a *invocation) webhookVerifyCommand() *cobra.Command {
 	var flags verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -74,7 +75,7 @@ type signedView struct {
 	BodySHA256 string `json:"body_sha256"`
 }
 
-func (a *app) webhookVerify(cmd *cobra.Command, flags verifyFlags) error {
+func (a *invocation) webhookVerify(cmd *cobra.Command, flags verifyFlags) error {
 	received, err := flags.received(cmd)
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (f *verifyFlags) received(cmd *cobra.Command) (r webhook.Received, err erro
 }
 
 // signingSecrets reads the secrets that the flags name, and returns where each is.
-func (a *app) signingSecrets(cmd *cobra.Command, flags verifyFlags) (secrets, places []string, err error) {
+func (a *invocation) signingSecrets(cmd *cobra.Command, flags verifyFlags) (secrets, places []string, err error) {
 	for _, name := range flags.files {
 		places = append(places, "file:"+name)
 	}
@@ -167,5 +168,5 @@ func (v *verdictView) write(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "The signed content is the text %q and the body: %s with the SHA-256 %s.\n",
-		line(v.Signed.Prefix, 200), count(v.Signed.BodyBytes, "byte"), v.Signed.BodySHA256)
+		line(v.Signed.Prefix, 200), opsview.Count(v.Signed.BodyBytes, "byte"), v.Signed.BodySHA256)
 }

@@ -70,3 +70,14 @@ func instant(t time.Time) *time.Time {
 	}
 	return &t
 }
+
+// Count is a number with its noun: "1 bucket", "2 buckets".
+func Count[N int | int64](n N, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y") && !strings.HasSuffix(noun, "ey"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

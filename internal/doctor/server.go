@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 // server holds the answers of Redis about itself. Managed servers forbid CONFIG, and the
@@ -19,8 +21,8 @@ type server struct {
 	followed  bool // as a node of a cluster
 }
 
-func (s *server) checks() []check {
-	return []check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas()}
+func (s *server) checks() []Check {
+	return []Check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas()}
 }
 
 func askServer(ctx context.Context, client redis.UniversalClient) *server {
@@ -39,20 +41,20 @@ func askServer(ctx context.Context, client redis.UniversalClient) *server {
 }
 
 // notTold is the finding where INFO lacks a field.
-func (s *server) notTold(name, field string) check {
+func (s *server) notTold(name, field string) Check {
 	if s.infoErr != nil {
-		return unknown(name, "INFO is refused: %s", line(s.infoErr.Error(), 120))
+		return unknown(name, "INFO is refused: %s", opsview.Line(s.infoErr.Error(), 120))
 	}
 	return unknown(name, "INFO does not tell %s here", field)
 }
 
-func (s *server) version() check {
+func (s *server) version() Check {
 	const name = "version"
 	if s.info["arch_bits"] == "32" {
-		return bad(name, "use a Redis that is built for 64 bits", "it is built for 32 bits, and the scripts would lose digits of a time: they refuse to set up anything")
+		return Bad(name, "use a Redis that is built for 64 bits", "it is built for 32 bits, and the scripts would lose digits of a time: they refuse to set up anything")
 	}
 	if version := s.info["valkey_version"]; version != "" {
-		return ok(name, "Valkey %s", version)
+		return OK(name, "Valkey %s", version)
 	}
 	version := s.info["redis_version"]
 	if version == "" {
@@ -60,63 +62,63 @@ func (s *server) version() check {
 	}
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 7 {
-		return bad(name, "upgrade to Redis 7.0 or newer, or to Valkey", "Redis %s is too old: the scripts need 7.0", version)
+		return Bad(name, "upgrade to Redis 7.0 or newer, or to Valkey", "Redis %s is too old: the scripts need 7.0", version)
 	}
-	return ok(name, "Redis %s", version)
+	return OK(name, "Redis %s", version)
 }
 
-func (s *server) mode() check {
+func (s *server) mode() Check {
 	const name = "mode"
 	switch {
 	case s.info["role"] == "slave":
-		return bad(name, "set redis.url to the master", "this is a replica: it refuses writes")
+		return Bad(name, "set redis.url to the master", "this is a replica: it refuses writes")
 	case s.info["cluster_enabled"] == "1" && !s.followed:
-		return bad(name, `set redis.url to "redis+cluster://" and some of the nodes`, "this is a node of a cluster, and redis.url names a single server: buckets of other nodes cannot be used")
+		return Bad(name, `set redis.url to "redis+cluster://" and some of the nodes`, "this is a node of a cluster, and redis.url names a single server: buckets of other nodes cannot be used")
 	case s.info["loading"] == "1":
-		return warn(name, "wait until it is done", "it loads its data, and refuses commands until then")
+		return Warn(name, "wait until it is done", "it loads its data, and refuses commands until then")
 	case s.info["role"] == "":
 		return s.notTold(name, "role")
 	}
 	if s.followed {
-		return ok(name, "a master of a cluster, which takes writes")
+		return OK(name, "a master of a cluster, which takes writes")
 	}
-	return ok(name, "a single server that takes writes")
+	return OK(name, "a single server that takes writes")
 }
 
-func (s *server) persistence() check {
+func (s *server) persistence() Check {
 	const name = "persistence"
 	switch {
 	case s.info["aof_enabled"] == "":
 		return s.notTold(name, "aof_enabled")
 	case s.info["aof_enabled"] == "0":
-		return bad(name, "CONFIG SET appendonly yes, and the same in redis.conf",
+		return Bad(name, "CONFIG SET appendonly yes, and the same in redis.conf",
 			"appendonly is no: jobs that were admitted are lost when Redis restarts; snapshots alone do not help")
 	case s.info["aof_last_write_status"] == "err":
-		return bad(name, "look at the disk and the log of Redis", "the last write of the append-only file failed")
+		return Bad(name, "look at the disk and the log of Redis", "the last write of the append-only file failed")
 	case s.configErr != nil:
-		return ok(name, "appendonly is yes; appendfsync is unknown, because CONFIG is refused: %s", line(s.configErr.Error(), 120))
+		return OK(name, "appendonly is yes; appendfsync is unknown, because CONFIG is refused: %s", opsview.Line(s.configErr.Error(), 120))
 	case s.config["appendfsync"] == "no":
-		return warn(name, "CONFIG SET appendfsync everysec", "appendonly is yes, appendfsync no: a power loss may lose half a minute")
+		return Warn(name, "CONFIG SET appendfsync everysec", "appendonly is yes, appendfsync no: a power loss may lose half a minute")
 	case s.config["appendfsync"] == "always":
-		return ok(name, "appendonly is yes, appendfsync always: every acknowledged write is on disk")
+		return OK(name, "appendonly is yes, appendfsync always: every acknowledged write is on disk")
 	}
-	return ok(name, "appendonly is yes, appendfsync %s: a crash of Redis loses next to nothing, a power loss up to a second or two", s.config["appendfsync"])
+	return OK(name, "appendonly is yes, appendfsync %s: a crash of Redis loses next to nothing, a power loss up to a second or two", s.config["appendfsync"])
 }
 
-func (s *server) eviction() check {
+func (s *server) eviction() Check {
 	const name = "eviction"
 	switch policy := s.info["maxmemory_policy"]; policy {
 	case "":
 		return s.notTold(name, "maxmemory_policy")
 	case "noeviction":
-		return ok(name, "maxmemory-policy is noeviction")
+		return OK(name, "maxmemory-policy is noeviction")
 	default:
-		return bad(name, "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+		return Bad(name, "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
 			"maxmemory-policy is %s: a full Redis deletes jobs", policy)
 	}
 }
 
-func (s *server) memory() check {
+func (s *server) memory() Check {
 	const name = "memory"
 	used, err1 := strconv.ParseFloat(s.info["used_memory"], 64)
 	most, err2 := strconv.ParseFloat(s.info["maxmemory"], 64)
@@ -124,32 +126,32 @@ func (s *server) memory() check {
 	case err1 != nil || err2 != nil:
 		return s.notTold(name, "used_memory and maxmemory")
 	case most == 0:
-		return warn(name, "CONFIG SET maxmemory to the memory that the machine can spare",
+		return Warn(name, "CONFIG SET maxmemory to the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
 	case used > 0.8*most:
-		return warn(name, "raise maxmemory, or lower the capacity of the buckets",
+		return Warn(name, "raise maxmemory, or lower the capacity of the buckets",
 			"%s of %s in use (%.0f %%): when it is full, jobs are refused", size(used), size(most), 100*used/most)
 	}
-	return ok(name, "%s of %s in use (%.0f %%)", size(used), size(most), 100*used/most)
+	return OK(name, "%s of %s in use (%.0f %%)", size(used), size(most), 100*used/most)
 }
 
-func (s *server) replicas() check {
+func (s *server) replicas() Check {
 	const name = "replicas"
 	n, err := strconv.Atoi(s.info["connected_slaves"])
 	switch {
 	case err != nil:
 		return s.notTold(name, "connected_slaves")
 	case n == 0 && s.followed:
-		return warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, no replica takes its buckets over")
+		return Warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, no replica takes its buckets over")
 	case n == 0:
-		return ok(name, "none: jobs are as safe as this one server")
+		return OK(name, "none: jobs are as safe as this one server")
 	case s.configErr != nil:
-		return ok(name, "%d; min-replicas-to-write is unknown, because CONFIG is refused: %s", n, line(s.configErr.Error(), 120))
+		return OK(name, "%d; min-replicas-to-write is unknown, because CONFIG is refused: %s", n, opsview.Line(s.configErr.Error(), 120))
 	case s.config["min-replicas-to-write"] == "0":
-		return warn(name, "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1",
+		return Warn(name, "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1",
 			"%d, and min-replicas-to-write is 0: a master that is cut off goes on admitting jobs, which a failover then loses", n)
 	}
-	return ok(name, "%d, of which %s must be near for a write", n, s.config["min-replicas-to-write"])
+	return OK(name, "%d, of which %s must be near for a write", n, s.config["min-replicas-to-write"])
 }
 
 // size is a number of bytes for people.

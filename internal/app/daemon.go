@@ -1,4 +1,6 @@
-package cli
+// Package app is the two daemons: what `dispatcher run` and `producer serve` run, follow and stop. It wires the other packages together, and
+// has no rules of its own.
+package app
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/doctor"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/telemetry"
 	"github.com/tundish-io/tundish/redisconn"
@@ -33,6 +36,7 @@ type daemon struct {
 	operator *operator.Operator
 	limiter  *admission.Limiter // nil where no jobs are taken in
 
+	version string
 	source  *source
 	targets []target // what follows a changed configuration
 
@@ -45,14 +49,14 @@ type daemon struct {
 // used. A daemon that takes jobs in has a limiter, and short timeouts for its callers. Where a dispatcher is beside the client, that
 // one writes the settings of buckets.
 func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn, dispatches bool) (*daemon, error) {
-	conn, err := connect(cfg, url, log)
+	conn, err := Connect(cfg, url, log)
 	if err != nil {
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
 	d.inForce.Store(cfg)
 	client := producer.Config{
-		Redis: conn, Buckets: shaperBuckets(cfg), Timeout: callTimeout(cfg), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
+		Redis: conn, Buckets: Buckets(cfg), Timeout: CallTimeout(cfg), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
 	}
 	var metrics *admission.Metrics
 	if takesIn {
@@ -74,8 +78,8 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d.places = d.client
 	d.operator, err = operator.New(operator.Config{
 		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
-		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return checkFlow(d.inForce.Load())(bucket, own) },
-		CheckJob:  func(bucket string, job *shaper.Job) error { return checkJob(d.inForce.Load())(bucket, job) },
+		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return CheckFlow(d.inForce.Load())(bucket, own) },
+		CheckJob:  func(bucket string, job *shaper.Job) error { return CheckJob(d.inForce.Load())(bucket, job) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -147,18 +151,6 @@ func (d *daemon) close() error {
 		return fmt.Errorf("close the connections to redis: %w", err)
 	}
 	return nil
-}
-
-// logger makes the logger of a daemon and logs what the configuration is warned of.
-func (a *app) logger(cfg *config.Config) *slog.Logger {
-	log := telemetry.NewLogger(cfg.Log.Level, cfg.Log.Format, a.err)
-	for _, warning := range cfg.Warnings() {
-		log.Warn("configuration", "warning", warning)
-	}
-	for _, advice := range cfg.Advice() {
-		log.Info("configuration", "advice", advice)
-	}
-	return log
 }
 
 // producerStage listens on producer.listen and returns what serves the
@@ -242,11 +234,11 @@ func (d *daemon) greet(ctx context.Context) error {
 	if err := d.joinPools(ctx); err != nil {
 		return err
 	}
-	for _, c := range examine(ctx, d.redis) {
+	for _, c := range doctor.Examine(ctx, d.redis) {
 		switch {
-		case c.Status == statusFail:
+		case c.Status == doctor.StatusFail:
 			d.log.ErrorContext(ctx, "redis is not fit to keep jobs, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
-		case c.Status == statusWarn && c.Next != "": // of what is unknown there is nothing to do
+		case c.Status == doctor.StatusWarn && c.Next != "": // of what is unknown there is nothing to do
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}

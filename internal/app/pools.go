@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func configuredPool(cfg *config.Config, bucket string) string {
 func (d *daemon) joinPools(ctx context.Context) error {
 	err := d.places.JoinPools(ctx)
 	if errors.Is(err, shaper.ErrTagChanged) {
-		return fail(exitUsage, "%w", err)
+		return err
 	}
 	if err != nil {
 		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)

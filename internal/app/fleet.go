@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -47,10 +47,10 @@ func (d *daemon) fleet() (*fleet, error) {
 	var err error
 	f.Dispatcher, err = dispatcher.New(dispatcher.Config{
 		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue,
-		Redis: d.redis, Buckets: shaperBuckets(d.config), Workers: f.workers(),
+		Redis: d.redis, Buckets: Buckets(d.config), Workers: f.workers(),
 		Concurrency: d.config.Dispatcher.Workers(), Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
-		Timeout:         callTimeout(d.config), Logger: d.log, Registerer: d.registry,
+		Timeout:         CallTimeout(d.config), Logger: d.log, Registerer: d.registry,
 	})
 	if err != nil {
 		f.dismiss(f.next, nil)
@@ -96,7 +96,7 @@ func (f *fleet) hire(cfg *config.Config) error {
 
 // follow has the dispatcher drain the buckets of a configuration with the workers that were made for it.
 func (f *fleet) follow(cfg *config.Config) error {
-	if err := f.Reconfigure(shaperBuckets(cfg), f.workers(), hooksOf(cfg)); err != nil {
+	if err := f.Reconfigure(Buckets(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err
 	}
 	f.dismiss(f.open, f.next)

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -15,7 +15,7 @@ var bucketPaths = []string{"revision", "limits", "pools", "buckets", "hooks", "s
 
 // followBuckets has what enqueues and what operators use follow the buckets.
 func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
-	buckets := shaperBuckets(cfg)
+	buckets := Buckets(cfg)
 	if err := errors.Join(d.client.Reconfigure(buckets), d.operator.Reconfigure(buckets)); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestFleetKeepsWorkers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
 	var err error
-	if f.Dispatcher, err = dispatcher.New(dispatcher.Config{Redis: client, Buckets: shaperBuckets(before), Workers: f.workers()}); err != nil {
+	if f.Dispatcher, err = dispatcher.New(dispatcher.Config{Redis: client, Buckets: Buckets(before), Workers: f.workers()}); err != nil {
 		t.Fatal(err)
 	}
 	f.open, f.next = map[string]crewed{}, nil

@@ -1,6 +1,7 @@
-package cli
+package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -151,7 +152,7 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)
-	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", dash(keysOf(changed)))
+	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", cmp.Or(keysOf(changed), "-"))
 	if len(waiting) > 0 {
 		r.log.WarnContext(ctx, "changes of the configuration that need a restart", "keys", keysOf(waiting))
 	}

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// checkFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
+// CheckFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
 // bucket that the configuration does not have are checked as those of a webhook.
-func checkFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
+func CheckFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
 	return func(bucket string, own *shaper.OwnDelivery) error {
 		worker, ok := workerOf(cfg, bucket)
 		if !ok {
@@ -55,8 +55,8 @@ func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	return worker
 }
 
-// checkJob returns a check of a job by the worker of its bucket.
-func checkJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
+// CheckJob returns a check of a job by the worker of its bucket.
+func CheckJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
 	return func(bucket string, job *shaper.Job) error {
 		worker, ok := workerOf(cfg, bucket)
 		if !ok {

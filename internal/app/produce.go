@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrEmbedded says that there is nothing to serve: the store lives in the dispatcher, which takes jobs in itself.
+var ErrEmbedded = errors.New("redis.url is \"embedded\"")
+
+// Produce serves the API that takes jobs in until ctx ends, and then until requests have ended or the time for that is up.
+func Produce(ctx context.Context, o Options) (err error) {
+	src, cfg, log, err := o.open()
+	if err != nil {
+		return err
+	}
+	if cfg.Redis.URL.Embedded() {
+		return fmt.Errorf("%w: that store lives in `dispatcher run`, which serves the API on %s already; "+
+			"start that, or set redis.url (TUNDISH_REDIS_URL) to a real Redis", ErrEmbedded, cfg.Producer.Listen)
+	}
+	d, err := newDaemon(ctx, cfg, src, log, cfg.Redis.URL.Reveal(), true, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.greet(ctx); err != nil {
+		return err
+	}
+	api, addr, err := d.producerStage(ctx)
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", o.Version)
+	err = runStages(ctx, d.reloadStage(), d.watchStage, api)
+	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
+	return err
+}
