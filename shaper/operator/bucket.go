@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -301,11 +300,17 @@ func (c control) noteIf(ctx context.Context, isChanged bool, what, bucket, actio
 	if c.store.Known(bucket) != nil { // the names of others would be labels without a bound
 		c.store.Metrics.CountAction(bucket, action)
 	}
-	level, text := slog.LevelInfo, "an operator changed a "+what
-	if !isChanged {
-		level, text = slog.LevelDebug, "an operator had nothing to change of a "+what
+	args = append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)
+	switch {
+	case !isChanged:
+		c.store.Log.DebugContext(ctx, "an operator had nothing to change", args...)
+	case what == "flow":
+		c.store.Log.InfoContext(ctx, "an operator changed a flow", args...)
+	case what == "group":
+		c.store.Log.InfoContext(ctx, "an operator changed a group", args...)
+	default:
+		c.store.Log.InfoContext(ctx, "an operator changed a bucket", args...)
 	}
-	c.store.Log.Log(ctx, level, text, append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)...)
 }
 
 // ErrNoFlows says that a bucket has no flows. Methods on flows return
