@@ -49,6 +49,7 @@ type Breaker struct {
 	cfg     BreakerConfig
 	circuit *gobreaker.CircuitBreaker[struct{}]
 	shaky   atomic.Bool
+	opened  time.Time // written where the state changes, which the library does one at a time
 }
 
 // NewBreaker returns a closed breaker.
@@ -77,11 +78,15 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 			if cfg.OnChange != nil {
 				cfg.OnChange(BreakerState(to)) // the library numbers its states alike
 			}
-			tell := log.Info
-			if to == gobreaker.StateOpen {
-				tell = log.Warn
+			switch { // probes that fail are no news
+			case from == gobreaker.StateClosed:
+				b.opened = time.Now()
+				log.Warn("the circuit breaker of Redis is open: its last calls failed", "probe_every", cfg.Pause)
+			case to == gobreaker.StateClosed:
+				log.Info("the circuit breaker of Redis is closed: it answers again", "after", time.Since(b.opened).Round(time.Millisecond))
+			default:
+				log.Debug("the circuit breaker of Redis changed", "from", from.String(), "to", to.String())
 			}
-			tell("the circuit breaker of Redis changed", "from", from.String(), "to", to.String())
 		},
 	})
 	return b

@@ -71,8 +71,8 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("%v, %d calls", err, calls)
 		}
 		state(BreakerClosed, false)
-		if lines := strings.Count(log.String(), "\n"); lines != 5 {
-			t.Errorf("%d lines of log for 5 changes:\n%s", lines, &log)
+		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "after=2.002s") {
+			t.Errorf("%d lines of log of an outage, want one of its begin and one of its end:\n%s", lines, &log)
 		}
 	})
 	var none *Breaker

@@ -30,7 +30,7 @@ func TestDispatcherPauses(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, 10*time.Second, "its leases ran out twice and were taken back", func() bool {
-			return time.Since(stopped) >= 2*lease && strings.Contains(s.dispatchers[1].output.String(), `"swept"`)
+			return time.Since(stopped) >= 2*lease && strings.Contains(s.dispatchers[1].output.String(), "swept: ")
 		})
 		s.dispatchers[0].signal(t, syscall.SIGCONT)
 		s.awaitDelivered(30 * time.Second)

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 )
@@ -35,13 +37,23 @@ func (p *probes) routes() []route {
 	if gatherer == nil {
 		gatherer = prometheus.NewRegistry()
 	}
-	options := promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError}
+	options := promhttp.HandlerOpts{ErrorLog: &scrapeErrors{log: p.log, sometimes: rate.Sometimes{First: 1, Interval: time.Minute}}, ErrorHandling: promhttp.ContinueOnError}
 	return []route{
 		{"GET", livePath, livez, rights{}},
 		{"GET", readyPath, p.readyz, rights{}},
 		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(apikey.RoleRead)},
 		{"GET", "/openapi.yaml", serveOpenAPI, rights{}},
 	}
+}
+
+// scrapeErrors logs what goes wrong with scrapes, once a minute: a scraper that has hung up is an error of each metric.
+type scrapeErrors struct {
+	log       *slog.Logger
+	sometimes rate.Sometimes
+}
+
+func (e *scrapeErrors) Println(v ...any) {
+	e.sometimes.Do(func() { e.log.Warn("a scrape of /metrics failed", "error", strings.TrimSpace(fmt.Sprintln(v...))) })
 }
 
 // livez answers as long as the process does. It does not ask Redis: a restart of this

@@ -1,14 +1,20 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
@@ -106,4 +112,20 @@ func TestReadyzSparesRedis(t *testing.T) {
 			t.Errorf("%d of 10 were answered after %s, %d PINGs", away.Load(), time.Since(before), store.count.Load())
 		}
 	})
+}
+
+// A scrape that fails is a line of the log, and not one for each metric or each try.
+func TestFailedScrapesAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	failing := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("broken pipe") })
+	handler := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: &pinged{}, Metrics: failing, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 3 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", http.NoBody)
+		r.RemoteAddr = "127.0.0.1:1"
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if n := strings.Count(log.String(), "broken pipe"); n != 1 {
+		t.Errorf("%d lines:\n%s", n, &log)
+	}
 }

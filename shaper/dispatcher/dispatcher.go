@@ -127,7 +127,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.mu.Unlock()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { d.listen(life) })
-	helpers.Go(func() { d.stall.watch(ctx) })
+	helpers.Go(func() { d.stall.watch(ctx, d.store.Log) })
 	helpers.Go(func() { d.patrol(ctx) })
 	helpers.Go(func() { d.watchSettings(ctx) })
 	helpers.Go(func() { d.fireSchedules(ctx) })

@@ -217,7 +217,9 @@ func TestStall(t *testing.T) {
 			<-time.After(c.pause)
 			end := time.Now()
 			if c.beats {
-				s.note(end)
+				if still := s.note(end); still > 0 != c.long || c.long && still != c.pause {
+					t.Errorf("%s: it stood still for %s", c.name, still)
+				}
 				<-time.After(limit / beatsInLimit)
 			}
 			if got := s.lastLong(); got.Equal(end) != c.long || got.IsZero() == c.long {
@@ -226,7 +228,7 @@ func TestStall(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		s := &stall{limit: limit}
-		go s.watch(ctx)
+		go s.watch(ctx, slog.New(slog.DiscardHandler))
 		<-time.After(time.Hour)
 		if !s.lastLong().IsZero() {
 			t.Error("a stall of a process that runs")

@@ -80,7 +80,8 @@ func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bo
 	d.someDied(sum.poisoned)
 	d.store.Metrics.CountSweep(d.Name, sum.takenBack, sum.poisoned, sum.repaired)
 	if sum.takenBack+sum.poisoned+sum.repaired > 0 {
-		d.log.WarnContext(ctx, "swept", "taken_back", sum.takenBack, "poison", sum.poisoned, "repaired", sum.repaired)
+		d.log.WarnContext(ctx, "swept: leases ended without an outcome, as a dispatcher died, hung or was cut off from Redis; their jobs wait again",
+			"taken_back", sum.takenBack, "poison", sum.poisoned, "repaired", sum.repaired)
 	}
 	if err != nil {
 		return err
