@@ -126,7 +126,7 @@ func TestSet(t *testing.T) {
 		}
 		want("configured", 7, 60*second, 10, 2, "")
 		const rate, bound = "rate_count 7>20 by anna, rate_per 60000000>1000000 by anna", "capacity 10>99 by anna"
-		for i, before := range []string{"[0 7 20 60000000 1000000 10 99]", "[0 20 20 1000000 1000000 99 99]"} { // sent twice
+		for i, before := range []string{"[0 7 20 60000000 1000000 10 99 1 1 1]", "[0 20 20 1000000 1000000 99 99 0 0 0]"} { // sent twice
 			got := r.control("set", "anna", "rate_count", 20, "rate_per", second, "capacity", 99)
 			if fmt.Sprint(got) != before {
 				t.Errorf("set, time %d: %v, want %s", i+1, got, before)
@@ -149,7 +149,7 @@ func TestSet(t *testing.T) {
 		}
 		r.configure(settings{rateCount: 9, capacity: 12, burst: 3, revision: 7})
 		want("the rate follows again", 9, second, 50, 3, "capacity 12>50 by bert")
-		if got := fmt.Sprint(r.control("reset", "bert", "capacity")); got != "[0 50 12]" {
+		if got := fmt.Sprint(r.control("reset", "bert", "capacity")); got != "[0 50 12 1]" {
 			t.Errorf("reset: %s", got)
 		}
 		want("all reset", 9, second, 12, 3, "")

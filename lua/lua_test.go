@@ -64,7 +64,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 				r.inspect() // one of the two is known
 			}
 			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
-			for i, want := range []int{1, 64, 1} {
+			for i, want := range []int{1, 65, 1} {
 				if items, ok := results[i].Reply.([]any); !ok || len(items) != want {
 					t.Errorf("result %d is %v, with %d items", i, results[i], len(items))
 				}
