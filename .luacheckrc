@@ -1,7 +1,7 @@
 -- Scripts run in Redis' Lua 5.1. The last lines of read_globals are the pieces of lua/lib that scripts include.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
-  "allowance",
+  "allowance", "answer",
   "batch", "bits",
   "callbacks", "callers", "changes", "codec", "company",
   "dedupe", "dlq", "downstream", "drr",

@@ -21,29 +21,29 @@
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
--- Returns  {now, configured (1 or 0), revision, rate_count, rate_per in microseconds, burst, capacity,
---          scheduled_capacity, max_in_flight, unfinished, in the lists, in later, came as scheduled,
---          in flight, dead, remembered ids, forgotten ids, time of enqueue of the oldest head of a list (0 none, with flows also unknown),
---          last slot (0 none), paused since (0 it is not), entries that a purge has yet to remove,
---          jobs that purges have removed, 1 if the bucket has flows, 2 if they are in groups, number of flows,
---          of flows on the calendar, of groups, and of groups on their calendar; of
---          its pool, 0 without one: rate_count, rate_per, burst, max_in_flight (0 none), requests in flight in all its buckets, last slot,
---          the bucket's weight; bytes of dead letters; bounds of their number and bytes (0 no bound); dead letters
---          dropped because of their retention, and because of the bounds; flows that are held, whose breaker is open, and half-open
---          (as the last audit of sweep.lua found them); disabled flows; events that no hook was told of;
---          callbacks that wait, time of the oldest one (0 none);
---          offset of the engine's clock; requests in flight: fewer than jobs, where there are batches; the texts of the downstream of
---          the bucket and of its pool ("" none, see downstream.lua); 1 if the bucket has a timetable, or a drain runs, and eight numbers
---          of it (see timetable.view), 0 of none; when the last of the waiting jobs is expected to leave (0 none waits, or nobody knows);
---          the text of its last drain ("" none); author and reason of the pause; its quotas and what is left of them
---          ("" none, see allowance.lua), and those of its pool; and for each override: field, value of the configuration, value
---          in force, "time author"}; of a bucket with flows, "in the lists" counts all waiting jobs and "in later" is 0. The oldest
---          head is then the one that the last audit found (see oldest_waiting.lua). If that job has left, the next one is taken to be as
---          old.
+-- ARGV[2...]  the settings that operators may change: their fields
+-- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
+--   now, configured (1), and the settings revision, rate_count, rate_per, burst, capacity, scheduled_capacity, max_in_flight
+--   unfinished, waiting (in the lists), later, scheduled (came as such), in_flight, requests (in flight: fewer than jobs, where there are
+--     batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all that wait, and "later" none
+--   oldest_age   of the oldest head of a list; with flows of the one that the last audit found (see oldest_waiting.lua). If that job has
+--                left, the next one is taken to be as old
+--   last_slot; empty: when the last of the waiting jobs is expected to leave, none if nobody knows
+--   paused (since when), paused_by, paused_reason; purging (entries that a purge has yet to remove), purged
+--   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (on the calendar), groups, groups_wait; flows_held,
+--                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
+--   dead_bytes; dead_capacity and dead_max_bytes: the bounds that hold; dead_dropped_old, dead_dropped_extra: by retention, by the bounds
+--   events_dropped; callbacks, oldest_callback_age
+--   offset (of the engine's clock), downstream (its text), quotas (and what is left, see allowance.lua)
+--   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
+--     the bucket), pool_downstream, pool_quotas: of its pool
+--   timetable    1 if the bucket has one, or a drain runs; hours_…: see timetable.view; drain: the text of the last one
+--   overrides    of each: field, value of the configuration, value in force, "time author"
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
+--#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
@@ -60,8 +60,6 @@ local groups, due_groups, disabled, callbacks, callback_texts, riders, departed 
 local member = ARGV[1]
 local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
-local OVERRIDABLE = { 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'shed_low',
-  'shed_normal', 'shed_high' }
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -99,34 +97,46 @@ elseif waiting > 0 then
   end
 end
 
-local reply = { now, settings[1] and 1 or 0 }
-for i = 1, 7 do reply[#reply + 1] = tonumber(settings[i] or 0) end
+local reply = {}
+local function tell(name, value) answer.tell(reply, name, value) end
+tell('now', now)
+tell('configured', settings[1] and 1)
+for i, name in ipairs({ 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'levels' }) do
+  tell(name, tonumber(settings[i] or 0))
+end
 local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last')
 local offset = tonumber(of_pace[2] or 0)
-local last_slot = tonumber(of_pace[1] or 0) - offset
-for _, n in ipairs({ jobs - dead_count - scheduled, waiting, later, scheduled, in_flight, dead_count, redis.call('HLEN', seen),
-  tonumber(counters[2] or 0), oldest, last_slot }) do
-  reply[#reply + 1] = n
-end
+tell('offset', offset)
+tell('downstream', of_pace[3])
+tell('drain', of_pace[5])
+tell('last_slot', tonumber(of_pace[1] or 0) - offset)
+tell('unfinished', jobs - dead_count - scheduled)
+tell('waiting', waiting)
+tell('later', later)
+tell('scheduled', scheduled)
+tell('in_flight', in_flight)
+tell('requests', requests)
+tell('dead', dead_count)
+tell('remembered', redis.call('HLEN', seen))
+tell('forgotten', tonumber(counters[2] or 0))
+tell('oldest_age', oldest > 0 and math.max(now - oldest, 0))
 
 local pause = redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason')
-reply[#reply + 1] = tonumber(pause[1] or 0)
-reply[#reply + 1] = unpurged
-reply[#reply + 1] = tonumber(counters[3] or 0)
-reply[#reply + 1] = parted
-reply[#reply + 1] = redis.call('HLEN', flows)
-reply[#reply + 1] = redis.call('ZCARD', due_flows)
-reply[#reply + 1] = redis.call('HLEN', groups)
-reply[#reply + 1] = redis.call('ZCARD', due_groups)
-local of_pool, said_of_pool, left_of_pool = { 0, 0, 0, 0, 0, 0, 0 }, false, ''
-if member ~= '' then
-  local k = pool.keys(KEYS)
-  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
-  of_pool = { p[1], p[2], p[3], p[4], pool.in_flight(KEYS, member, requests), pool_pace[1], redis.call('HGET', conf, 'weight') }
-  said_of_pool, left_of_pool = pool_pace[2], allowance.text(k.departed, p[5], now, 0, now + pacer.MAX_HORIZON)
+tell('paused', tonumber(pause[1] or 0))
+tell('paused_by', pause[2])
+tell('paused_reason', pause[3])
+tell('purging', unpurged)
+tell('purged', tonumber(counters[3] or 0))
+tell('flows', redis.call('HLEN', flows))
+tell('flows_wait', redis.call('ZCARD', due_flows))
+tell('groups', redis.call('HLEN', groups))
+tell('groups_wait', redis.call('ZCARD', due_groups))
+if has_flows then
+  tell('flows_held', tonumber(counters[7] or 0))
+  tell('flows_open', tonumber(counters[8] or 0))
+  tell('flows_half_open', tonumber(counters[9] or 0))
 end
-for i = 1, 7 do reply[#reply + 1] = tonumber(of_pool[i] or 0) end
+tell('flows_disabled', redis.call('ZCARD', disabled))
 local first_callback = 0
 -- Those that are handed out, or were put off, are at the end.
 for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
@@ -135,46 +145,48 @@ for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
     if at > 0 and (first_callback == 0 or at < first_callback) then first_callback = at end
   end
 end
-local in_trouble = { 0, 0, 0 }
-if has_flows then
-  for i = 1, 3 do in_trouble[i] = tonumber(counters[6 + i] or 0) end
+tell('callbacks', redis.call('HLEN', callback_texts))
+tell('oldest_callback_age', first_callback > 0 and math.max(now - first_callback, 0))
+tell('events_dropped', tonumber(counters[10] or 0))
+
+tell('dead_bytes', math.max(tonumber(counters[4] or 0), 0))
+tell('dead_dropped_old', tonumber(counters[5] or 0))
+tell('dead_dropped_extra', tonumber(counters[6] or 0))
+if settings[1] then
+  local most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10])
+  tell('dead_capacity', most < math.huge and most)
+  tell('dead_max_bytes', most_bytes < math.huge and most_bytes)
 end
-local most, most_bytes = 0, 0
-if settings[1] then most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10]) end
-for _, n in ipairs({ tonumber(counters[4] or 0), most < math.huge and most or 0, most_bytes < math.huge and most_bytes or 0,
-  tonumber(counters[5] or 0), tonumber(counters[6] or 0), in_trouble[1], in_trouble[2], in_trouble[3],
-  redis.call('ZCARD', disabled), tonumber(counters[10] or 0), redis.call('HLEN', callback_texts), first_callback, offset, requests }) do
-  reply[#reply + 1] = n
+
+tell('quotas', allowance.text(departed, settings[12], now, offset, now + offset + pacer.MAX_HORIZON))
+local weight = member ~= '' and redis.call('HGET', conf, 'weight')
+if member ~= '' then
+  local k = pool.keys(KEYS)
+  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
+  local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
+  answer.tell_all(reply, 'pool_', { rate_count = tonumber(p[1]), rate_per = tonumber(p[2]), burst = tonumber(p[3]),
+    max_in_flight = tonumber(p[4]), in_flight = pool.in_flight(KEYS, member, requests), last_slot = tonumber(pool_pace[1]),
+    weight = tonumber(weight), downstream = pool_pace[2], quotas = allowance.text(k.departed, p[5], now, 0, now + pacer.MAX_HORIZON) })
 end
-reply[#reply + 1] = of_pace[3] or ''
-reply[#reply + 1] = said_of_pool or ''
-local times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5])
-local of_times, rules = { 0, 0, 0, 0, 0, 0, 0, 0 }, batch.rules(settings[13])
+
+local times, rules = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]), batch.rules(settings[13])
 if times then
   local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  of_times = timetable.view(times, base, now, (tonumber(of_pace[7]) or last_slot + offset) - offset, unfinished, in_flight,
-    rules and timetable.together(times, rules) or 1)
+  tell('timetable', 1)
+  answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(of_pace[7] or of_pace[1] or 0) - offset, unfinished, in_flight,
+    rules and timetable.together(times, rules) or 1))
 end
 -- When the last one of the waiting jobs leaves.
-local empty = 0
 if settings[1] and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
     burst = tonumber(settings[4]), paused = pause[1], batch = rules, times = times, leased = in_flight,
-    unfinished = jobs - dead_count - scheduled - 1, weight = of_pool[7],
+    unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
   estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
-  empty = math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1)))
+  tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
 end
-reply[#reply + 1] = times and 1 or 0
-for _, n in ipairs(of_times) do reply[#reply + 1] = n end
-reply[#reply + 1] = empty
-reply[#reply + 1] = of_pace[5] or ''
-reply[#reply + 1] = pause[2] or ''
-reply[#reply + 1] = pause[3] or ''
-reply[#reply + 1] = allowance.text(departed, settings[12], now, offset, now + offset + pacer.MAX_HORIZON)
-reply[#reply + 1] = left_of_pool
-overrides.add(reply, conf, OVERRIDABLE)
+tell('overrides', overrides.of(conf, ARGV, 2))
 return reply

@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/tundish-io/tundish/lua"
@@ -14,20 +13,18 @@ type poolNumbers struct {
 	quotas, said, left string
 	lastSlot, inFlight int64
 	buckets            map[string][3]int64 // weight, in flight, 1 if it has something to send
-	overrides          string              // "field configured>in force"
+	overrides          string              // see rig.overrides
 }
 
 func (r *rig) inspectPool() poolNumbers {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectPool, []string{r.poolKey("conf"), r.poolKey("pace"), r.poolKey("buckets"), r.poolKey("departed")}))
-	p := poolNumbers{now: in.Int(), configured: in.Int(), revision: in.Int(), rateCount: in.Int(), ratePer: in.Int(), burst: in.Int(),
-		maxInFlight: in.Int(), quotas: in.Text(), said: in.Text(), lastSlot: in.Int(), inFlight: in.Int(), left: in.Text(), buckets: map[string][3]int64{}}
-	for range in.Int() {
-		p.buckets[in.Text()] = [3]int64{in.Int(), in.Int(), in.Int()}
-	}
+	a := r.answerOf(r.run(lua.InspectPool, []string{r.poolKey("conf"), r.poolKey("pace"), r.poolKey("buckets"), r.poolKey("departed")}, changeable...))
+	p := poolNumbers{now: a.Int("now"), configured: a.Int("configured"), revision: a.Int("revision"), rateCount: a.Int("rate_count"), ratePer: a.Int("rate_per"),
+		burst: a.Int("burst"), maxInFlight: a.Int("max_in_flight"), quotas: a.Text("quotas"), said: a.Text("downstream"), lastSlot: a.Int("last_slot"),
+		inFlight: a.Int("in_flight"), left: a.Text("quota_use"), buckets: map[string][3]int64{}, overrides: r.overrides(a)}
+	in := a.List("buckets")
 	for in.Left() > 0 {
-		p.overrides += fmt.Sprintf("%s %s>%s ", in.Text(), in.Text(), in.Text())
-		_ = in.Text() // when, and by whom
+		p.buckets[in.Text()] = [3]int64{in.Int(), in.Int(), in.Int()}
 	}
 	r.ok(in.Err())
 	return p
@@ -63,7 +60,7 @@ func TestInspectPool(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		first.run(lua.Control, []string{first.poolKey("conf"), first.poolKey("pace")}, "tundish:wake", "pool:pool", "set", "anna", "rate_count", 7, "max_in_flight", 0)
-		if p := first.inspectPool(); p.overrides != "rate_count 10>7 max_in_flight 3>0 " || p.rateCount != 7 || p.maxInFlight != 0 {
+		if p := first.inspectPool(); p.overrides != "rate_count 10>7 by anna, max_in_flight 3>0 by anna" || p.rateCount != 7 || p.maxInFlight != 0 {
 			t.Errorf("overridden: %+v", p)
 		}
 	})

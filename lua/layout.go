@@ -148,6 +148,7 @@ var layouts = map[string]layout{
 		keys: names("body settings pace count leases dead seen flows due: groups due_groups disabled callbacks callback_texts riders departed"),
 		then: []Keys{PurgedPlaces, PlacesOfFlows, KeysOfPool},
 		args: names("member"),
+		more: true,
 	},
 	"inspect_job": {
 		keys: names("body meta settings pace count leases dead seen flows flow_settings departed departed:<flow> attempts riders calendar"),
@@ -156,6 +157,7 @@ var layouts = map[string]layout{
 	},
 	"inspect_pool": {
 		keys: names("p:<pool>:conf p:<pool>:pace p:<pool>:buckets p:<pool>:departed"),
+		more: true,
 	},
 	"inspect_jobs": {
 		keys: names("body meta attempts"),

@@ -113,6 +113,7 @@ func TestInspectBucket(t *testing.T) {
 		before := r.now()
 		r.put("a", "b")
 		r.putAt("+60000000", "l")
+		r.pass(1)
 		b = r.inspect()
 		if b.oldest < before || b.oldest > b.now || b.lastSlot != 0 {
 			t.Errorf("oldest %d, last slot %d", b.oldest, b.lastSlot)

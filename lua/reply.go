@@ -80,3 +80,44 @@ func next[T int64 | string](r *Reader) T {
 	r.at++
 	return value
 }
+
+// Answer is a reply in which each value has its name: see lua/lib/answer.lua. What is not there is zero.
+type Answer map[string]any
+
+// ReadAnswer reads a reply of names and values.
+func ReadAnswer(reply any) (Answer, error) {
+	items, ok := reply.([]any)
+	if !ok || len(items)%2 != 0 {
+		return nil, fmt.Errorf("reply is a %T of %d items, want names and values", reply, len(items))
+	}
+	a := make(Answer, len(items)/2)
+	for i := 0; i < len(items); i += 2 {
+		name, ok := items[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("reply[%d] is a %T, want a name", i, items[i])
+		}
+		a[name] = items[i+1]
+	}
+	return a, nil
+}
+
+// Int is a value that is a number.
+func (a Answer) Int(name string) int64 {
+	n, _ := a[name].(int64)
+	return n
+}
+
+// Text is a value that is a text.
+func (a Answer) Text(name string) string {
+	text, _ := a[name].(string)
+	return text
+}
+
+// List reads a value that is a list.
+func (a Answer) List(name string) *Reader {
+	list, ok := a[name].([]any)
+	if !ok {
+		list = []any{}
+	}
+	return NewReader(list)
+}

@@ -102,36 +102,59 @@ func (r *rig) inspectKeys() []string {
 	return r.placesOf(r.keys("body", "conf", "pace", "count", "leases", "dead", "seen", "flows", "due:", "groups", "due_groups", "disabled", "callbacks", "callback_texts", "riders", "departed"), true, "")
 }
 
-func (r *rig) inspect() bucket {
+// changeable are the fields of what operators change.
+var changeable = []any{"rate_count", "rate_per", "burst", "capacity", "scheduled_capacity", "max_in_flight", "shed_low", "shed_normal", "shed_high"}
+
+// answerOf reads a reply of names and values.
+func (r *rig) answerOf(reply any) lua.Answer {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.InspectBucket, r.inPool(r.inspectKeys()), r.member()))
-	var b bucket
-	for _, to := range []*int64{
-		&b.now, &b.configured, &b.revision, &b.rateCount, &b.ratePer, &b.burst, &b.capacity, &b.scheduledCapacity, &b.maxInFlight,
-		&b.unfinished, &b.waiting, &b.later, &b.scheduled, &b.inFlight, &b.dead, &b.remembered, &b.forgotten, &b.oldest, &b.lastSlot,
-		&b.paused, &b.unpurged, &b.purged, &b.hasFlows, &b.flows, &b.onCalendar, &b.groups, &b.groupsOnCalendar,
-		&b.ofPool[0], &b.ofPool[1], &b.ofPool[2], &b.ofPool[3], &b.ofPool[4], &b.ofPool[5], &b.ofPool[6],
-		&b.deadBytes, &b.deadCapacity, &b.deadMaxBytes, &b.droppedOld, &b.droppedFull, &b.held, &b.open, &b.halfOpen, &b.disabled, &b.eventsDropped, &b.callbacks, &b.firstCallback, &b.offset, &b.requests,
-	} {
-		*to = in.Int()
-	}
-	b.said, b.saidOfPool = in.Text(), in.Text()
-	b.hasTimes = in.Int()
-	for i := range b.times {
-		b.times[i] = in.Int()
-	}
-	b.empty = in.Int()
-	b.drain = in.Text()
-	b.by, b.reason = in.Text(), in.Text()
-	b.quotas, b.quotasOfPool = in.Text(), in.Text()
-	var overrides []string
+	a, err := lua.ReadAnswer(reply)
+	r.ok(err)
+	return a
+}
+
+// overrides are "field configured>in force by who", joined by ", ".
+func (r *rig) overrides(a lua.Answer) string {
+	r.t.Helper()
+	var list []string
+	in := a.List("overrides")
 	for in.Left() > 0 {
 		field, own, value := in.Text(), in.Text(), in.Text()
 		_, who, _ := strings.Cut(in.Text(), " ")
-		overrides = append(overrides, fmt.Sprintf("%s %s>%s by %s", field, own, value, who))
+		list = append(list, fmt.Sprintf("%s %s>%s by %s", field, own, value, who))
 	}
-	b.overrides = strings.Join(overrides, ", ")
 	r.ok(in.Err())
+	return strings.Join(list, ", ")
+}
+
+func (r *rig) inspect() bucket {
+	r.t.Helper()
+	a := r.answerOf(r.run(lua.InspectBucket, r.inPool(r.inspectKeys()), append([]any{r.member()}, changeable...)...))
+	b := bucket{
+		now: a.Int("now"), configured: a.Int("configured"), revision: a.Int("revision"), rateCount: a.Int("rate_count"), ratePer: a.Int("rate_per"),
+		burst: a.Int("burst"), capacity: a.Int("capacity"), scheduledCapacity: a.Int("scheduled_capacity"), maxInFlight: a.Int("max_in_flight"),
+		unfinished: a.Int("unfinished"), waiting: a.Int("waiting"), later: a.Int("later"), scheduled: a.Int("scheduled"), inFlight: a.Int("in_flight"),
+		dead: a.Int("dead"), remembered: a.Int("remembered"), forgotten: a.Int("forgotten"), lastSlot: a.Int("last_slot"), paused: a.Int("paused"),
+		unpurged: a.Int("purging"), purged: a.Int("purged"), hasFlows: a.Int("levels"), flows: a.Int("flows"), onCalendar: a.Int("flows_wait"),
+		groups: a.Int("groups"), groupsOnCalendar: a.Int("groups_wait"), deadBytes: a.Int("dead_bytes"), deadCapacity: a.Int("dead_capacity"),
+		deadMaxBytes: a.Int("dead_max_bytes"), droppedOld: a.Int("dead_dropped_old"), droppedFull: a.Int("dead_dropped_extra"),
+		held: a.Int("flows_held"), open: a.Int("flows_open"), halfOpen: a.Int("flows_half_open"), disabled: a.Int("flows_disabled"),
+		eventsDropped: a.Int("events_dropped"), callbacks: a.Int("callbacks"), offset: a.Int("offset"), requests: a.Int("requests"),
+		said: a.Text("downstream"), saidOfPool: a.Text("pool_downstream"), hasTimes: a.Int("timetable"), empty: a.Int("empty"), drain: a.Text("drain"),
+		by: a.Text("paused_by"), reason: a.Text("paused_reason"), quotas: a.Text("quotas"), quotasOfPool: a.Text("pool_quotas"), overrides: r.overrides(a),
+	}
+	if age := a.Int("oldest_age"); age > 0 {
+		b.oldest = b.now - age
+	}
+	if age := a.Int("oldest_callback_age"); age > 0 {
+		b.firstCallback = b.now - age
+	}
+	for i, name := range []string{"rate_count", "rate_per", "burst", "max_in_flight", "in_flight", "last_slot", "weight"} {
+		b.ofPool[i] = a.Int("pool_" + name)
+	}
+	for i, name := range []string{"open", "rate_count", "rate_per", "till", "opens", "finish", "finish_jobs", "late"} {
+		b.times[i] = a.Int("hours_" + name)
+	}
 	return b
 }
 

@@ -96,7 +96,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
 		}
 		row("dead", "%s", deadOf(&v))
-		row("remembered", "%s, %d forgotten early", opsview.Count(v.RememberedIDs, "settled id"), v.ForgottenIDs)
+		row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
 		}
@@ -145,8 +145,8 @@ func deadOf(v *opsview.Bucket) string {
 		text += fmt.Sprintf(" of %d", v.DeadCapacity)
 	}
 	text += fmt.Sprintf(", %d bytes", v.DeadBytes)
-	if v.DeadCapacityBytes > 0 {
-		text += fmt.Sprintf(" of %d", v.DeadCapacityBytes)
+	if v.DeadMaxBytes > 0 {
+		text += fmt.Sprintf(" of %d", v.DeadMaxBytes)
 	}
 	if v.DeadDropped > 0 {
 		text += fmt.Sprintf(", %d dropped", v.DeadDropped)

@@ -99,9 +99,9 @@ func (s *station) examineBuckets(ctx context.Context) []doctor.Check {
 		case v.Orphaned && !v.DeliveredElsewhere && jobs+v.Dead > 0:
 			checks = append(checks, doctor.Warn(name, "put it back into the configuration until it is empty",
 				"orphaned: it left the configuration with %s and %s", opsview.Count(jobs, "job"), opsview.Count(v.Dead, "dead letter")))
-		case v.ForgottenIDs > 0:
+		case v.Forgotten > 0:
 			checks = append(checks, doctor.Warn(name, "raise dedupe_max or shorten dedupe_window",
-				"%s forgotten before the dedupe window ended", opsview.Count(v.ForgottenIDs, "id")))
+				"%s forgotten before the dedupe window ended", opsview.Count(v.Forgotten, "id")))
 		default:
 			text := fmt.Sprintf("%s, %s", opsview.Count(jobs, "job"), opsview.Count(v.Dead, "dead letter"))
 			checks = append(checks, doctor.OK(name, "every job is in its place: %s", strings.Join(append([]string{text}, v.Notes...), "; ")))

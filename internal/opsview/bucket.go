@@ -16,32 +16,18 @@ type Bucket struct {
 	// DeliveredElsewhere says of an orphaned bucket that its jobs leave all the same: a program with another configuration delivers them.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
-	Unused     bool    `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
-	Revision   int64   `json:"revision"`
-	Rate       string  `json:"rate,omitempty"`
-	Burst      int64   `json:"burst,omitempty"`
-	Quotas     []Quota `json:"quota_use,omitempty"` // only of one with quotas
-	Capacity   int64   `json:"capacity,omitempty"`
-	Unfinished int64   `json:"unfinished"` // what counts against the capacity
+	operator.BucketNumbers
 
-	Waiting           int64      `json:"waiting"`
-	Later             int64      `json:"later"` // delayed jobs and retries
-	Scheduled         int64      `json:"scheduled"`
-	ScheduledCapacity int64      `json:"scheduled_capacity"`
-	InFlight          int64      `json:"in_flight"`
-	MaxInFlight       int64      `json:"max_in_flight,omitempty"` // requests
-	Batch             *Batch     `json:"batch,omitempty"`         // only of one with batches
-	Dead              int64      `json:"dead"`
-	DeadBytes         int64      `json:"dead_bytes"`
-	DeadCapacity      int64      `json:"dead_capacity,omitempty"`
-	DeadCapacityBytes int64      `json:"dead_capacity_bytes,omitempty"`
-	DeadDropped       int64      `json:"dead_dropped"` // as their retention had ended, or as there were too many, ever
-	RememberedIDs     int64      `json:"remembered_ids"`
-	ForgottenIDs      int64      `json:"forgotten_ids"`
-	OldestAge         float64    `json:"oldest_age_seconds"`
-	LastSlot          *time.Time `json:"last_slot,omitempty"`
-	Empty             *time.Time `json:"empty,omitempty"`     // when the last job leaves that waits now, at the earliest; none: none waits, or nobody knows
-	Callbacks         *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
+	Unused bool    `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
+	Rate   string  `json:"rate,omitempty"`
+	Quotas []Quota `json:"quota_use,omitempty"` // only of one with quotas
+
+	Batch       *Batch     `json:"batch,omitempty"` // only of one with batches
+	DeadDropped int64      `json:"dead_dropped"`    // as their retention had ended, or as there were too many, ever
+	OldestAge   float64    `json:"oldest_age_seconds"`
+	LastSlot    *time.Time `json:"last_slot,omitempty"`
+	Empty       *time.Time `json:"empty,omitempty"`     // when the last job leaves that waits now, at the earliest; none: none waits, or nobody knows
+	Callbacks   *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
 
 	Flows  *PartCounts `json:"flows,omitempty"`  // only of one with flows
 	Groups *PartCounts `json:"groups,omitempty"` // only of one with groups of them
@@ -49,10 +35,8 @@ type Bucket struct {
 	Pool      *Pool `json:"pool,omitempty"`      // only of a bucket in a pool
 	Elsewhere bool  `json:"elsewhere,omitempty"` // it lives in another pool than configured here
 
-	Pause     *Pause     `json:"pause,omitempty"`   // only of one that is paused
-	Overrides []Override `json:"overrides"`         // settings that were changed at run time
-	Purged    int64      `json:"purged"`            // jobs that purges have dropped, ever
-	Purging   int64      `json:"purging,omitempty"` // moved aside by a purge and not removed yet
+	Pause     *Pause     `json:"pause,omitempty"` // only of one that is paused
+	Overrides []Override `json:"overrides"`       // settings that were changed at run time
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 
@@ -127,14 +111,10 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	if !info.Rate.IsZero() {
 		view.Rate = info.Rate.String()
 	}
-	view.Revision, view.Burst, view.Capacity, view.MaxInFlight = info.Revision, info.Burst, info.Capacity, info.MaxInFlight
-	view.ScheduledCapacity, view.Unfinished, view.Waiting, view.Later = info.ScheduledCapacity, info.Unfinished, info.Waiting, info.Later
-	view.Scheduled, view.InFlight, view.Dead = info.Scheduled, info.InFlight, info.Dead
-	view.DeadBytes, view.DeadCapacity, view.DeadCapacityBytes = info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes
-	view.DeadDropped = info.DeadDroppedOld + info.DeadDroppedExtra
-	view.RememberedIDs, view.ForgottenIDs, view.OldestAge = info.Remembered, info.Forgotten, info.OldestAge.Seconds()
+	view.BucketNumbers = info.BucketNumbers
+	view.DeadDropped, view.OldestAge = info.DeadDroppedOld+info.DeadDroppedExtra, info.OldestAge.Seconds()
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
-	view.Pause, view.Overrides, view.Purged, view.Purging = PauseOf(info.Pause), OverridesOf(info.Overrides), info.Purged, info.Purging
+	view.Pause, view.Overrides = PauseOf(info.Pause), OverridesOf(info.Overrides)
 	view.Downstream, view.Quotas = DownstreamOf(info.Downstream, info.Now), QuotasOf(info.Quotas, info.Now)
 	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
 	if view.Hours != nil {

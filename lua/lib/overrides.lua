@@ -3,17 +3,21 @@
 
 local overrides = {}
 
--- Adds to a reply, for each of the fields of a conf that is overridden: field, value of the configuration, value in
--- force, "time who". A max_in_flight that rose with the rate or the burst (see in_flight.lua) has the time and the author of those.
-function overrides.add(reply, conf, fields)
-  for _, field in ipairs(fields) do
+-- Of each field of a conf that is overridden: field, value of the configuration, value in force, "time who". fields is a list, of which
+-- those before `first` are none. nil if none is overridden. A max_in_flight that rose with the rate or the burst (see in_flight.lua)
+-- has the time and the author of those.
+function overrides.of(conf, fields, first)
+  local list
+  for i = first, #fields do
+    local field = fields[i]
     local override = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
     if override[1] then
+      list = list or {}
       local set = override[3] or redis.call('HGET', conf, 'set:rate_count') or redis.call('HGET', conf, 'set:burst') or ''
-      reply[#reply + 1] = field
-      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = override[1], override[2] or '', set
+      for _, text in ipairs({ field, override[1], override[2] or '', set }) do list[#list + 1] = text end
     end
   end
+  return list
 end
 
 return overrides

@@ -370,12 +370,12 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
   return 0
 end
 
--- What people see, at a time: 1 it is open; rate_count and rate_per that hold, or will when it opens; the end of the stretch, 0 never; when
--- it is open next, 0 nobody knows; the finish, of a closed bucket that of its next window, 0 none; how many jobs are to leave by then; the
--- number of timetable.LATE, 0 of a closed bucket. last: the last slot; unfinished and
+-- What people see, at a time: open (1); rate_count and rate_per that hold, or will when it opens; till: the end of the stretch, 0 never;
+-- opens: when it is open next, 0 nobody knows; finish, of a closed bucket that of its next window, 0 none; finish_jobs: how many are to
+-- leave by then; late: the number of timetable.LATE, 0 of a closed bucket. last: the last slot; unfinished and
 -- in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)
-  if (stored(times, 1) or { from = math.huge }).from > now then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
+  if (stored(times, 1) or { from = math.huge }).from > now then return {} end
   local drain = running(times)
   local h, opens = holds(times, index_of(times, now, 1), drain), timetable.opens(times, now)
   local open_now, till = h.open, h.till
@@ -389,7 +389,8 @@ function timetable.view(times, base, now, last, unfinished, in_flight, together)
     if open_now and too_slow(h, count, per, base.burst, requests, now, last) then late = 1 end
     count, per = even(h, count, per, requests, at)
   end
-  return { open_now and 1 or 0, count, per, till < math.huge and till or 0, opens, h.finish, jobs, late }
+  return { open = open_now and 1 or 0, rate_count = count, rate_per = per, till = till < math.huge and till or 0, opens = opens,
+    finish = h.finish, finish_jobs = jobs, late = late }
 end
 
 return timetable

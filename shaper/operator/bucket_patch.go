@@ -23,6 +23,19 @@ func unknownSetting(name string) error {
 // changeable are the settings of buckets that operators change.
 var changeable = store.OfBuckets.Changeable()
 
+// overridable are the fields of what operators change, for the scripts that look at a bucket or a pool.
+var (
+	overridable        = fieldsOf(changeable)
+	overridableOfPools = fieldsOf(store.OfPools.Changeable())
+)
+
+func fieldsOf(settings store.StoredSettings) (args []any) {
+	for _, field := range settings.Fields() {
+		args = append(args, field)
+	}
+	return args
+}
+
 // readSettings makes a bucket of the fields of conf; what they do not say has
 // its default.
 func readSettings(name string, fields map[string]string) shaper.Bucket {
@@ -87,8 +100,7 @@ type Override struct {
 	At         time.Time
 }
 
-// readOverrides reads the fields that are overridden, from the end of the answer of
-// inspect_bucket.lua.
+// readOverrides reads the fields that are overridden: see lua/lib/overrides.lua.
 func readOverrides(r *lua.Reader) []Override {
 	configured, inForce, stamps := map[string]string{}, map[string]string{}, map[string]string{}
 	for r.Left() > 0 {

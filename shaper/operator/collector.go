@@ -67,46 +67,30 @@ func withFlows(b *BucketInfo) bool     { return b.HasFlows }
 func withFlowsOnly(b *BucketInfo) bool { return b.HasFlows && !b.HasGroups }
 func withGroups(b *BucketInfo) bool    { return b.HasGroups }
 
-var bucketGauges = []gaugeOf[BucketInfo]{
-	gauge("bucket_depth", "Unfinished jobs: waiting, in flight, retrying.", func(b *BucketInfo) float64 { return float64(b.Unfinished) }),
-	gauge("bucket_capacity", "Unfinished jobs that the bucket holds at most.", func(b *BucketInfo) float64 { return float64(b.Capacity) }),
+// Those of plain numbers are described by tags: see BucketNumbers.
+var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 	gauge("bucket_rate_per_second", "Departures a second that the bucket is set to.", func(b *BucketInfo) float64 { return b.Rate.PerSecond() }),
 	gauge("bucket_oldest_job_age_seconds", "Age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; none where jobs wait and none was found.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }).
 		of(func(b *BucketInfo) bool { return !b.HasFlows || b.Waiting == 0 || b.OldestAge > 0 }),
-	gauge("bucket_later_jobs", "Delayed jobs and retries that wait for their time. Of a bucket with flows 0: they are among those that wait.", func(b *BucketInfo) float64 { return float64(b.Later) }),
-	gauge("bucket_scheduled_jobs", "Jobs that came with a delay and wait for their time. They are not part of bucket_depth.", func(b *BucketInfo) float64 { return float64(b.Scheduled) }),
-	gauge("bucket_in_flight_jobs", "Jobs leased to dispatchers.", func(b *BucketInfo) float64 { return float64(b.InFlight) }),
-	gauge("bucket_in_flight_requests", "Requests in flight: fewer than jobs, where there are batches.", func(b *BucketInfo) float64 { return float64(b.Requests) }),
-	gauge("bucket_dead_letters", "Dead letters kept.", func(b *BucketInfo) float64 { return float64(b.Dead) }),
-	gauge("bucket_dead_letters_bytes", "Bytes of the dead letters kept.", func(b *BucketInfo) float64 { return float64(b.DeadBytes) }),
-	gauge("bucket_dead_letters_capacity", "Dead letters from which on the bucket refuses jobs, or drops the oldest.", func(b *BucketInfo) float64 { return float64(b.DeadCapacity) }).of(func(b *BucketInfo) bool { return b.DeadCapacity > 0 }),
-	gauge("bucket_dead_letters_capacity_bytes", "Bytes of dead letters from which on the same happens. None without such a bound.", func(b *BucketInfo) float64 { return float64(b.DeadMaxBytes) }).of(func(b *BucketInfo) bool { return b.DeadMaxBytes > 0 }),
-	gauge("bucket_callbacks", "Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does.", func(b *BucketInfo) float64 { return float64(b.Callbacks) }),
-	gauge("bucket_oldest_callback_age_seconds", "How long the oldest callback has waited.", func(b *BucketInfo) float64 { return b.OldestCallbackAge.Seconds() }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
 	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
 	gauge("bucket_finish_late", "1 if jobs will be left at the finish of the drain window, else 0. None without a finish.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Late != "") }).
 		of(func(b *BucketInfo) bool { return withHours(b) && b.Hours.Open && !b.Hours.Finish.IsZero() }),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
-	gauge("bucket_purging_jobs", "Jobs that a purge has moved aside and not removed yet.", func(b *BucketInfo) float64 { return float64(b.Purging) }),
-	gauge("bucket_forgotten_ids", "Ids of settled jobs forgotten before their dedupe window ended.", func(b *BucketInfo) float64 { return float64(b.Forgotten) }),
 
 	// The others of them have only jobs in flight, or are held back by a pause or by what they have in flight.
 	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).of(withFlows),
 	gauge("bucket_flows_waiting", "Flows that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
 	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).of(withGroups),
 	gauge("bucket_groups_waiting", "Groups that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).of(withGroups),
-}
+}...)
 
-var poolGauges = []gaugeOf[PoolDetails]{
+var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{
 	poolGauge("pool_rate_per_second", "Departures a second that the pool is set to.", func(p *PoolDetails) float64 { return p.Rate.PerSecond() }),
-	poolGauge("pool_in_flight_jobs", "Requests in flight in all buckets of the pool: a batch is one, any other job too.", func(p *PoolDetails) float64 { return float64(p.InFlight) }),
-	poolGauge("pool_max_in_flight", "Jobs in flight that the pool allows. None of a pool without such a bound.", func(p *PoolDetails) float64 { return float64(p.MaxInFlight) }).
-		of(func(p *PoolDetails) bool { return p.MaxInFlight > 0 }),
 	poolGauge("pool_last_slot_timestamp_seconds", "When the last slot of any bucket of the pool is, by the clock of Redis. None before there was one.", func(p *PoolDetails) float64 { return float64(p.LastSlot.UnixMicro()) / 1e6 }).
 		of(func(p *PoolDetails) bool { return !p.LastSlot.IsZero() }),
 	poolGauge("pool_overridden_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Overrides)) }),
-}
+}...)
 
 // poolWeight also tells which buckets are in a pool: with it departures are added up by pools.
 var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the pool that a bucket in it has, against those of others that have work.", []string{"pool", "bucket"}, nil)

@@ -14,45 +14,19 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// BucketInfo is a bucket in numbers.
+// BucketInfo is a bucket in numbers. The tag lua is as of BucketNumbers.
 type BucketInfo struct {
-	Name              string
-	Now               time.Time // of Redis
-	Configured        bool      // its settings are in Redis
-	Revision          int64
-	Rate              admission.Rate // what the scripts obey
-	Burst             int64
-	Capacity          int64
-	ScheduledCapacity int64
-	MaxInFlight       int64
+	Name       string
+	Now        time.Time      `lua:"now"`        // of Redis
+	Configured bool           `lua:"configured"` // its settings are in Redis
+	Rate       admission.Rate `lua:"rate"`       // what the scripts obey
+
+	BucketNumbers
 
 	Quotas []shaper.QuotaUse // with what is left of each; of a bucket that Redis does not have: none
 
-	Unfinished int64 // what counts against Capacity, with Callbacks
-	Waiting    int64 // in the lists; with flows: all that wait, also for their time
-	Later      int64 // delayed jobs and retries; with flows: 0, they are not counted apart
-	Scheduled  int64 // what counts against ScheduledCapacity
-	InFlight   int64 // jobs that are leased
-	Requests   int64 // in flight: fewer than jobs, where there are batches. MaxInFlight bounds them
-	Dead       int64
-	Remembered int64 // ids of settled jobs
-	Forgotten  int64 // ids forgotten before their dedupe window ended
-	Purged     int64 // jobs that purges have dropped, ever
-	Purging    int64 // entries that a purge has moved aside and not removed yet
-
-	DeadBytes        int64 // of dead letters
-	DeadCapacity     int64 // how many dead letters there may be before new jobs are refused, or the oldest dropped
-	DeadMaxBytes     int64 // how many bytes of them; 0 no bound
-	DeadDroppedOld   int64 // dead letters that were dropped as their retention had ended, ever
-	DeadDroppedExtra int64 // dead letters that were dropped as there were too many, ever
-
 	HasFlows  bool
-	Flows     int64 // that have jobs, or had some so lately that their pace still counts
-	FlowsWait int64 // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
-
-	HasGroups  bool
-	Groups     int64 // as Flows
-	GroupsWait int64 // that stand on the calendar of groups
+	HasGroups bool
 
 	Pool *PoolInfo // nil if it is in none
 
@@ -64,26 +38,17 @@ type BucketInfo struct {
 	// their infos have it.
 	Downstream *shaper.Downstream
 
-	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
-	// open or half-open. Dispatchers count them about every 30 seconds.
-	FlowsHeld, FlowsOpen, FlowsHalfOpen int64
-
-	Callbacks         int64         // that wait: they count against Capacity, beside Unfinished
-	OldestCallbackAge time.Duration // how long the oldest one has waited; 0 without any
-
-	EventsDropped int64 // that no hook was told of, ever: too many waited for that
-
-	FlowsDisabled int64 // that send nothing and take no jobs, until an operator enables them
+	OldestCallbackAge time.Duration `lua:"oldest_callback_age" gauge:"bucket_oldest_callback_age_seconds" help:"How long the oldest callback has waited."` // 0 without any
 
 	// OldestAge is the age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for that job about every
 	// 30 seconds. Once it has left, the next one is taken to be as old as it was then. 0: no job waits in a list, or none was found yet.
-	OldestAge time.Duration
-	LastSlot  time.Time
+	OldestAge time.Duration `lua:"oldest_age"`
+	LastSlot  time.Time     `lua:"last_slot"`
 
 	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or nobody
 	// knows. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
 	// later, and where flows have rates or quotas of their own.
-	Empty time.Time
+	Empty time.Time `lua:"empty"`
 
 	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
 	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
@@ -105,7 +70,7 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 	calls := make([]lua.Call, len(names))
 	for i := range names {
 		k := live[names[i]]
-		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.Of(lua.InspectBucket, ""), Args: []any{k.Member}}
+		calls[i] = lua.Call{Script: lua.InspectBucket, Keys: k.Of(lua.InspectBucket, ""), Args: append([]any{k.Member}, overridable...)}
 	}
 	infos := make([]BucketInfo, 0, len(names))
 	errs := []error{unknown}
@@ -126,47 +91,26 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 }
 
 func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
-	r := lua.NewReader(reply)
-	now := r.Int()
-	info := BucketInfo{Name: name, Now: time.UnixMicro(now), Configured: r.Int() == 1, Revision: r.Int()}
-	info.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
-	info.Burst, info.Capacity, info.ScheduledCapacity, info.MaxInFlight = r.Int(), r.Int(), r.Int(), r.Int()
-	info.Unfinished, info.Waiting, info.Later, info.Scheduled = r.Int(), r.Int(), r.Int(), r.Int()
-	info.InFlight, info.Dead, info.Remembered, info.Forgotten = r.Int(), r.Int(), r.Int(), r.Int()
-	if oldest := r.Int(); oldest > 0 {
-		info.OldestAge = max(lua.Microseconds(now-oldest), 0)
+	a, err := lua.ReadAnswer(reply)
+	if err != nil {
+		return BucketInfo{}, err
 	}
-	if slot := r.Int(); slot > 0 {
-		info.LastSlot = time.UnixMicro(slot)
-	}
-	since := r.Int()
-	info.Purging, info.Purged = r.Int(), r.Int()
-	levels := r.Int()
+	info := BucketInfo{Name: name}
+	codec.ReadAnswer(a, "", &info)
+	levels := a.Int("levels")
 	info.HasFlows, info.HasGroups = levels != codec.LevelsNone, levels == codec.LevelsGroups
-	info.Flows, info.FlowsWait, info.Groups, info.GroupsWait = r.Int(), r.Int(), r.Int(), r.Int()
-	if pool := readPoolInfo(r); k.Pool != "" {
-		pool.Name, info.Pool = k.Pool, pool
+	info.Hours, info.Drain = codec.ReadHours(a), codec.ParseDrain(a.Text("drain"))
+	info.Downstream = codec.ParseDownstream(a.Text("downstream"), a.Int("offset"), info.rateInForce())
+	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
+	info.Quotas = codec.ReadQuotaUse(a.Text("quotas"))
+	if k.Pool != "" {
+		pool := &PoolInfo{Name: k.Pool}
+		codec.ReadAnswer(a, "pool_", pool)
+		pool.Downstream = codec.ParseDownstream(a.Text("pool_downstream"), 0, pool.Rate)
+		pool.Quotas = codec.ReadQuotaUse(a.Text("pool_quotas"))
+		info.Pool = pool
 	}
-	info.DeadBytes, info.DeadCapacity, info.DeadMaxBytes = max(r.Int(), 0), r.Int(), r.Int()
-	info.DeadDroppedOld, info.DeadDroppedExtra = r.Int(), r.Int()
-	info.FlowsHeld, info.FlowsOpen, info.FlowsHalfOpen, info.FlowsDisabled = r.Int(), r.Int(), r.Int(), r.Int()
-	info.EventsDropped, info.Callbacks = r.Int(), r.Int()
-	if oldest := r.Int(); oldest > 0 {
-		info.OldestCallbackAge = max(lua.Microseconds(now-oldest), 0)
-	}
-	offset := r.Int()
-	info.Requests = r.Int()
-	ofBucket := r.Text()
-	if said := r.Text(); info.Pool != nil {
-		info.Pool.Downstream = codec.ParseDownstream(said, 0, info.Pool.Rate)
-	}
-	info.Hours, info.Empty, info.Drain = codec.ReadHours(r), codec.InstantOf(r.Int()), codec.ParseDrain(r.Text())
-	info.Downstream = codec.ParseDownstream(ofBucket, offset, info.rateInForce())
-	info.Pause = codec.ReadPause(since, r.Text(), r.Text())
-	info.Quotas = codec.ReadQuotaUse(r.Text())
-	if left := r.Text(); info.Pool != nil {
-		info.Pool.Quotas = codec.ReadQuotaUse(left)
-	}
+	r := a.List("overrides")
 	info.Overrides = readOverrides(r)
 	return info, r.Err()
 }
@@ -217,20 +161,14 @@ func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
 // PoolInfo is a pool in numbers, as one of its buckets sees it.
 type PoolInfo struct {
 	Name        string
-	Rate        admission.Rate // what the scripts obey
-	Burst       int64
-	MaxInFlight int64     // 0: none
-	InFlight    int64     // of all its buckets
-	LastSlot    time.Time // of any of them
-	Weight      int64     // of the bucket
+	Rate        admission.Rate `lua:"rate"` // what the scripts obey
+	Burst       int64          `lua:"burst"`
+	MaxInFlight int64          `lua:"max_in_flight"` // 0: none
+	InFlight    int64          `lua:"in_flight"`     // of all its buckets
+	LastSlot    time.Time      `lua:"last_slot"`     // of any of them
+	Weight      int64          `lua:"weight"`        // of the bucket
 
 	Quotas []shaper.QuotaUse // with what is left of each
 
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
-}
-
-func readPoolInfo(r *lua.Reader) *PoolInfo {
-	p := PoolInfo{Rate: admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}}
-	p.Burst, p.MaxInFlight, p.InFlight, p.LastSlot, p.Weight = r.Int(), r.Int(), r.Int(), codec.InstantOf(r.Int()), r.Int()
-	return &p
 }

@@ -17,22 +17,23 @@ import (
 )
 
 // PoolDetails is a pool in numbers, with the buckets that are in it. Redis has what
-// scripts obey once one of them was used.
+// scripts obey once one of them was used. The tags lua and gauge are as of BucketNumbers.
 type PoolDetails struct {
 	Name        string
-	Now         time.Time // of Redis
-	Configured  bool      // its settings are in Redis
-	Revision    int64
-	Rate        admission.Rate // what the scripts obey
-	Burst       int64
-	MaxInFlight int64 // 0: none
-	Quotas      []admission.Rate
-	QuotaUse    []shaper.QuotaUse // the same, with what is left of each
+	Now         time.Time      `lua:"now"`        // of Redis
+	Configured  bool           `lua:"configured"` // its settings are in Redis
+	Revision    int64          `lua:"revision"`
+	Rate        admission.Rate `lua:"rate"` // what the scripts obey
+	Burst       int64          `lua:"burst"`
+	MaxInFlight int64          `lua:"max_in_flight" gauge:"pool_max_in_flight,positive" help:"Jobs in flight that the pool allows. None of a pool without such a bound."` // 0: none
+
+	Quotas   []admission.Rate
+	QuotaUse []shaper.QuotaUse // the same, with what is left of each
 
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 
-	InFlight  int64     // of all its buckets
-	LastSlot  time.Time // of any of them
+	InFlight  int64     `lua:"in_flight" gauge:"pool_in_flight_jobs" help:"Requests in flight in all buckets of the pool: a batch is one, any other job too."` // of all its buckets
+	LastSlot  time.Time `lua:"last_slot"`                                                                                                                      // of any of them
 	Buckets   []PoolBucket
 	Overrides []Override // settings that an operator has changed
 }
@@ -135,7 +136,7 @@ func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetai
 	defer cancel()
 	calls := make([]lua.Call, len(names))
 	for i, name := range names {
-		calls[i] = lua.Call{Script: lua.InspectPool, Keys: store.ForInspectPool(name)}
+		calls[i] = lua.Call{Script: lua.InspectPool, Keys: store.ForInspectPool(name), Args: overridableOfPools}
 	}
 	all := make([]PoolDetails, 0, len(names))
 	var errs []error
@@ -154,17 +155,18 @@ func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetai
 }
 
 func readPoolDetails(name string, reply any) (PoolDetails, error) {
-	r := lua.NewReader(reply)
-	p := PoolDetails{Name: name, Now: time.UnixMicro(r.Int()), Configured: r.Int() == 1, Revision: r.Int()}
-	p.Rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
-	p.Burst, p.MaxInFlight = r.Int(), r.Int()
-	p.Quotas = codec.ReadQuotas(r.Text())
-	p.Downstream = codec.ParseDownstream(r.Text(), 0, p.Rate)
-	p.LastSlot, p.InFlight = codec.InstantOf(r.Int()), r.Int()
-	p.QuotaUse = codec.ReadQuotaUse(r.Text())
-	for range min(r.Int(), int64(r.Left())) {
-		p.Buckets = append(p.Buckets, PoolBucket{Name: r.Text(), Weight: r.Int(), InFlight: r.Int(), HasWork: r.Int() == 1})
+	a, err := lua.ReadAnswer(reply)
+	if err != nil {
+		return PoolDetails{}, err
 	}
-	p.Overrides = readOverrides(r)
-	return p, r.Err()
+	p := PoolDetails{Name: name}
+	codec.ReadAnswer(a, "", &p)
+	p.Quotas, p.QuotaUse = codec.ReadQuotas(a.Text("quotas")), codec.ReadQuotaUse(a.Text("quota_use"))
+	p.Downstream = codec.ParseDownstream(a.Text("downstream"), 0, p.Rate)
+	buckets, overrides := a.List("buckets"), a.List("overrides")
+	for buckets.Left() > 0 {
+		p.Buckets = append(p.Buckets, PoolBucket{Name: buckets.Text(), Weight: buckets.Int(), InFlight: buckets.Int(), HasWork: buckets.Int() == 1})
+	}
+	p.Overrides = readOverrides(overrides)
+	return p, errors.Join(buckets.Err(), overrides.Err())
 }

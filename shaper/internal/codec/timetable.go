@@ -13,17 +13,17 @@ import (
 // lates are the numbers of Late in Redis: see timetable.LATE.
 var lates = [...]shaper.Late{shaper.NotLate, shaper.LateRate, shaper.LateBehind}
 
-// ReadHours reads what timetable.view says in lua/lib/timetable.lua, behind whether there is anything; nil if not.
-func ReadHours(r *lua.Reader) *shaper.Hours {
-	known := r.Int() == 1
-	h := shaper.Hours{Open: r.Int() == 1}
-	h.Rate = rateOf(r.Int(), r.Int())
-	h.Until, h.Opens, h.Finish, h.FinishJobs = InstantOf(r.Int()), InstantOf(r.Int()), InstantOf(r.Int()), r.Int()
-	if late := r.Int(); late > 0 && late < int64(len(lates)) {
-		h.Late = lates[late]
-	}
-	if !known {
+// ReadHours reads what timetable.view says in lua/lib/timetable.lua; nil if there is nothing.
+func ReadHours(a lua.Answer) *shaper.Hours {
+	if a.Int("timetable") == 0 {
 		return nil
+	}
+	h := shaper.Hours{
+		Open: a.Int("hours_open") == 1, Rate: rateOf(a.Int("hours_rate_count"), a.Int("hours_rate_per")), Until: InstantOf(a.Int("hours_till")),
+		Opens: InstantOf(a.Int("hours_opens")), Finish: InstantOf(a.Int("hours_finish")), FinishJobs: a.Int("hours_finish_jobs"),
+	}
+	if late := a.Int("hours_late"); late > 0 && late < int64(len(lates)) {
+		h.Late = lates[late]
 	}
 	return &h
 }

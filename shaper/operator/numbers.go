@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the answer of the script, json its member
+// in the API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out where the number is 0.
+type BucketNumbers struct {
+	Revision          int64 `lua:"revision" json:"revision"`
+	Burst             int64 `lua:"burst" json:"burst,omitempty"`
+	Capacity          int64 `lua:"capacity" json:"capacity,omitempty" gauge:"bucket_capacity" help:"Unfinished jobs that the bucket holds at most."`
+	ScheduledCapacity int64 `lua:"scheduled_capacity" json:"scheduled_capacity"`
+	MaxInFlight       int64 `lua:"max_in_flight" json:"max_in_flight,omitempty"` // of Requests
+
+	Unfinished int64 `lua:"unfinished" json:"unfinished" gauge:"bucket_depth" help:"Unfinished jobs: waiting, in flight, retrying."`                                                          // what counts against Capacity, with Callbacks
+	Waiting    int64 `lua:"waiting" json:"waiting"`                                                                                                                                           // in the lists; with flows: all that wait, also for their time
+	Later      int64 `lua:"later" json:"later" gauge:"bucket_later_jobs" help:"Delayed jobs and retries that wait for their time. Of a bucket with flows 0: they are among those that wait."` // with flows: 0, they are not counted apart
+	Scheduled  int64 `lua:"scheduled" json:"scheduled" gauge:"bucket_scheduled_jobs" help:"Jobs that came with a delay and wait for their time. They are not part of bucket_depth."`          // what counts against ScheduledCapacity
+	InFlight   int64 `lua:"in_flight" json:"in_flight" gauge:"bucket_in_flight_jobs" help:"Jobs leased to dispatchers."`
+	Requests   int64 `lua:"requests" json:"-" gauge:"bucket_in_flight_requests" help:"Requests in flight: fewer than jobs, where there are batches."`
+	Dead       int64 `lua:"dead" json:"dead" gauge:"bucket_dead_letters" help:"Dead letters kept."`
+	Remembered int64 `lua:"remembered" json:"remembered_ids"`                                                                                                   // ids of settled jobs
+	Forgotten  int64 `lua:"forgotten" json:"forgotten_ids" gauge:"bucket_forgotten_ids" help:"Ids of settled jobs forgotten before their dedupe window ended."` // before their dedupe window ended
+	Purged     int64 `lua:"purged" json:"purged"`                                                                                                               // jobs that purges have dropped, ever
+	Purging    int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved aside and not removed yet."`
+
+	DeadBytes        int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`
+	DeadCapacity     int64 `lua:"dead_capacity" json:"dead_capacity,omitempty" gauge:"bucket_dead_letters_capacity,positive" help:"Dead letters from which on the bucket refuses jobs, or drops the oldest."`                      // before new jobs are refused, or the oldest dropped
+	DeadMaxBytes     int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."` // the same; 0 no bound
+	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`                                                                                                                                                                       // as their retention had ended, ever
+	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"`                                                                                                                                                                     // as there were too many, ever
+
+	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, beside Unfinished
+	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // that no hook was told of, ever: too many waited for that
+
+	Flows     int64 `lua:"flows" json:"-"`      // that have jobs, or had some so lately that their pace still counts
+	FlowsWait int64 `lua:"flows_wait" json:"-"` // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
+
+	Groups     int64 `lua:"groups" json:"-"`      // as Flows
+	GroupsWait int64 `lua:"groups_wait" json:"-"` // that stand on the calendar of groups
+
+	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
+	// open or half-open. Dispatchers count them about every 30 seconds.
+	FlowsHeld     int64 `lua:"flows_held" json:"-"`
+	FlowsOpen     int64 `lua:"flows_open" json:"-"`
+	FlowsHalfOpen int64 `lua:"flows_half_open" json:"-"`
+	FlowsDisabled int64 `lua:"flows_disabled" json:"-"` // that send nothing and take no jobs, until an operator enables them
+}
+
+// gaugesOf makes the gauges of the fields of T, a struct, that have the tag. label is of the name.
+func gaugesOf[T any](label string) (list []gaugeOf[T]) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		tag, ok := field.Tag.Lookup("gauge")
+		if !ok {
+			continue
+		}
+		name, option, _ := strings.Cut(tag, ",")
+		value := func(of *T) float64 {
+			v := reflect.ValueOf(of).Elem().FieldByIndex(field.Index)
+			if d, ok := v.Interface().(time.Duration); ok {
+				return d.Seconds()
+			}
+			return float64(v.Int())
+		}
+		g := gaugeOf[T]{prometheus.NewDesc("tundish_"+name, field.Tag.Get("help"), []string{label}, nil), value, nil}
+		if option == "positive" {
+			g = g.of(func(of *T) bool { return value(of) > 0 })
+		}
+		list = append(list, g)
+	}
+	return list
+}

@@ -1,0 +1,45 @@
+package operator
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"testing"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// Each number that a struct reads is told by its script, under that name.
+func TestScriptsTellTheNumbers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		script, prefix string
+		of             reflect.Type
+	}{
+		{"inspect_bucket.lua", "", reflect.TypeFor[BucketInfo]()},
+		{"inspect_bucket.lua", "pool_", reflect.TypeFor[PoolInfo]()},
+		{"inspect_pool.lua", "", reflect.TypeFor[PoolDetails]()},
+	} {
+		source, err := os.ReadFile("../../lua/" + c.script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := 0
+		for _, field := range reflect.VisibleFields(c.of) {
+			name, ok := field.Tag.Lookup("lua")
+			if !ok {
+				continue
+			}
+			tags++
+			if field.Type == reflect.TypeFor[admission.Rate]() {
+				name += "_count"
+			}
+			if !regexp.MustCompile(`'` + name + `'|\b` + name + ` = `).Match(source) {
+				t.Errorf("%s does not tell %s%s", c.script, c.prefix, name)
+			}
+		}
+		if tags < 5 {
+			t.Errorf("%s has %d tags: what is compared?", c.of, tags)
+		}
+	}
+}
