@@ -34,7 +34,7 @@ end
 local reply = {}
 answer.tell_all(reply, '', { now = now, configured = settings[1] and 1, revision = tonumber(settings[1]),
   rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]),
-  max_in_flight = tonumber(settings[5]), quotas = settings[6], quota_use = allowance.text(departed, settings[6], now, 0, now + pacer.MAX_HORIZON),
-  downstream = of_pace[2],
+  max_in_flight = tonumber(settings[5]), quotas = settings[6],
+  quota_use = allowance.text(departed, settings[6], now, 0, now + pacer.MAX_HORIZON), downstream = of_pace[2],
   last_slot = tonumber(of_pace[1]), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, ARGV, 1) })
 return reply
