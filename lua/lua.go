@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,8 +82,8 @@ var byDigest = func() map[string]*Script {
 // Script is the text of a script and its digest.
 type Script struct {
 	name      string
-	text, sha any // strings: as arguments of a command they are not made objects each time
-	layout    layout
+	text, sha any             // strings: as arguments of a command they are not made objects each time
+	keys      func() []string // the fixed ones
 }
 
 // newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
@@ -92,7 +93,7 @@ func newScript(name string) *Script {
 	if err != nil {
 		panic(err)
 	}
-	return &Script{name: name, text: text, sha: digest(text), layout: layouts[name]}
+	return &Script{name: name, text: text, sha: digest(text), keys: sync.OnceValue(func() []string { return fixedKeys(files, name) })}
 }
 
 func digest(text string) string { return redis.NewScript(text).Hash() }
