@@ -23,7 +23,7 @@
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[2...]  the settings that operators may change: their fields
 -- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
---   now, configured (1), and the settings revision, rate_count, rate_per, burst, capacity, scheduled_capacity, max_in_flight
+--   now, configured (1), revision, and the settings that operators may change
 --   unfinished, waiting (in the lists), later, scheduled (came as such), in_flight, requests (in flight: fewer than jobs, where there are
 --     batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all that wait, and "later" none
 --   oldest_age   of the oldest head of a list; with flows of the one that the last audit found (see oldest_waiting.lua). If that job has
@@ -57,7 +57,7 @@ local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local groups, due_groups, disabled, callbacks, callback_texts, riders, departed =
   KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local member = ARGV[1]
+local member, changeable = ARGV[1], { unpack(ARGV, 2) }
 local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 
@@ -101,8 +101,10 @@ local reply = {}
 local function tell(name, value) answer.tell(reply, name, value) end
 tell('now', now)
 tell('configured', settings[1] and 1)
-for i, name in ipairs({ 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'scheduled_capacity', 'max_in_flight', 'levels' }) do
-  tell(name, tonumber(settings[i] or 0))
+tell('revision', tonumber(settings[1] or 0))
+tell('levels', parted)
+if changeable[1] then
+  for i, value in ipairs(redis.call('HMGET', conf, unpack(changeable))) do tell(changeable[i], tonumber(value or 0)) end
 end
 local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last')
 local offset = tonumber(of_pace[2] or 0)
@@ -188,5 +190,5 @@ if settings[1] and waiting > 0 then
   estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
   tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
 end
-tell('overrides', overrides.of(conf, ARGV, 2))
+tell('overrides', overrides.of(conf, changeable))
 return reply

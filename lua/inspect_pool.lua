@@ -19,6 +19,7 @@
 --#include lib/pool.lua
 
 local conf, pace, buckets, departed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local changeable = { unpack(ARGV) }
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -36,5 +37,5 @@ answer.tell_all(reply, '', { now = now, configured = settings[1] and 1, revision
   rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]),
   max_in_flight = tonumber(settings[5]), quotas = settings[6],
   quota_use = allowance.text(departed, settings[6], now, 0, now + pacer.MAX_HORIZON), downstream = of_pace[2],
-  last_slot = tonumber(of_pace[1]), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, ARGV, 1) })
+  last_slot = tonumber(of_pace[1]), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, changeable) })
 return reply

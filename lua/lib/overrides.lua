@@ -3,13 +3,11 @@
 
 local overrides = {}
 
--- Of each field of a conf that is overridden: field, value of the configuration, value in force, "time who". fields is a list, of which
--- those before `first` are none. nil if none is overridden. A max_in_flight that rose with the rate or the burst (see in_flight.lua)
--- has the time and the author of those.
-function overrides.of(conf, fields, first)
+-- Of each of some fields of a conf that is overridden: field, value of the configuration, value in force, "time who"; nil if none is.
+-- A max_in_flight that rose with the rate or the burst (see in_flight.lua) has the time and the author of those.
+function overrides.of(conf, fields)
   local list
-  for i = first, #fields do
-    local field = fields[i]
+  for _, field in ipairs(fields) do
     local override = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
     if override[1] then
       list = list or {}

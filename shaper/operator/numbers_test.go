@@ -24,6 +24,10 @@ func TestScriptsTellTheNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		told := map[string]bool{} // what operators may change is told under the names of its fields
+		for _, field := range overridable {
+			told[field.(string)] = true
+		}
 		tags := 0
 		for _, field := range reflect.VisibleFields(c.of) {
 			name, ok := field.Tag.Lookup("lua")
@@ -34,7 +38,7 @@ func TestScriptsTellTheNumbers(t *testing.T) {
 			if field.Type == reflect.TypeFor[admission.Rate]() {
 				name += "_count"
 			}
-			if !regexp.MustCompile(`'` + name + `'|\b` + name + ` = `).Match(source) {
+			if !told[name] && !regexp.MustCompile(`'` + name + `'|\b` + name + ` = `).Match(source) {
 				t.Errorf("%s does not tell %s%s", c.script, c.prefix, name)
 			}
 		}
