@@ -103,7 +103,7 @@ func (r *rig) inspectKeys() []string {
 }
 
 // changeable are the fields of what operators change.
-var changeable = []any{"rate_count", "rate_per", "burst", "capacity", "scheduled_capacity", "max_in_flight", "shed_low", "shed_normal", "shed_high"}
+var changeable = []any{"rate_count", "rate_per", "burst", "capacity", "scheduled_capacity", "max_in_flight", "dead_warn", "shed_low", "shed_normal", "shed_high"}
 
 // answerOf reads a reply of names and values.
 func (r *rig) answerOf(reply any) lua.Answer {

@@ -5,25 +5,29 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
--- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped
+-- KEYS[4]  …:count   hash  dead_bytes, dead_walk: see dlq.lua; dead_dropped_old, dead_dropped_full: how many were dropped; dead_warned: 1
+--          while there are more than dead_warn
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[11] …:outbox_texts  hash  their texts
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
 --          letters left, their bytes, how many there may be, how many bytes (0 no bound), 1 if it drops rather than
 --          refuses}; all 0 of a bucket that is not configured
--- Stores   the ids, as dropped, until their dedupe window ends
+-- Stores   an event when there come to be more than dead_warn; the ids, as dropped, until their dedupe window ends
 -- Needs    Redis 7.0
 
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
+--#include lib/outbox.lua
 
-local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried, outbox_key, outbox_texts =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local DROPPED = '8'
 
@@ -31,7 +35,7 @@ local DROPPED = '8'
 redis.call('ZREM', dead, '')
 
 local settings = redis.call('HMGET', conf, 'capacity', 'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop',
-  'dedupe_window', 'dedupe_max')
+  'dedupe_window', 'dedupe_max', 'dead_warn', 'events')
 if not settings[1] then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -66,4 +70,14 @@ if i > 2 * at_most then more = 1 end
 if old > 0 then redis.call('HINCRBY', count, 'dead_dropped_old', old) end
 if full > 0 then redis.call('HINCRBY', count, 'dead_dropped_full', full) end
 if old + full > 0 then dedupe.write(memory, count) end
+local warn = tonumber(settings[8] or 0)
+local is_above, was_above = warn > 0 and there > warn, redis.call('HEXISTS', count, 'dead_warned') == 1
+if is_above and not was_above then
+  redis.call('HSET', count, 'dead_warned', '1')
+  local box = outbox.open(settings[9], outbox_key, outbox_texts, count, now)
+  outbox.note(box, 'bucket.dead_letters', nil, 1, { reason = string.format('%d of %d', there, warn) })
+  outbox.write(box)
+elseif was_above and not is_above then
+  redis.call('HDEL', count, 'dead_warned')
+end
 return { old, full, more, there, bytes, most < math.huge and most or 0, bytes_bound < math.huge and bytes_bound or 0, drops and 1 or 0 }

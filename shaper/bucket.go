@@ -48,6 +48,7 @@ type Bucket struct {
 	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then.
 	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
 	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
+	DeadWarn     int64        `setting:"dead_warn,redis=dead_warn,change" help:"'number' of dead letters above which operators are told; 0: none"` // see EventDeadLetters
 	WhenDeadFull WhenDeadFull `setting:"when_dead_full"`
 
 	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 is for ever.
@@ -214,6 +215,7 @@ func (b Bucket) Validate() error {
 	}
 	inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
 	inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
+	inRange("dead_warn", b.DeadWarn, 0, 10*MaxCapacity)
 	if b.DeadRetention < 0 || b.DeadRetention > MaxDelay {
 		fail("dead_retention", "%s: want 0s (for ever) to %s", b.DeadRetention, MaxDelay)
 	}

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -64,4 +66,22 @@ func TestPurgeCommand(t *testing.T) {
 	s.run(t, "dispatcher bucket purge gone --yes").want(t, 0, "purged: 1 job")
 	s.run(t, "dispatcher bucket list --json").want(t, 0, `"purged": 3`, "orphaned: not in the configuration, and empty")
 	s.run(t, "dispatcher bucket purge nosuch --yes").want(t, 4)
+}
+
+// An operator says from how many dead letters on a bucket is to say so.
+func TestDeadWarn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.enqueue(t, "webhooks", "first") // the bucket is configured then
+	for i, id := range []string{"a", "b"} {
+		s.redis.ZAdd(t.Context(), "tundish:{webhooks}:b:webhooks:dead", redis.Z{Member: id, Score: float64(i + 1)})
+	}
+	s.run(t, "dispatcher bucket list").lacks(t, "dead_warn")
+	s.run(t, "dispatcher bucket set webhooks --dead-warn 2").want(t, 0, "dead_warn 0 → 2")
+	s.run(t, "dispatcher bucket list").lacks(t, "dead letters, more than")
+	s.run(t, "dispatcher bucket set webhooks --dead-warn 1").want(t, 0, "dead_warn 2 → 1")
+	s.run(t, "dispatcher bucket list").want(t, 0, "2 dead letters, more than 1 (dead_warn)")
+	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"dead_warn": 1`, `"setting": "dead_warn"`)
+	s.run(t, "dispatcher bucket reset webhooks dead_warn").want(t, 0, "dead_warn 1 → 0")
+	s.run(t, "dispatcher bucket set webhooks --dead-warn=-1").want(t, 2, "dead_warn: -1: want 0 to")
 }

@@ -251,6 +251,9 @@ func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []s
 	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
 		note("full")
 	}
+	if v.DeadWarn > 0 && v.Dead > v.DeadWarn {
+		note("%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
+	}
 	if here := v.differsHere(); here > 1 || here == 1 && v.Pause == nil {
 		note("differs from the configuration here, see bucket list --diff")
 	}

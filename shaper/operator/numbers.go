@@ -32,8 +32,9 @@ type BucketNumbers struct {
 	DeadBytes        int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`
 	DeadCapacity     int64 `lua:"dead_capacity" json:"dead_capacity,omitempty" gauge:"bucket_dead_letters_capacity,positive" help:"Dead letters from which on the bucket refuses jobs, or drops the oldest."`                      // before new jobs are refused, or the oldest dropped
 	DeadMaxBytes     int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."` // the same; 0 no bound
-	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`                                                                                                                                                                       // as their retention had ended, ever
-	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"`                                                                                                                                                                     // as there were too many, ever
+	DeadWarn         int64 `lua:"dead_warn" json:"dead_warn,omitempty" gauge:"bucket_dead_letters_warn,positive" help:"Dead letters above which operators are told. None without such a number."`
+	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // as their retention had ended, ever
+	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // as there were too many, ever
 
 	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, beside Unfinished
 	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // that no hook was told of, ever: too many waited for that

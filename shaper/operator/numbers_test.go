@@ -38,7 +38,7 @@ func TestScriptsTellTheNumbers(t *testing.T) {
 			if field.Type == reflect.TypeFor[admission.Rate]() {
 				name += "_count"
 			}
-			if !told[name] && !regexp.MustCompile(`'` + name + `'|\b` + name + ` = `).Match(source) {
+			if !told[name] && !regexp.MustCompile(`'`+name+`'|\b`+name+` = `).Match(source) {
 				t.Errorf("%s does not tell %s%s", c.script, c.prefix, name)
 			}
 		}
