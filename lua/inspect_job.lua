@@ -24,24 +24,26 @@
 -- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  {} unknown; {state's code, -1, 0, '', '', digits of its caller ("" none), 1 if it is everybody's (see callers.lua)} it is
---          settled; else {state's code, position (jobs ahead in its flow, -1 not in a list; exact among the first
---          thousand of its list, beyond them an estimate), instant (due, deadline, time of death, or eta; 0 none is
---          known, as while the bucket is paused), meta ("" none), body}, and then: now,
---          paused since (0 it is not), author and reason of the pause, requests in flight, max_in_flight, next slot
---          of the bucket, when the bucket's quotas let one leave (0 at once), 1 if the bucket has flows, 2 if they are in
---          groups; and of the flow: paused since, the note of its pause, requests in flight, max_in_flight (0 none), when its rate
---          and when its quotas let it depart (0 at once); then the same of its group; and of the bucket's pool: requests in flight,
---          max_in_flight (0 none), when its rate and when its quotas let one leave (0 at once); its attempts ("" none kept); the
---          offset of the engine's clock; and of the bucket, the flow and the pool each: the text of its downstream ("" none, see
---          downstream.lua), and rate_count and rate_per without that; 1 if the timetable of the bucket has it closed now, and when it is
---          open, from now or from the time of the job on (0 nobody knows); 1 if the job is everybody's (see
---          callers.lua); the quotas of the bucket, the flow, the group and the pool, and what is left of each ("" none, see
---          allowance.lua); instants in microseconds
+-- Returns  names and values (see answer.lua), none of an unknown job; instants in microseconds:
+--   state (its code); everybodys (1 if it is everybody's, see callers.lua). Of a settled job that, and caller: the digits of its caller
+--   position      jobs ahead in its flow, -1 not in a list; exact among the first thousand of its list, beyond them an estimate
+--   instant       due, deadline, time of death, or eta; none is known, as while the bucket is paused
+--   meta, body, attempts (the texts of it)
+--   now, paused (since when), paused_by, paused_reason, in_flight (requests), max_in_flight, next_slot, quota_frees (when the bucket's
+--     quotas let one leave), levels (1 if the bucket has flows, 2 if they are in groups)
+--   flow_paused, flow_note (of its pause), flow_in_flight, flow_max_in_flight, flow_ready and flow_quota_frees (when its rate and when its
+--     quotas let it depart, none: at once), flow_disabled; the same of its group: group_…
+--   pool_in_flight, pool_max_in_flight, pool_ready, pool_quota_frees: of the bucket's pool
+--   offset (of the engine's clock); downstream (the text of the bucket's, see downstream.lua), and rate_count and rate_per without that;
+--     the same of the flow and of the pool: flow_…, pool_…
+--   closed        1 if the timetable of the bucket has it closed now; opens: when it is open, from now or from the time of the job on, none
+--                 if nobody knows
+--   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua)
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
+--#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/downstream.lua
@@ -72,13 +74,23 @@ local function sequence(stored)
   return tonumber(base or 0) + tonumber(index or 0)
 end
 
+local reply = {}
+local function tell(what, value) answer.tell(reply, what, value) end
+-- Of a job that has ended nothing is known but its state and whose it was.
+local function ended(state, caller, everybodys)
+  tell('state', state)
+  tell('caller', caller)
+  tell('everybodys', everybodys and 1)
+  return reply
+end
+
 local job = redis.call('HGET', body, id)
 if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return {} end
   local state, expires = string.match(settled, '^...........(%d)(%d+)$')
   if tonumber(expires) <= now or state == callers.NAMED then return {} end
-  return { tonumber(state), -1, 0, '', '', callers.ended(settled), now < callers.times(conf) and 1 or 0 }
+  return ended(tonumber(state), callers.ended(settled), now < callers.times(conf))
 end
 
 local came_before = tonumber(string.match(job, '^%S+ (%d+)') or 0) < callers.times(conf)
@@ -96,7 +108,7 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   local purge = redis.call('HMGET', count, 'purge_mark', 'purge_flow')
   if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then
     local letters = callers.of(string.match(job, '^%S+ %S+ (.*)') or '')
-    return { CANCELLED, -1, 0, '', '', letters == '' and '' or callers.digits(letters), came_before and 1 or 0 }
+    return ended(CANCELLED, letters ~= '' and callers.digits(letters), came_before)
   end
 end
 
@@ -121,12 +133,11 @@ local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 -- What holds for a flow or a group.
 local function bounds_of(f, windows, own_text)
   local ready, free = estimate.own(bucket, f, windows)
-  return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)') or '',
-    in_flight = f.state.in_flight - f.state.riders, most = f.settings.max_in_flight, ready = ready, quota = free,
-    disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '' }
+  return { paused = f.settings.paused, note = string.match(own_text or '', '^[^\n]*\n([^\n]*)'),
+    in_flight = f.state.in_flight - f.state.riders, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
+    disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') }
 end
-local none = { paused = 0, note = '', in_flight = 0, most = 0, ready = 0, quota = 0, disabled = '' }
-local of_flow, of_group, own_flow, configured, group_departed = none, none, {}, { rate_count = 0, rate_per = 0 }, nil
+local of_flow, of_group, own_flow, configured, group_departed = {}, {}, {}, {}, nil
 local function windows_of(text)
   local windows = quota.windows(text)
   return #windows > 0 and windows or nil
@@ -150,13 +161,7 @@ if has_flows then
   end
 end
 
-local of_pool, in_requests = { 0, 0, 0, 0 }, batch.in_flight(leases, riders)
-if member ~= '' then
-  local p, ready, free = bucket.pool, 0, 0
-  if p then ready, free = estimate.own(bucket, p) end
-  of_pool = { pool.in_flight(KEYS, member, in_requests), tonumber(redis.call('HGET', pool.keys(KEYS).conf, 'max_in_flight') or 0),
-    ready, free }
-end
+local in_requests = batch.in_flight(leases, riders)
 
 -- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
 -- why the numbers of the jobs at both ends tell about where it is; those of other flows and
@@ -188,27 +193,45 @@ elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
 local _, quota_frees = estimate.own(bucket, bucket)
-local reply = { state, position, instant, stored or '', job, now, paused, settings[5] or '', settings[6] or '',
-  in_requests, tonumber(settings[3] or 0), math.floor(math.max(bucket.rate_at, now)), quota_frees, has_flows and tonumber(levels) or 0 }
-for _, of in ipairs({ of_flow, of_group }) do
-  for _, value in ipairs({ of.paused, of.note, of.in_flight, of.most, of.ready, of.quota, of.disabled }) do reply[#reply + 1] = value end
-end
-for i = 1, 4 do reply[#reply + 1] = of_pool[i] end
-reply[#reply + 1] = redis.call('HGET', tried, id) or ''
-reply[#reply + 1] = offset
--- Of the bucket, the flow and the pool: what the answers of its downstream say, and its rate without that.
-local flow_said = own_flow.state and own_flow.state.down
-for _, scope in ipairs({ { of_pace[3] or '', in_force }, { flow_said and downstream.write(flow_said) or '', configured },
-  { bucket.pool and bucket.pool.said or '', bucket.pool or { rate_count = 0, rate_per = 0 } } }) do
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = scope[1], scope[2].rate_count, scope[2].rate_per
-end
-reply[#reply + 1] = times and timetable.opens(times, now) ~= now and 1 or 0
-reply[#reply + 1] = times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now
-reply[#reply + 1] = came_before and 1 or 0
+tell('state', state)
+tell('everybodys', came_before and 1)
+tell('position', position)
+tell('instant', instant)
+tell('meta', stored)
+tell('body', job)
+tell('attempts', redis.call('HGET', tried, id))
+tell('now', now)
+tell('paused', paused)
+tell('paused_by', settings[5])
+tell('paused_reason', settings[6])
+tell('in_flight', in_requests)
+tell('max_in_flight', tonumber(settings[3]))
+tell('next_slot', math.floor(math.max(bucket.rate_at, now)))
+tell('quota_frees', quota_frees)
+tell('levels', has_flows and tonumber(levels))
+tell('offset', offset)
+tell('closed', times and timetable.opens(times, now) ~= now and 1)
+tell('opens', times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now)
+-- What the answers of the downstream say, and the rate without that.
+tell('downstream', of_pace[3])
+tell('rate_count', in_force.rate_count)
+tell('rate_per', in_force.rate_per)
+of_flow.downstream = own_flow.state and own_flow.state.down and downstream.write(own_flow.state.down)
+of_flow.rate_count, of_flow.rate_per = configured.rate_count, configured.rate_per
+
 local latest = now + pacer.MAX_HORIZON
-reply[#reply + 1] = allowance.text(departed, settings[8], now, offset, latest + offset)
-reply[#reply + 1] = has_flows and allowance.text(flow_departed, settings[9], now, offset, latest + offset) or ''
-reply[#reply + 1] = group_departed and allowance.text(group_departed, settings[10], now, offset, latest + offset) or ''
-local of_keys = member ~= '' and pool.keys(KEYS)
-reply[#reply + 1] = of_keys and allowance.text(of_keys.departed, redis.call('HGET', of_keys.conf, 'quotas'), now, 0, latest) or ''
+tell('quotas', allowance.text(departed, settings[8], now, offset, latest + offset))
+if has_flows then of_flow.quotas = allowance.text(flow_departed, settings[9], now, offset, latest + offset) end
+if group_departed then of_group.quotas = allowance.text(group_departed, settings[10], now, offset, latest + offset) end
+answer.tell_all(reply, 'flow_', of_flow)
+answer.tell_all(reply, 'group_', of_group)
+if member ~= '' then
+  local k, p = pool.keys(KEYS), bucket.pool or {}
+  local of_conf, of_pool = redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'), {}
+  if bucket.pool then of_pool.ready, of_pool.quota_frees = estimate.own(bucket, p) end
+  of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(of_conf[1])
+  of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
+  of_pool.quotas = allowance.text(k.departed, of_conf[2], now, 0, latest)
+  answer.tell_all(reply, 'pool_', of_pool)
+end
 return reply

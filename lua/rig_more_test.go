@@ -194,29 +194,31 @@ func (r *rig) job(id string) job {
 		group, _ := splitPath(flow)
 		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)
 	}
-	in := lua.NewReader(r.run(lua.InspectJob, r.inPool(keys), id, flow, r.withFlows(), r.member()))
-	if in.Left() == 0 {
-		r.ok(in.Err())
+	a := r.answerOf(r.run(lua.InspectJob, r.inPool(keys), id, flow, r.withFlows(), r.member()))
+	if len(a) == 0 {
 		return job{}
 	}
-	j := job{state: in.Int(), position: in.Int(), instant: in.Int(), meta: in.Text(), body: in.Text()}
-	if in.Left() == 2 { // it is settled
-		j.caller, j.nobodys = in.Text(), in.Int() == 0
-	} else {
-		j.now, j.paused, j.by, j.reason = in.Int(), in.Int(), in.Text(), in.Text()
-		j.inFlight, j.maxInFlight, j.nextSlot, j.quota, j.hasFlows = in.Int(), in.Int(), in.Int(), in.Int(), in.Int()
-		j.ofFlow = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int(), in.Text()}
-		j.ofGroup = jobFlow{in.Int(), in.Text(), in.Int(), in.Int(), in.Int(), in.Int(), in.Text()}
-		j.ofPool = [4]int64{in.Int(), in.Int(), in.Int(), in.Int()}
-		j.attempts = in.Text()
-		j.offset = in.Int()
-		for _, scope := range []*scopeSeen{&j.bucketScope, &j.flowScope, &j.poolScope} {
-			*scope = scopeSeen{in.Text(), in.Int(), in.Int()}
-		}
-		j.closed, j.opens, j.nobodys = in.Int(), in.Int(), in.Int() == 0
-		j.quotas = [4]string{in.Text(), in.Text(), in.Text(), in.Text()}
+	j := job{state: a.Int("state"), position: -1, nobodys: a.Int("everybodys") == 0, caller: a.Text("caller")}
+	if a.Text("body") == "" { // it is settled
+		return j
 	}
-	r.ok(in.Err())
+	j.position, j.instant, j.meta, j.body = a.Int("position"), a.Int("instant"), a.Text("meta"), a.Text("body")
+	j.now, j.paused, j.by, j.reason = a.Int("now"), a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason")
+	j.inFlight, j.maxInFlight, j.nextSlot = a.Int("in_flight"), a.Int("max_in_flight"), a.Int("next_slot")
+	j.quota, j.hasFlows = a.Int("quota_frees"), a.Int("levels")
+	of := func(prefix string) jobFlow {
+		return jobFlow{a.Int(prefix + "paused"), a.Text(prefix + "note"), a.Int(prefix + "in_flight"), a.Int(prefix + "max_in_flight"),
+			a.Int(prefix + "ready"), a.Int(prefix + "quota_frees"), a.Text(prefix + "disabled")}
+	}
+	j.ofFlow, j.ofGroup = of("flow_"), of("group_")
+	j.ofPool = [4]int64{a.Int("pool_in_flight"), a.Int("pool_max_in_flight"), a.Int("pool_ready"), a.Int("pool_quota_frees")}
+	j.attempts, j.offset = a.Text("attempts"), a.Int("offset")
+	scope := func(prefix string) scopeSeen {
+		return scopeSeen{a.Text(prefix + "downstream"), a.Int(prefix + "rate_count"), a.Int(prefix + "rate_per")}
+	}
+	j.bucketScope, j.flowScope, j.poolScope = scope(""), scope("flow_"), scope("pool_")
+	j.closed, j.opens = a.Int("closed"), a.Int("opens")
+	j.quotas = [4]string{a.Text("quotas"), a.Text("flow_quotas"), a.Text("group_quotas"), a.Text("pool_quotas")}
 	return j
 }
 

@@ -44,7 +44,7 @@ type JobAttempt struct {
 }
 
 // JobInfo is what is known of a job. Of a settled one only ID, Bucket and
-// State are.
+// State are. The tag lua, here and in what it holds, is the name of the value in the answer of lua/inspect_job.lua.
 type JobInfo struct {
 	ID       string
 	Bucket   string
@@ -59,22 +59,23 @@ type JobInfo struct {
 	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
 	// It is exact among the first thousand of its priority and an estimate behind them,
 	// and counts all that matter more as ahead.
-	Position int64
+	Position int64     `lua:"position"`
 	ETA      time.Time // queued: expected departure, as if other flows sent nothing; zero while bucket or flow is paused
 	Due      time.Time // scheduled or retrying: when it may depart
 	Deadline time.Time // in flight: end of the lease
 	Died     time.Time // dead: when
 	Enqueued time.Time
 
-	Now                   time.Time  // of Redis; zero of a settled job
-	Pause                 *Pause     // of its bucket, nil if that runs
-	NextSlot              time.Time  // of its bucket
-	InFlight, MaxInFlight int64      // of its bucket
-	QuotaFrees            time.Time  // when the quotas of its bucket let a job leave; zero: at once
-	Quotas                []QuotaUse // of its bucket
+	Now         time.Time  `lua:"now"` // of Redis; zero of a settled job
+	Pause       *Pause     // of its bucket, nil if that runs
+	NextSlot    time.Time  `lua:"next_slot"`     // of its bucket
+	InFlight    int64      `lua:"in_flight"`     // of its bucket
+	MaxInFlight int64      `lua:"max_in_flight"` // of its bucket
+	QuotaFrees  time.Time  `lua:"quota_frees"`   // when the quotas of its bucket let a job leave; zero: at once
+	Quotas      []QuotaUse // of its bucket
 
-	Closed bool      // its bucket is, by its drain windows: see Hours
-	Opens  time.Time // when its bucket is open, from now on or from Due on; zero: nobody knows
+	Closed bool      `lua:"closed"` // its bucket is, by its drain windows: see Hours
+	Opens  time.Time `lua:"opens"`  // when its bucket is open, from now on or from Due on; zero: nobody knows
 
 	Downstream *Downstream // what the answers to its bucket have changed; nil: nothing
 
@@ -122,12 +123,13 @@ func (j *JobInfo) BeforeRedrive() (deliveries int, cause string, redriven bool) 
 
 // JobFlow is what holds for the flow of a job, or for its group.
 type JobFlow struct {
-	Pause                 *Pause    // nil if it is not paused
-	Disabled              *Disabled // of a flow: nil if it is not disabled
-	InFlight, MaxInFlight int64     // the bound is 0 if it has none of its own
-	RateFrees             time.Time // when its rate lets it depart next; zero: at once
-	QuotaFrees            time.Time // when its quotas do
-	Quotas                []QuotaUse
+	Pause       *Pause    // nil if it is not paused
+	Disabled    *Disabled // of a flow: nil if it is not disabled
+	InFlight    int64     `lua:"in_flight"`
+	MaxInFlight int64     `lua:"max_in_flight"` // 0 if it has none of its own
+	RateFrees   time.Time `lua:"ready"`         // when its rate lets it depart next; zero: at once
+	QuotaFrees  time.Time `lua:"quota_frees"`   // when its quotas do
+	Quotas      []QuotaUse
 
 	Downstream *Downstream // of a flow: what its downstream's answers have changed; nil: nothing
 }
@@ -153,11 +155,12 @@ func Causes() []string {
 
 // JobPool is what holds for the pool of a job's bucket.
 type JobPool struct {
-	Name                  string
-	InFlight, MaxInFlight int64     // the bound is 0 if it has none
-	RateFrees             time.Time // when its rate lets one of its buckets send next; zero: at once
-	QuotaFrees            time.Time // when its quotas do
-	Quotas                []QuotaUse
+	Name        string
+	InFlight    int64     `lua:"in_flight"`
+	MaxInFlight int64     `lua:"max_in_flight"` // 0 if it has none
+	RateFrees   time.Time `lua:"ready"`         // when its rate lets one of its buckets send next; zero: at once
+	QuotaFrees  time.Time `lua:"quota_frees"`   // when its quotas do
+	Quotas      []QuotaUse
 
 	Downstream *Downstream // what the answers to its buckets have changed; nil: nothing
 }

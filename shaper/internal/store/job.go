@@ -37,51 +37,40 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	if err != nil {
 		return shaper.JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
-	r := lua.NewReader(reply)
-	if r.Left() == 0 && r.Err() == nil {
+	a, err := lua.ReadAnswer(reply)
+	if err != nil {
+		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, err)
+	}
+	if a.Int("state") == 0 {
 		return shaper.JobInfo{}, fmt.Errorf("%w: %q in bucket %q", shaper.ErrNotFound, id, bucket)
 	}
-	code, position, instant, metaText, body := r.Int(), r.Int(), r.Int(), r.Text(), r.Text()
-	if r.Err() != nil {
-		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
-	}
-	info := shaper.JobInfo{ID: id, Bucket: bucket, State: codec.StateOf(code), Position: position}
-	if body == "" {
-		info.Owner = shaper.Owner{Mark: r.Text(), Before: r.Int() == 1}
-		if r.Err() != nil {
-			return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
-		}
+	info := shaper.JobInfo{ID: id, Bucket: bucket, State: codec.StateOf(a.Int("state")), Position: -1}
+	if a.Text("body") == "" {
+		info.Owner = shaper.Owner{Mark: a.Text("caller"), Before: a.Int("everybodys") == 1}
 		return info, nil
 	}
-	if err := codec.FillJob(&info, body, metaText); err != nil {
+	if err := codec.FillJob(&info, a.Text("body"), a.Text("meta")); err != nil {
 		return shaper.JobInfo{}, fmt.Errorf("bucket %q: job %q: %w", bucket, id, err)
 	}
-	info.Now = time.UnixMicro(r.Int())
-	info.Pause = codec.ReadPause(r.Int(), r.Text(), r.Text())
-	info.InFlight, info.MaxInFlight, info.NextSlot = r.Int(), r.Int(), time.UnixMicro(r.Int())
-	info.QuotaFrees = codec.InstantOf(r.Int())
-	levels := r.Int()
-	ofFlow, ofGroup, ofPool := readJobFlow(r), readJobFlow(r), readJobPool(r)
-	info.LastAttempts = codec.Attempts(r.Text())
-	offset := r.Int()
-	info.Downstream, ofFlow.Downstream, ofPool.Downstream = readDownstream(r, offset), readDownstream(r, offset), readDownstream(r, 0)
-	info.Closed, info.Opens = r.Int() == 1, codec.InstantOf(r.Int())
-	info.Owner.Before = r.Int() == 1
-	for _, uses := range []*[]shaper.QuotaUse{&info.Quotas, &ofFlow.Quotas, &ofGroup.Quotas, &ofPool.Quotas} {
-		*uses = codec.ReadQuotaUse(r.Text())
-	}
+	info.Owner.Before = a.Int("everybodys") == 1
+	codec.ReadAnswer(a, "", &info)
+	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
+	info.LastAttempts = codec.Attempts(a.Text("attempts"))
+	offset := a.Int("offset")
+	info.Downstream, info.Quotas = downstreamIn(a, "", offset), codec.ReadQuotaUse(a.Text("quotas"))
 	if p := b.Settings.Load().Pool; p != nil {
-		ofPool.Name, info.OfPool = p.Name, ofPool
+		info.OfPool = &shaper.JobPool{Name: p.Name, Downstream: downstreamIn(a, "pool_", 0), Quotas: codec.ReadQuotaUse(a.Text("pool_quotas"))}
+		codec.ReadAnswer(a, "pool_", info.OfPool)
 	}
+	levels := a.Int("levels")
 	if levels != codec.LevelsNone {
-		info.OfFlow = ofFlow
+		info.OfFlow = readJobFlow(a, "flow_")
+		info.OfFlow.Downstream = downstreamIn(a, "flow_", offset)
 	}
 	if levels == codec.LevelsGroups {
-		info.OfGroup = ofGroup
+		info.OfGroup = readJobFlow(a, "group_")
 	}
-	if r.Err() != nil {
-		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, r.Err())
-	}
+	instant := a.Int("instant")
 	at := time.UnixMicro(instant)
 	switch info.State {
 	case shaper.StateQueued:
@@ -168,29 +157,23 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
-func readJobFlow(r *lua.Reader) *shaper.JobFlow {
-	since, note := r.Int(), r.Text()
-	flow := shaper.JobFlow{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: codec.InstantOf(r.Int()), QuotaFrees: codec.InstantOf(r.Int())}
-	flow.Disabled = codec.ReadDisabled(r.Text())
+func readJobFlow(a lua.Answer, prefix string) *shaper.JobFlow {
+	flow := &shaper.JobFlow{Disabled: codec.ReadDisabled(a.Text(prefix + "disabled")), Quotas: codec.ReadQuotaUse(a.Text(prefix + "quotas"))}
+	codec.ReadAnswer(a, prefix, flow)
+	note := a.Text(prefix + "note")
 	if flow.Disabled == nil || note != codec.FlowUnset && note != "" { // a disabled flow counts as paused
-		flow.Pause = codec.ReadFlowPause(since, note)
+		flow.Pause = codec.ReadFlowPause(a.Int(prefix+"paused"), note)
 	}
-	return &flow
+	return flow
 }
 
-// readJobPool reads what inspect_job.lua says of the pool of the job's bucket.
-func readJobPool(r *lua.Reader) *shaper.JobPool {
-	return &shaper.JobPool{InFlight: r.Int(), MaxInFlight: r.Int(), RateFrees: codec.InstantOf(r.Int()), QuotaFrees: codec.InstantOf(r.Int())}
-}
-
-// readDownstream reads what inspect_job.lua says of the downstream of a scope.
-func readDownstream(r *lua.Reader, offset int64) *shaper.Downstream {
-	text := r.Text()
-	return codec.ParseDownstream(text, offset, readRate(r))
-}
-
-func readRate(r *lua.Reader) admission.Rate {
-	return admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+// downstreamIn reads what the script says of the downstream of a scope.
+func downstreamIn(a lua.Answer, prefix string, offset int64) *shaper.Downstream {
+	rate := struct {
+		Rate admission.Rate `lua:"rate"`
+	}{}
+	codec.ReadAnswer(a, prefix, &rate)
+	return codec.ParseDownstream(a.Text(prefix+"downstream"), offset, rate.Rate)
 }
 
 // Sizes of one chunk of a purge: a script of about a millisecond.
