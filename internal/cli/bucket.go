@@ -17,5 +17,5 @@ run. All processes obey at once, and after every restart.`,
   dispatcher bucket release webhooks
   dispatcher bucket list --diff`,
 	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(), a.bucketReleaseCommand(),
-		a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand()))
+		a.bucketDrainCommand(), a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand()))
 }

@@ -26,7 +26,14 @@ type drainFlags struct {
 	watch            bool
 }
 
-func (a *invocation) drainCommand() *cobra.Command {
+// formerDrainCommand is the name of the command of before, which goes on working.
+func (a *invocation) formerDrainCommand() *cobra.Command {
+	cmd := a.serverFlags(a.bucketDrainCommand())
+	cmd.Hidden = true
+	return cmd
+}
+
+func (a *invocation) bucketDrainCommand() *cobra.Command {
 	var flags drainFlags
 	cmd := &cobra.Command{
 		Use:   "drain BUCKET",
@@ -39,9 +46,9 @@ goes on if this program ends, and one runs at a time.
 With --watch the program shows how far the drain is, and waits for its end. If a drain runs
 already, it watches that one, unless the flags ask for another one. It exits with 0 when
 the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going.`,
-		Example: `  dispatcher drain reports
-  dispatcher drain reports --rate 5/s --max 1000 --watch
-  dispatcher drain reports --stop`,
+		Example: `  dispatcher bucket drain reports
+  dispatcher bucket drain reports --rate 5/s --max 1000 --watch
+  dispatcher bucket drain reports --stop`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.stop && (flags.rate != "" || flags.most != 0 || flags.untilEmpty || flags.watch) {
@@ -59,7 +66,7 @@ the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going
 	cmd.Flags().BoolVar(&flags.untilEmpty, "until-empty", false, "with --max: end earlier if the bucket is empty")
 	cmd.Flags().BoolVar(&flags.watch, "watch", false, "show how far it is, and wait for its end")
 	cmd.Flags().BoolVar(&flags.stop, "stop", false, "stop the drain that runs")
-	return a.serverFlags(cmd)
+	return cmd
 }
 
 func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags drainFlags) error {
@@ -144,7 +151,7 @@ func (a *invocation) watchDrain(ctx context.Context, c *api, view opsview.Bucket
 		}
 		select {
 		case <-ctx.Done():
-			return fail(exitFailed, "the drain of bucket %q goes on: stop it by dispatcher drain %s --stop", bucket, bucket)
+			return fail(exitFailed, "the drain of bucket %q goes on: stop it by dispatcher bucket drain %s --stop", bucket, bucket)
 		case <-time.After(drainPoll):
 		}
 		after, err := c.bucket(ctx, bucket)

@@ -40,22 +40,23 @@ manual = true
 	}
 	s.enqueue(t, "webhooks", "a")
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       closed until an operator drains it")
-	s.run(t, "dispatcher drain nosuch").want(t, 4, `unknown bucket "nosuch"`)
-	s.run(t, "dispatcher drain webhooks --rate often").want(t, 2, `rate: rate "often": want a number and a period`)
-	s.run(t, "dispatcher drain webhooks --max 0").want(t, 2, "--max 0: want 1 or more")
-	s.run(t, "dispatcher drain webhooks --stop --watch").want(t, 2, "--stop goes with no other flag")
-	s.run(t, "dispatcher drain webhooks --stop").want(t, 0, "no drain of webhooks runs")
-	s.run(t, "dispatcher drain webhooks --max 7").want(t, 0, "drain of webhooks: running: 0 departed of 7, 1 waiting, 0 in flight, empty ")
-	s.run(t, "dispatcher drain webhooks").want(t, 1, `bucket "webhooks" has a drain, which runs: running, 0 of 7 departed, asked for `,
-		"Stop it first: `dispatcher drain webhooks --stop`. To watch it: `dispatcher drain webhooks --watch`")
+	s.run(t, "dispatcher bucket drain nosuch").want(t, 4, `unknown bucket "nosuch"`)
+	s.run(t, "dispatcher drain nosuch").want(t, 4, `unknown bucket "nosuch"`) // as it was called before
+	s.run(t, "dispatcher bucket drain webhooks --rate often").want(t, 2, `rate: rate "often": want a number and a period`)
+	s.run(t, "dispatcher bucket drain webhooks --max 0").want(t, 2, "--max 0: want 1 or more")
+	s.run(t, "dispatcher bucket drain webhooks --stop --watch").want(t, 2, "--stop goes with no other flag")
+	s.run(t, "dispatcher bucket drain webhooks --stop").want(t, 0, "no drain of webhooks runs")
+	s.run(t, "dispatcher bucket drain webhooks --max 7").want(t, 0, "drain of webhooks: running: 0 departed of 7, 1 waiting, 0 in flight, empty ")
+	s.run(t, "dispatcher bucket drain webhooks").want(t, 1, `bucket "webhooks" has a drain, which runs: running, 0 of 7 departed, asked for `,
+		"Stop it first: `dispatcher bucket drain webhooks --stop`. To watch it: `dispatcher bucket drain webhooks --watch`")
 	for _, other := range []string{"--max 8", "--max 7 --until-empty", "--rate 5/s", "--max 7 --rate 5/s"} {
-		s.run(t, "dispatcher drain webhooks --watch "+other).want(t, 1, "Stop it first")
+		s.run(t, "dispatcher bucket drain webhooks --watch "+other).want(t, 1, "Stop it first")
 	}
 	for _, same := range []string{"--watch", "--watch --max 7"} {
 		s.watchRunning(t, same)
 	}
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       open at 50/s", "drain       running, 0 of 7 departed, asked for ")
-	s.run(t, "dispatcher drain webhooks --stop").want(t, 0, "stopped: stopped, 0 of 7 departed, asked for ")
+	s.run(t, "dispatcher bucket drain webhooks --stop").want(t, 0, "stopped: stopped, 0 of 7 departed, asked for ")
 
 	delivered := func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }
 	d, err := dispatcher.New(dispatcher.Config{
@@ -70,7 +71,7 @@ manual = true
 	defer running.Wait()
 	defer stop()
 	ended := make(chan result)
-	go func() { ended <- s.run(t, "dispatcher drain webhooks --watch") }()
+	go func() { ended <- s.run(t, "dispatcher bucket drain webhooks --watch") }()
 	select {
 	case r := <-ended:
 		r.want(t, 0, "running: ", "done: 1 departed, 0 waiting, 0 in flight")
@@ -80,11 +81,11 @@ manual = true
 
 	s.enqueue(t, "webhooks", "b")
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0)
-	s.run(t, "dispatcher drain webhooks").want(t, 0, "running: 0 departed, 1 waiting, 0 in flight, paused")
-	s.run(t, "dispatcher drain webhooks --stop").want(t, 0, "stopped: ")
-	go func() { ended <- s.run(t, "dispatcher drain webhooks --watch") }()
+	s.run(t, "dispatcher bucket drain webhooks").want(t, 0, "running: 0 departed, 1 waiting, 0 in flight, paused")
+	s.run(t, "dispatcher bucket drain webhooks --stop").want(t, 0, "stopped: ")
+	go func() { ended <- s.run(t, "dispatcher bucket drain webhooks --watch") }()
 	eventually(t, "the drain runs", func() bool {
-		return strings.Contains(s.run(t, "dispatcher drain webhooks --stop").out, "stopped: ")
+		return strings.Contains(s.run(t, "dispatcher bucket drain webhooks --stop").out, "stopped: ")
 	})
 	if r := <-ended; r.code != 1 || !strings.Contains(r.err, `the drain of bucket "webhooks" was stopped`) {
 		t.Errorf("the watch of a drain that is stopped: %+v", r)
@@ -99,7 +100,7 @@ func (s *site) watchRunning(t *testing.T, flags string) {
 	said, says := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		words := append([]string{"drain", "webhooks"}, strings.Fields(flags)...)
+		words := append([]string{"bucket", "drain", "webhooks"}, strings.Fields(flags)...)
 		code <- program("dispatcher")(ctx, words, s.env, strings.NewReader(""), io.Discard, says)
 		_ = says.Close()
 	}()
