@@ -100,7 +100,7 @@ func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags dra
 			return err
 		}
 		if d := view.Drain; d == nil || !flags.watch || !flags.asks(d) {
-			return fail(exitFailed, "bucket %q has a drain, which runs: %s. Stop it first: `%s drain %[1]s --stop`. To watch it: `%[3]s drain %[1]s --watch`",
+			return fail(exitFailed, "bucket %q has a drain, which runs: %s. Stop it first: `%s bucket drain %[1]s --stop`. To watch it: `%[3]s bucket drain %[1]s --watch`",
 				bucket, drainOf(d), a.program)
 		}
 		a.note("a drain of %s runs already: this watches it", bucket)
