@@ -288,3 +288,34 @@ func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
 		}
 	})
 }
+
+// A pool whose slots are further apart than buckets look ahead is shared by weight, too.
+func TestSlowPoolIsSharedByWeight(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, weights := range [][]int64{{3, 1}, {1, 3}, {10, 1}, {1, 1}, {5, 2, 1}} {
+			for _, rate := range []int64{1, 2, 4, 10} {
+				all := sharing(t, base, poolSettings{rateCount: rate}, settings{rateCount: rate, capacity: 500, inFlight: 1000}, weights...)
+				for _, s := range all {
+					s.horizon, s.lead = 200_000, 1000
+				}
+				const slots = 160
+				began, length := all[0].now(), slots*second/rate
+				share(t, all, length, 10)
+				var sum, total int64
+				for i, s := range all {
+					sum, total = sum+weights[i], total+within(s.slots, began, began+length)
+				}
+				if total < slots*95/100 {
+					t.Errorf("%d/s, weights %v: %d of %d slots were used", rate, weights, total, slots)
+				}
+				for i, s := range all {
+					got, want := within(s.slots, began, began+length), slots*weights[i]/sum
+					if got < want-want/10-3 || got > want+want/10+3 {
+						t.Errorf("%d/s, weights %v: bucket %d has %d slots, want %d", rate, weights, i, got, want)
+					}
+				}
+			}
+		}
+	})
+}

@@ -69,10 +69,11 @@ local function look_ahead(p, horizon, furthest, furthest_until)
 end
 
 -- The tag of a bucket that comes: it has no credit and no debt from other times. A bucket that waited may be behind by two
--- horizons, and ahead by as much and two departures of the least weight.
+-- horizons, or by a departure of the least weight and one of its own where that is more, as in a slow pool; and ahead by two horizons and
+-- two departures of the least weight.
 local function renew_tag(p)
   local own, virtual, waiting = p.own, p.sums.virtual, p.sums.waiting
-  local departures = own.waits > 0 and 2 * p.in_horizon or 1
+  local departures = own.waits > 0 and math.max(2 * p.in_horizon, own.weight + 1) or 1
   own.tag = math.max(own.tag, virtual - departures * pool.UNIT / own.weight)
   if waiting > 0 then
     own.tag = math.min(own.tag, virtual + 2 * (p.in_horizon / (waiting + own.weight) + 1) * pool.UNIT)
