@@ -28,7 +28,7 @@ func TestWaitForResults(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
 		for caller := range callers {
 			group.Go(func() {
-				for n := range calls / callers {
+				for n := range 1 + calls/callers {
 					id := fmt.Sprintf("call-%d-%d", caller, n)
 					total, beside, err := s.callAndWait(client, id)
 					if err != nil {
