@@ -160,7 +160,8 @@ func TestFlowInFlightBound(t *testing.T) {
 	})
 }
 
-// TestFlowPause: an operator stops one flow of many under load, and lets it go on.
+// TestFlowPause: an operator stops one flow of many under load, and lets it go on. A delivery that wakes late gives its permit back, and
+// its flow waits for a whole interval: so the others are not held to all of their rate.
 func TestFlowPause(t *testing.T) {
 	const rate, flowRate, each, stands = 200, 20, 120, 3 * time.Second
 	flows := flowNames(5)
@@ -194,7 +195,7 @@ func TestFlowPause(t *testing.T) {
 			return fault
 		case late > obeyed+stall.soFar():
 			return fmt.Sprintf("a job left %s after the pause of its flow", late)
-		case float64(fewest) < .95*flowRate*(stands-stall.cost()).Seconds():
+		case float64(fewest) < .85*flowRate*(stands-stall.cost()).Seconds():
 			return fmt.Sprintf("of another flow only %d left in %s", fewest, stands)
 		case first > obeyed+stall.soFar():
 			return fmt.Sprintf("the first one left %s after the end of the pause", first)
