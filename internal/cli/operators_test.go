@@ -120,7 +120,9 @@ func TestOperatorTable(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
-			walk(child)
+			if !child.Hidden { // a former name
+				walk(child)
+			}
 		}
 		if cmd.HasSubCommands() {
 			return

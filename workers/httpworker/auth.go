@@ -127,11 +127,18 @@ type tokens struct {
 	last      *oauth2.Token
 	usedUntil time.Time     // of one that ends
 	renewAt   time.Time     // when the next one is asked for
-	fetching  chan struct{} // closed when the request that is under way ends; nil without one
+	fetching  *tokenRequest // that is under way; nil without one
 	fault     error         // of the last try, nil if it gave a token
 	failedAt  time.Time     // when that was
 
 	rejectedAt time.Time // when the API last had a token replaced
+}
+
+// tokenRequest is a request for a token, for all that wait. What it brought stays with it: the API may reject the token before they look.
+type tokenRequest struct {
+	done  chan struct{}
+	token *oauth2.Token
+	fault error
 }
 
 const (
@@ -186,44 +193,40 @@ func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, e
 		defer t.mu.Unlock()
 		return nil, false, t.fault
 	}
-	fetched := t.fetch()
+	request := t.fetch()
 	t.mu.Unlock()
 	select {
-	case <-fetched:
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.fault != nil {
-			return nil, true, t.fault
-		}
-		return t.last, true, nil
+	case <-request.done:
+		return request.token, true, request.fault
 	case <-ctx.Done():
 		return nil, true, fmt.Errorf("%w: %w", errToken, ctx.Err())
 	}
 }
 
-// fetch asks for a token, if that is not under way, and returns what is closed when it is there. The lock is held.
-func (t *tokens) fetch() <-chan struct{} {
+// fetch asks for a token, if that is not under way. The lock is held.
+func (t *tokens) fetch() *tokenRequest {
 	if t.fetching != nil {
 		return t.fetching
 	}
-	fetched := make(chan struct{})
-	t.fetching = fetched
+	request := &tokenRequest{done: make(chan struct{})}
+	t.fetching = request
 	t.wg.Go(func() {
 		asked := time.Now()
 		token, err := t.config.Token(context.WithValue(t.closed, oauth2.HTTPClient, t.client))
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		defer close(request.done)
 		t.fetching = nil
-		close(fetched)
 		if err != nil {
 			t.fault, t.failedAt = fmt.Errorf("%w: %s", errToken, tokenFault(err)), time.Now()
+			request.fault = t.fault
 			return
 		}
 		left := min(tokenLeft, max(leastLeft, token.Expiry.Sub(asked)/4))
-		t.last, t.fault = token, nil
+		t.last, t.fault, request.token = token, nil, token
 		t.usedUntil, t.renewAt = token.Expiry.Add(-left), token.Expiry.Add(-2*left)
 	})
-	return fetched
+	return request
 }
 
 // tokenFault says what is wrong without the answer's body, which may repeat what was asked.

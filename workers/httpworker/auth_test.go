@@ -144,3 +144,27 @@ func TestRequestThatWaitsForAToken(t *testing.T) {
 		t.Errorf("with the token at hand: %+v", outcome)
 	}
 }
+
+// Who waited for a token gets it, also if somebody else had it rejected meanwhile.
+func TestTokenThatIsRejectedAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			tokens, issuer := newTokens(OAuth2{TokenURL: "https://issuer.example/token"}, nil), &issuer{takes: time.Second}
+			tokens.client.Transport = issuer
+			defer tokens.stop()
+			var group sync.WaitGroup
+			for range 8 {
+				group.Go(func() {
+					token, _, err := tokens.token(t.Context())
+					if token == nil || err != nil {
+						t.Errorf("%v, %v", token, err)
+						return
+					}
+					tokens.reject(token)
+				})
+			}
+			group.Wait()
+		})
+	}
+}
