@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +62,30 @@ func poolGauge(name, help string, value func(*PoolDetails) float64) gaugeOf[Pool
 func (g gaugeOf[T]) of(has func(*T) bool) gaugeOf[T] {
 	g.has = has
 	return g
+}
+
+// gaugesOf makes the gauges of the fields of T, a struct, that have the tag. label is of the name.
+func gaugesOf[T any](label string) (list []gaugeOf[T]) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		tag, ok := field.Tag.Lookup("gauge")
+		if !ok {
+			continue
+		}
+		name, option, _ := strings.Cut(tag, ",")
+		value := func(of *T) float64 {
+			v := reflect.ValueOf(of).Elem().FieldByIndex(field.Index)
+			if d, ok := v.Interface().(time.Duration); ok {
+				return d.Seconds()
+			}
+			return float64(v.Int())
+		}
+		g := gaugeOf[T]{prometheus.NewDesc("tundish_"+name, field.Tag.Get("help"), []string{label}, nil), value, nil}
+		if option == "positive" {
+			g = g.of(func(of *T) bool { return value(of) > 0 })
+		}
+		list = append(list, g)
+	}
+	return list
 }
 
 func withHours(b *BucketInfo) bool     { return b.Hours != nil }

@@ -1,13 +1,5 @@
 package operator
 
-import (
-	"reflect"
-	"strings"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
-
 // BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the answer of the script, json its member
 // in the API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out where the number is 0.
 type BucketNumbers struct {
@@ -51,28 +43,4 @@ type BucketNumbers struct {
 	FlowsOpen     int64 `lua:"flows_open" json:"-"`
 	FlowsHalfOpen int64 `lua:"flows_half_open" json:"-"`
 	FlowsDisabled int64 `lua:"flows_disabled" json:"-"` // that send nothing and take no jobs, until an operator enables them
-}
-
-// gaugesOf makes the gauges of the fields of T, a struct, that have the tag. label is of the name.
-func gaugesOf[T any](label string) (list []gaugeOf[T]) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		tag, ok := field.Tag.Lookup("gauge")
-		if !ok {
-			continue
-		}
-		name, option, _ := strings.Cut(tag, ",")
-		value := func(of *T) float64 {
-			v := reflect.ValueOf(of).Elem().FieldByIndex(field.Index)
-			if d, ok := v.Interface().(time.Duration); ok {
-				return d.Seconds()
-			}
-			return float64(v.Int())
-		}
-		g := gaugeOf[T]{prometheus.NewDesc("tundish_"+name, field.Tag.Get("help"), []string{label}, nil), value, nil}
-		if option == "positive" {
-			g = g.of(func(of *T) bool { return value(of) > 0 })
-		}
-		list = append(list, g)
-	}
-	return list
 }
