@@ -63,13 +63,15 @@ local PLACES = PURGED + flow.PLACES
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity',
-  'scheduled_capacity', 'max_in_flight', 'flows', 'dead_capacity', 'dead_max_bytes', 'timetable', 'quotas', 'batch')
-local parted = tonumber(settings[8] or 0)
+local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text =
+  unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'flows', 'dead_capacity', 'dead_max_bytes',
+    'timetable', 'quotas', 'batch'), 1, 11)
+local parted = tonumber(levels or 0)
 local has_flows = parted > 0
-local counters = redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full',
-  'held', 'open', 'half_open', 'events_dropped', 'oldest')
-local scheduled = math.max(tonumber(counters[1] or 0), 0)
+local scheduled_count, forgotten, purged, dead_bytes, dropped_old, dropped_full, held, open, half_open, events_dropped, oldest_found =
+  unpack(redis.call('HMGET', count, 'scheduled', 'forgotten', 'purged', 'dead_bytes', 'dead_dropped_old', 'dead_dropped_full', 'held',
+    'open', 'half_open', 'events_dropped', 'oldest'), 1, 11)
+local scheduled = math.max(tonumber(scheduled_count or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
 local requests = batch.in_flight(leases, riders)
 
@@ -90,7 +92,7 @@ if not has_flows then
     if came and (oldest == 0 or came < oldest) then oldest = came end
   end
 elseif waiting > 0 then
-  local came, seen_at, id = string.match(counters[11] or '', '^(%d+) (%d+) (.*)$')
+  local came, seen_at, id = string.match(oldest_found or '', '^(%d+) (%d+) (.*)$')
   if came then
     local waits = redis.call('HEXISTS', body, id) == 1 and not redis.call('ZSCORE', leases, id) and not redis.call('ZSCORE', dead, id)
     oldest = waits and came + 0 or now - (seen_at - came)
@@ -100,8 +102,8 @@ end
 local reply = {}
 local function tell(name, value) answer.tell(reply, name, value) end
 tell('now', now)
-tell('configured', settings[1] and 1)
-tell('revision', tonumber(settings[1] or 0))
+tell('configured', revision and 1)
+tell('revision', tonumber(revision or 0))
 tell('levels', parted)
 if changeable[1] then
   for i, value in ipairs(redis.call('HMGET', conf, unpack(changeable))) do tell(changeable[i], tonumber(value or 0)) end
@@ -120,7 +122,7 @@ tell('in_flight', in_flight)
 tell('requests', requests)
 tell('dead', dead_count)
 tell('remembered', redis.call('HLEN', seen))
-tell('forgotten', tonumber(counters[2] or 0))
+tell('forgotten', tonumber(forgotten or 0))
 tell('oldest_age', oldest > 0 and math.max(now - oldest, 0))
 
 local pause = redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason')
@@ -128,15 +130,15 @@ tell('paused', tonumber(pause[1] or 0))
 tell('paused_by', pause[2])
 tell('paused_reason', pause[3])
 tell('purging', unpurged)
-tell('purged', tonumber(counters[3] or 0))
+tell('purged', tonumber(purged or 0))
 tell('flows', redis.call('HLEN', flows))
 tell('flows_wait', redis.call('ZCARD', due_flows))
 tell('groups', redis.call('HLEN', groups))
 tell('groups_wait', redis.call('ZCARD', due_groups))
 if has_flows then
-  tell('flows_held', tonumber(counters[7] or 0))
-  tell('flows_open', tonumber(counters[8] or 0))
-  tell('flows_half_open', tonumber(counters[9] or 0))
+  tell('flows_held', tonumber(held or 0))
+  tell('flows_open', tonumber(open or 0))
+  tell('flows_half_open', tonumber(half_open or 0))
 end
 tell('flows_disabled', redis.call('ZCARD', disabled))
 local first_callback = 0
@@ -149,18 +151,18 @@ for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
 end
 tell('callbacks', redis.call('HLEN', callback_texts))
 tell('oldest_callback_age', first_callback > 0 and math.max(now - first_callback, 0))
-tell('events_dropped', tonumber(counters[10] or 0))
+tell('events_dropped', tonumber(events_dropped or 0))
 
-tell('dead_bytes', math.max(tonumber(counters[4] or 0), 0))
-tell('dead_dropped_old', tonumber(counters[5] or 0))
-tell('dead_dropped_extra', tonumber(counters[6] or 0))
-if settings[1] then
-  local most, most_bytes = dlq.bounds(tonumber(settings[5]), settings[9], settings[10])
+tell('dead_bytes', math.max(tonumber(dead_bytes or 0), 0))
+tell('dead_dropped_old', tonumber(dropped_old or 0))
+tell('dead_dropped_extra', tonumber(dropped_full or 0))
+if revision then
+  local most, most_bytes = dlq.bounds(tonumber(capacity), most_dead, most_dead_bytes)
   tell('dead_capacity', most < math.huge and most)
   tell('dead_max_bytes', most_bytes < math.huge and most_bytes)
 end
 
-tell('quotas', allowance.text(departed, settings[12], now, offset, now + offset + pacer.MAX_HORIZON))
+tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
   local k = pool.keys(KEYS)
@@ -171,9 +173,9 @@ if member ~= '' then
     weight = tonumber(weight), downstream = pool_pace[2], quotas = allowance.text(k.departed, p[5], now, 0, now + pacer.MAX_HORIZON) })
 end
 
-local times, rules = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]), batch.rules(settings[13])
+local times, rules = revision and timetable.open(conf, timetable_text, of_pace[4], of_pace[5]), batch.rules(batch_text)
 if times then
-  local base = { rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]) }
+  local base = { rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
@@ -182,12 +184,12 @@ if times then
     rules and timetable.together(times, rules) or 1))
 end
 -- When the last one of the waiting jobs leaves.
-if settings[1] and waiting > 0 then
-  local b = { now = now, offset = offset, rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]),
-    burst = tonumber(settings[4]), paused = pause[1], batch = rules, times = times, leased = in_flight,
+if revision and waiting > 0 then
+  local b = { now = now, offset = offset, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
+    burst = tonumber(burst), paused = pause[1], batch = rules, times = times, leased = in_flight,
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
-  estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[12], departed)
+  estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], quotas, departed)
   tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
 end
 tell('overrides', overrides.of(conf, changeable))

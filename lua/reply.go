@@ -81,43 +81,52 @@ func next[T int64 | string](r *Reader) T {
 	return value
 }
 
-// Answer is a reply in which each value has its name: see lua/lib/answer.lua. What is not there is zero.
-type Answer map[string]any
+// Answer is a reply in which each value has its name: see lua/lib/answer.lua. What is not there is zero. As of a Reader, the first fault
+// is kept: a value of another type than is read.
+type Answer struct {
+	values map[string]any
+	err    error
+}
 
 // ReadAnswer reads a reply of names and values.
-func ReadAnswer(reply any) (Answer, error) {
+func ReadAnswer(reply any) (*Answer, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items)%2 != 0 {
 		return nil, fmt.Errorf("reply is a %T of %d items, want names and values", reply, len(items))
 	}
-	a := make(Answer, len(items)/2)
+	a := &Answer{values: make(map[string]any, len(items)/2)}
 	for i := 0; i < len(items); i += 2 {
 		name, ok := items[i].(string)
 		if !ok {
 			return nil, fmt.Errorf("reply[%d] is a %T, want a name", i, items[i])
 		}
-		a[name] = items[i+1]
+		a.values[name] = items[i+1]
 	}
 	return a, nil
 }
 
 // Int is a value that is a number.
-func (a Answer) Int(name string) int64 {
-	n, _ := a[name].(int64)
-	return n
-}
+func (a *Answer) Int(name string) int64 { return valueOf[int64](a, name) }
 
 // Text is a value that is a text.
-func (a Answer) Text(name string) string {
-	text, _ := a[name].(string)
-	return text
-}
+func (a *Answer) Text(name string) string { return valueOf[string](a, name) }
 
 // List reads a value that is a list.
-func (a Answer) List(name string) *Reader {
-	list, ok := a[name].([]any)
-	if !ok {
-		list = []any{}
+func (a *Answer) List(name string) *Reader {
+	return NewReader(append([]any{}, valueOf[[]any](a, name)...))
+}
+
+// Err is the first fault, or nil.
+func (a *Answer) Err() error { return a.err }
+
+func valueOf[T any](a *Answer, name string) (value T) {
+	found, there := a.values[name]
+	if !there {
+		return value
 	}
-	return NewReader(list)
+	value, ok := found.(T)
+	if !ok && a.err == nil {
+		a.err = fmt.Errorf("reply has a %T as %s, want a %T", found, name, value)
+	}
+	return value
 }

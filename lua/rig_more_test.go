@@ -106,7 +106,7 @@ func (r *rig) inspectKeys() []string {
 var changeable = []any{"rate_count", "rate_per", "burst", "capacity", "scheduled_capacity", "max_in_flight", "dead_warn", "shed_low", "shed_normal", "shed_high"}
 
 // answerOf reads a reply of names and values.
-func (r *rig) answerOf(reply any) lua.Answer {
+func (r *rig) answerOf(reply any) *lua.Answer {
 	r.t.Helper()
 	a, err := lua.ReadAnswer(reply)
 	r.ok(err)
@@ -114,7 +114,7 @@ func (r *rig) answerOf(reply any) lua.Answer {
 }
 
 // overrides are "field configured>in force by who", joined by ", ".
-func (r *rig) overrides(a lua.Answer) string {
+func (r *rig) overrides(a *lua.Answer) string {
 	r.t.Helper()
 	var list []string
 	in := a.List("overrides")
@@ -195,7 +195,7 @@ func (r *rig) job(id string) job {
 		keys = append(keys, r.keys("groups", "group_settings", "due:"+group, "departed_group:"+group)...)
 	}
 	a := r.answerOf(r.run(lua.InspectJob, r.inPool(keys), id, flow, r.withFlows(), r.member()))
-	if len(a) == 0 {
+	if a.Int("state") == 0 {
 		return job{}
 	}
 	j := job{state: a.Int("state"), position: -1, nobodys: a.Int("everybodys") == 0, caller: a.Text("caller")}

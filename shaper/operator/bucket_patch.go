@@ -26,7 +26,7 @@ var changeable = store.OfBuckets.Changeable()
 // overridable are the fields of what operators change, for the scripts that look at a bucket or a pool.
 var (
 	overridable        = fieldsOf(changeable)
-	overridableOfPools = fieldsOf(store.OfPools.Changeable())
+	overridableOfPools = fieldsOf(ofPools)
 )
 
 func fieldsOf(settings store.StoredSettings) (args []any) {

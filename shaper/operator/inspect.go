@@ -112,7 +112,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	}
 	r := a.List("overrides")
 	info.Overrides = readOverrides(r)
-	return info, r.Err()
+	return info, errors.Join(a.Err(), r.Err())
 }
 
 // rateInForce is the rate by the timetable and a drain, else that of the settings.

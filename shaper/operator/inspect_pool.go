@@ -168,5 +168,5 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 		p.Buckets = append(p.Buckets, PoolBucket{Name: buckets.Text(), Weight: buckets.Int(), InFlight: buckets.Int(), HasWork: buckets.Int() == 1})
 	}
 	p.Overrides = readOverrides(overrides)
-	return p, errors.Join(buckets.Err(), overrides.Err())
+	return p, errors.Join(a.Err(), buckets.Err(), overrides.Err())
 }

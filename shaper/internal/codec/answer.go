@@ -12,11 +12,11 @@ import (
 // ReadAnswer sets the fields of a struct that have a tag lua: the name of a value of the answer, after the prefix. Instants and durations
 // are microseconds there, and a rate is two values, …_count and …_per. It panics where a field has another type: tags are part of the
 // program.
-func ReadAnswer(a lua.Answer, prefix string, into any) {
+func ReadAnswer(a *lua.Answer, prefix string, into any) {
 	readAnswer(a, prefix, reflect.ValueOf(into).Elem())
 }
 
-func readAnswer(a lua.Answer, prefix string, v reflect.Value) {
+func readAnswer(a *lua.Answer, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, ok := field.Tag.Lookup("lua")

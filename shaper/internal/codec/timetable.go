@@ -14,7 +14,7 @@ import (
 var lates = [...]shaper.Late{shaper.NotLate, shaper.LateRate, shaper.LateBehind}
 
 // ReadHours reads what timetable.view says in lua/lib/timetable.lua; nil if there is nothing.
-func ReadHours(a lua.Answer) *shaper.Hours {
+func ReadHours(a *lua.Answer) *shaper.Hours {
 	if a.Int("timetable") == 0 {
 		return nil
 	}

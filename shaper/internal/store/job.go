@@ -47,6 +47,9 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	info := shaper.JobInfo{ID: id, Bucket: bucket, State: codec.StateOf(a.Int("state")), Position: -1}
 	if a.Text("body") == "" {
 		info.Owner = shaper.Owner{Mark: a.Text("caller"), Before: a.Int("everybodys") == 1}
+		if a.Err() != nil {
+			return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, a.Err())
+		}
 		return info, nil
 	}
 	if err := codec.FillJob(&info, a.Text("body"), a.Text("meta")); err != nil {
@@ -71,6 +74,9 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 		info.OfGroup = readJobFlow(a, "group_")
 	}
 	instant := a.Int("instant")
+	if a.Err() != nil {
+		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, a.Err())
+	}
 	at := time.UnixMicro(instant)
 	switch info.State {
 	case shaper.StateQueued:
@@ -157,7 +163,7 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
-func readJobFlow(a lua.Answer, prefix string) *shaper.JobFlow {
+func readJobFlow(a *lua.Answer, prefix string) *shaper.JobFlow {
 	flow := &shaper.JobFlow{Disabled: codec.ReadDisabled(a.Text(prefix + "disabled")), Quotas: codec.ReadQuotaUse(a.Text(prefix + "quotas"))}
 	codec.ReadAnswer(a, prefix, flow)
 	note := a.Text(prefix + "note")
@@ -168,7 +174,7 @@ func readJobFlow(a lua.Answer, prefix string) *shaper.JobFlow {
 }
 
 // downstreamIn reads what the script says of the downstream of a scope.
-func downstreamIn(a lua.Answer, prefix string, offset int64) *shaper.Downstream {
+func downstreamIn(a *lua.Answer, prefix string, offset int64) *shaper.Downstream {
 	rate := struct {
 		Rate admission.Rate `lua:"rate"`
 	}{}
