@@ -86,7 +86,7 @@ func (d *drain) loop(ctx context.Context) {
 		}
 		start = time.Now()
 		// A claim outlives a stop: what it got is delivered, not left to its lease.
-		wait, err := d.claimApart(claimID, want)
+		wait, err := d.claim(d.life, claimID, want)
 		d.via = d.store
 		if err != nil {
 			d.keepUnanswered()
@@ -104,17 +104,6 @@ func (d *drain) loop(ctx context.Context) {
 		d.setSleeping(err == nil && wait >= idleClaim && !d.closed)
 		timer.Reset(max(wait, 0))
 	}
-}
-
-// claimApart is claim on a stack of its own: a call to Redis makes a stack grow to 8 KB, and the loop would keep that while it sleeps.
-func (d *drain) claimApart(claimID string, want int) (wait time.Duration, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wait, err = d.claim(d.life, claimID, want)
-	}()
-	<-done
-	return wait, err
 }
 
 // finish waits for deliveries, cancels those that take too long, and sees
