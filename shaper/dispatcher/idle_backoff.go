@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
 const (
@@ -90,4 +91,16 @@ func (d *drain) isIdle(slots, want int, taken bool, ahead time.Duration) bool {
 func (d *drain) horizon() time.Duration {
 	_, longest := d.clock.rtt()
 	return horizon(d.interval(), longest, d.questions())
+}
+
+// questions is how many come before a claim.
+func (d *drain) questions() int {
+	switch d.Levels() {
+	case codec.LevelsFlows:
+		return 1
+	case codec.LevelsGroups:
+		return 2
+	default:
+		return 0
+	}
 }

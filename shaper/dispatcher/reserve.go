@@ -60,17 +60,6 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil
 }
 
-// questions is how many come before a claim.
-func (d *drain) questions() int {
-	switch d.Levels() {
-	case codec.LevelsFlows:
-		return 1
-	case codec.LevelsGroups:
-		return 2
-	default:
-		return 0
-	}
-}
 
 // readTurns reads names, each with its turn.
 func readTurns(r *lua.Reader) (names []string, args []any) {
