@@ -60,7 +60,6 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil
 }
 
-
 // readTurns reads names, each with its turn.
 func readTurns(r *lua.Reader) (names []string, args []any) {
 	for r.Left() > 0 {
