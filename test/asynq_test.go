@@ -183,28 +183,23 @@ func atSoak(n, quick int) int {
 func TestAsynqIsEven(t *testing.T) {
 	const perSecond, servers, workers = 100, 2, 50
 	tasks := atSoak(3000, 400)
-	redis := redistest.Start(t)
-	s := start(t, redis, plan{rate: perSecond, dispatchers: 2, asynq: asynqKeys(redis.URL())})
-	for range servers {
-		startAsynq(t, asynqPlan{Tasks: redis.URL(), Tundish: redis.URL(), Receiver: s.receiver.URL, Workers: workers})
-	}
-	s.post("even", tasks)
-	ours := s.awaitDelivered(time.Minute)
-	t.Logf("Tundish and asynq: %s; most in 1s %d, most in 100ms %d", ours, ours.MostIn(time.Second), ours.MostIn(100*time.Millisecond))
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
+		redis := redistest.Start(t)
+		s := start(t, redis, plan{rate: perSecond, dispatchers: 2, asynq: asynqKeys(redis.URL())})
+		for range servers {
+			startAsynq(t, asynqPlan{Tasks: redis.URL(), Tundish: redis.URL(), Receiver: s.receiver.URL, Workers: workers})
+		}
+		s.post("even", tasks)
+		ours := s.awaitDelivered(time.Minute)
+		t.Logf("Tundish and asynq: %s; most in 1s %d, most in 100ms %d", ours, ours.MostIn(time.Second), ours.MostIn(100*time.Millisecond))
+		if err := ours.Err(); err != nil || len(ours.Duplicated) > 0 {
+			t.Fatalf("%v; %d jobs ran more than once", err, len(ours.Duplicated))
+		}
+		// An asynq server polls every 25 to 75 ms when its queue is empty, which spreads the starts. The rest is for a busy machine.
+		return stall.crowded(ours.MostIn, perSecond, 200*time.Millisecond, 100*time.Millisecond, time.Second)
+	})
 	if redistest.Soak { // it is there for its figures
 		asynqAlone(t, servers, workers, perSecond/servers, tasks)
-	}
-
-	if err := ours.Err(); err != nil || len(ours.Duplicated) > 0 {
-		t.Errorf("%v; %d jobs ran more than once", err, len(ours.Duplicated))
-	}
-	// An asynq server polls every 25 to 75 ms when its queue is empty, which spreads the starts. The rest is for a busy machine.
-	const spread = 200 * time.Millisecond
-	for _, window := range []time.Duration{100 * time.Millisecond, time.Second} {
-		most := int((window+spread).Seconds()*perSecond) + 2
-		if got := ours.MostIn(window); got > most {
-			t.Errorf("%d tasks started in %s, want at most %d", got, window, most)
-		}
 	}
 }
 
