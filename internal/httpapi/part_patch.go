@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.Flo
 
 // readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
 // replaced, they are cleared, but for the hidden ones.
-func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (operator.FlowPatch, *fault) {
+func (p parts[N]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
 	var patch operator.FlowPatch
 	if replace {
 		for _, setting := range p.Settings {
@@ -25,7 +24,7 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 			}
 		}
 	}
-	f := readBodyBy(w, r, maxControlBytes, func(d *jobDecoder, body []byte) bool {
+	f := readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		return eachMember(body, func(name string, value []byte, again bool) bool {
 			switch setting := shaper.FlowSetting(name); {
 			case again:

@@ -1,6 +1,10 @@
 package opsview
 
-import "github.com/tundish-io/tundish/shaper"
+import (
+	"net/http"
+
+	"github.com/tundish-io/tundish/shaper"
+)
 
 // Purge is the result of a purge.
 type Purge struct {
@@ -11,6 +15,16 @@ type Purge struct {
 	Left   int64   `json:"left"` // moved aside, and removed by the sweeper
 
 	Matched *int64 `json:"matched,omitempty"` // of a dry run: the jobs that it would drop
+
+	Unfinished bool `json:"-"` // the sweeper removes those that are left
+}
+
+// Status is that of HTTP.
+func (p *Purge) Status() int {
+	if p.Unfinished {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
 }
 
 // JobPage are some jobs of a list.
