@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,34 +12,43 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // parts are the commands on the flows of a bucket, or on its groups.
-type parts struct {
+type parts[N httpapi.PartName] struct {
 	*invocation
 	opsview.Kind
+	ops  httpapi.PartOperations[N]
+	of   func(bucket, name string, group *string) N
+	page func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) (views []opsview.View, next string, err error)
+
 	group string // the group of a flow, from --group
 }
 
 // text is a help, in which $ stands for the kind.
-func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", p.Name) }
+func (p *parts[N]) text(help string) string { return strings.ReplaceAll(help, "$", p.Name) }
 
 // arg is the argument that names one.
-func (p *parts) arg() string { return strings.ToUpper(p.Name) }
+func (p *parts[N]) arg() string { return strings.ToUpper(p.Name) }
 
-// query names the flow or group, and the group of a flow if the command line names one.
-func (p *parts) query(cmd *cobra.Command, name string) url.Values {
-	query := url.Values{p.Name: {name}}
+// groupOf is the group of a flow, nil if the command line names none.
+func (p *parts[N]) groupOf(cmd *cobra.Command) *string {
 	if cmd.Flags().Changed("group") {
-		query.Set("group", p.group)
+		return &p.group
 	}
-	return query
+	return nil
+}
+
+// one is the flow or group behind BUCKET.
+func (p *parts[N]) one(cmd *cobra.Command, args []string) N {
+	return p.of(args[0], args[1], p.groupOf(cmd))
 }
 
 // fault says what to do about an error of a flow or a group.
-func (p *parts) fault(err error, bucket, name string) error {
+func (p *parts[N]) fault(err error, bucket, name string) error {
 	answered, ok := errors.AsType[*problem](err)
 	switch {
 	case !ok:
@@ -94,7 +101,7 @@ func settingsText(s *opsview.Settings) string {
 	return strings.Join(texts, ", ")
 }
 
-func (p *parts) listCommand() *cobra.Command {
+func (p *parts[N]) listCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
@@ -108,11 +115,7 @@ func (p *parts) listCommand() *cobra.Command {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
 			return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				query := url.Values{}
-				if cmd.Flags().Changed("group") {
-					query.Set("group", p.group)
-				}
-				return p.list(ctx, c, args[0], query, limit)
+				return p.list(ctx, c, args[0], p.groupOf(cmd), limit)
 			})
 		},
 	}
@@ -120,19 +123,14 @@ func (p *parts) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Values, limit int) error {
+func (p *parts[N]) list(ctx context.Context, c *api, bucket string, group *string, limit int) error {
 	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
-		var page struct {
-			Flows, Groups []opsview.View
-			Next          string
-		}
-		query.Set("cursor", cursor)
-		query.Set("limit", fmt.Sprint(min(limit-len(views), 1000)))
-		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name+"s"), query, nil, &page); err != nil {
+		some, next, err := p.page(ctx, c, bucket, group, httpapi.PartPage{Cursor: cursor, Limit: min(limit-len(views), 1000)})
+		if err != nil {
 			return p.fault(err, bucket, "")
 		}
-		views, cursor = slices.Concat(views, page.Flows, page.Groups), page.Next
+		views, cursor = append(views, some...), next
 	}
 	if len(views) >= limit && (cursor != "" || len(views) > limit) {
 		views = views[:limit]
@@ -184,7 +182,7 @@ func partNotes(v *opsview.View, now time.Time) []string {
 	return notes
 }
 
-func (p *parts) printOne(v opsview.View) error {
+func (p *parts[N]) printOne(v *opsview.View) error {
 	return p.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		now := time.Now()
@@ -203,16 +201,16 @@ func (p *parts) printOne(v opsview.View) error {
 			row(setting[0], "%s", setting[1])
 		}
 		if v.Unknown {
-			row("note", "%s", p.unknownText(&v))
+			row("note", "%s", p.unknownText(v))
 		}
-		for _, note := range partNotes(&v, now) {
+		for _, note := range partNotes(v, now) {
 			row("note", "%s", note)
 		}
 	})
 }
 
 // unknownText says of a flow or group of which Redis holds nothing that its name may be wrong.
-func (p *parts) unknownText(v *opsview.View) string {
+func (p *parts[N]) unknownText(v *opsview.View) string {
 	name := deref(v.Group)
 	if p.Name == "flow" {
 		name = deref(v.Flow)

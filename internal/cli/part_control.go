@@ -5,75 +5,58 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// on makes the RunE of a command on the flow or group named behind BUCKET: a request to its address, below it. The command prints
-// what say makes of the answer. Without a say, or with --json, it prints the flow or group after the change.
-func (p *parts) on(method, below string, ask partRequest, say partSays) func(*cobra.Command, []string) error {
+// onPart makes the RunE of a command that carries out an operation on the flow or group behind BUCKET. The command prints what say makes of
+// the answer. Without a say, or with --json, it prints the flow or group after the change.
+func onPart[N httpapi.PartName, In any](p *parts[N], op *httpapi.Operation[In, *opsview.View], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		bucket, name := args[0], args[1]
-		query, body, err := ask(cmd, args)
+		in, err := ask(cmd, args)
 		if err != nil {
 			return err
 		}
 		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.EnabledFlow
-			if err := c.call(ctx, method, apiPath("buckets", bucket, p.Name)+below, query, body, &view); err != nil {
-				return p.fault(err, bucket, name)
-			}
-			if say == nil {
-				return p.printOne(view.View)
-			}
-			said, err := say(&view, args)
+			view, err := call(ctx, c, op, in)
 			switch {
 			case err != nil:
-				return err
-			case p.json:
-				return p.printOne(view.View)
-			case view.Unknown && view.Changed != nil && !*view.Changed:
-				said += "\n" + p.unknownText(&view.View)
+				return p.fault(err, args[0], args[1])
+			case say == nil:
+				return p.printOne(view)
 			}
-			return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+			return p.told(view, say(view.Outcome, quoted(args[1])))
 		})
 	}
 }
 
-// partSays is what a command says of a change.
-type partSays func(v *opsview.EnabledFlow, args []string) (string, error)
-
-// partRequest makes the query and the body of a request of a command line.
-type partRequest func(cmd *cobra.Command, args []string) (url.Values, any, error)
-
-// just asks for the flow or group, and says nothing else.
-func (p *parts) just(cmd *cobra.Command, args []string) (url.Values, any, error) {
-	return p.query(cmd, args[1]), nil, nil
+// told prints what a change came to, or as JSON the flow or group after it.
+func (p *parts[N]) told(view *opsview.View, said string) error {
+	if p.json {
+		return p.printOne(view)
+	}
+	if view.Unknown && view.Changed != nil && !*view.Changed {
+		said += "\n" + p.unknownText(view)
+	}
+	return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 }
 
+// just asks for the flow or group, and says nothing else.
+func (p *parts[N]) just(cmd *cobra.Command, args []string) (N, error) { return p.one(cmd, args), nil }
+
 // createFlag gives a command that changes one its --create.
-func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
+func (p *parts[N]) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-// orCreate lets a request change a flow or group that the bucket does not have now.
-func (p *parts) orCreate(query url.Values, create bool) url.Values {
-	if create {
-		query.Set("create", "true")
-	}
-	return query
-}
-
-func (p *parts) pauseCommand() *cobra.Command {
+func (p *parts[N]) pauseCommand() *cobra.Command {
 	var reason string
 	var create bool
 	cmd := &cobra.Command{
@@ -87,15 +70,15 @@ because its name may be mistyped.`),
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/pause", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-		return p.orCreate(p.query(cmd, args[1]), create), because(reason), nil
-	}, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "paused: " + quoted(args[1]), nil })
+	cmd.RunE = onPart(p, p.ops.Pause, func(cmd *cobra.Command, args []string) (httpapi.PartPause[N], error) {
+		return httpapi.PartPause[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, PauseReason: httpapi.PauseReason{Reason: reason}}, nil
+	}, func(_ opsview.Outcome, name string) string { return "paused: " + name })
 	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason: a `text` of at most 500 bytes")
 	return cmd
 }
 
-func (p *parts) resumeCommand() *cobra.Command {
+func (p *parts[N]) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume BUCKET " + p.arg(),
 		Short:   p.text("Let a paused $ run again"),
@@ -103,13 +86,11 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/resume", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return resumedText(v.Outcome, quoted(args[1])), nil
-	})
+	cmd.RunE = onPart(p, p.ops.Resume, p.just, resumedText)
 	return cmd
 }
 
-func (p *parts) releaseCommand() *cobra.Command {
+func flowReleaseCommand(p *parts[httpapi.FlowName]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUCKET " + p.arg(),
 		Short: p.text("End a hold or an open circuit breaker of one $"),
@@ -119,13 +100,11 @@ To release a $ that is not held is harmless.`),
 		Example: p.text(`  dispatcher $ release webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/release", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return releasedText(v.Outcome, quoted(args[1])), nil
-	})
+	cmd.RunE = onPart(p, httpapi.ReleaseFlow, p.just, releasedText)
 	return cmd
 }
 
-func (p *parts) enableCommand() *cobra.Command {
+func flowEnableCommand(p *parts[httpapi.FlowName]) *cobra.Command {
 	var redrive bool
 	cmd := &cobra.Command{
 		Use:   "enable BUCKET " + p.arg(),
@@ -138,25 +117,27 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
   dispatcher $ enable webhooks acme --redrive`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/enable", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-		query := p.query(cmd, args[1])
-		query.Set("redrive", strconv.FormatBool(redrive))
-		return query, nil, nil
-	}, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		said := "was not disabled: " + quoted(args[1])
-		if deref(v.Changed) {
-			said = "enabled: " + quoted(args[1])
-		}
-		if v.Redriven == nil {
-			return said, nil
-		}
-		said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
-		if v.Redriven.Full > 0 {
-			return "", fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
-				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
-		}
-		return said, nil
-	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := httpapi.FlowEnable{FlowName: p.one(cmd, args), Redrive: redrive}
+		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			v, err := call(ctx, c, httpapi.EnableFlow, in)
+			if err != nil {
+				return p.fault(err, args[0], args[1])
+			}
+			said := "was not disabled: " + quoted(args[1])
+			if deref(v.Changed) {
+				said = "enabled: " + quoted(args[1])
+			}
+			if v.Redriven != nil {
+				said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
+				if v.Redriven.Full > 0 {
+					return fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
+						strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
+				}
+			}
+			return p.told(&v.View, said)
+		})
+	}
 	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")
 	return cmd
 }
@@ -185,7 +166,7 @@ bucket's url.
 Secrets are given in these forms only. ` + "`$ show`" + ` numbers the secrets of a flow and shows the
 fingerprint of each: the first 12 digits of its SHA-256.`
 
-func (p *parts) setCommand() *cobra.Command {
+func (p *parts[N]) setCommand() *cobra.Command {
 	var own ownDelivery
 	var create bool
 	cmd := &cobra.Command{
@@ -221,16 +202,14 @@ settings needs --create, because its name may be mistyped.`),
 		if err := p.nameRemoved(cmd, args, &own, patch); err != nil {
 			return err
 		}
-		return p.on(http.MethodPatch, "", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-			return p.orCreate(p.query(cmd, args[1]), create), patch, nil
-		}, nil)(cmd, args)
+		return onPart(p, p.ops.Set, p.patching(patch, create), nil)(cmd, args)
 	}
 	p.createFlag(cmd, &create)
 	return cmd
 }
 
 // patchOf makes the body of a patch of the flags that are given.
-func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
+func (p *parts[N]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
 	body = map[string]any{}
 	for _, f := range partFlags {
@@ -256,7 +235,7 @@ func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]a
 	return body, nil
 }
 
-func (p *parts) resetCommand() *cobra.Command {
+func (p *parts[N]) resetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
 		Short: p.text("Return a $ to the settings of its bucket"),
@@ -269,31 +248,39 @@ stays. To reset a setting that was not set is harmless.`),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 2 {
-			return p.on(http.MethodPatch, "", p.clear, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
+			return onPart(p, p.ops.Set, p.clear, func(_ opsview.Outcome, name string) string { return "reset: " + name })(cmd, args)
 		}
-		return p.on(http.MethodDelete, "-settings", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-			if !deref(v.Changed) {
-				return "had no settings of its own: " + quoted(args[1]), nil
+		return onPart(p, p.ops.DeleteSettings, p.just, func(o opsview.Outcome, name string) string {
+			if !deref(o.Changed) {
+				return "had no settings of its own: " + name
 			}
-			return "reset: " + quoted(args[1]), nil
+			return "reset: " + name
 		})(cmd, args)
 	}
 	return cmd
 }
 
 // clear makes a patch that removes the settings that are named behind BUCKET and FLOW.
-func (p *parts) clear(cmd *cobra.Command, args []string) (url.Values, any, error) {
+func (p *parts[N]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
 	body := map[string]any{}
 	for _, name := range args[2:] {
 		if !slices.Contains(p.Settings, shaper.FlowSetting(name)) {
-			return nil, nil, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, p.settingNames())
+			return in, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, p.settingNames())
 		}
 		body[name] = nil
 	}
-	return p.orCreate(p.query(cmd, args[1]), true), body, nil
+	return p.patching(body, true)(cmd, args)
 }
 
-func (p *parts) settingNames() string {
+// patching asks for a change of settings.
+func (p *parts[N]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
+	return func(cmd *cobra.Command, args []string) (httpapi.PartPatch[N], error) {
+		body, err := json.Marshal(settings)
+		return httpapi.PartPatch[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, Settings: body}, err
+	}
+}
+
+func (p *parts[N]) settingNames() string {
 	names := make([]string, len(p.Settings))
 	for i, setting := range p.Settings {
 		names[i] = string(setting)
@@ -301,7 +288,7 @@ func (p *parts) settingNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (p *parts) purgeCommand() *cobra.Command {
+func (p *parts[N]) purgeCommand() *cobra.Command {
 	var flags purgeFlags
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come
@@ -322,7 +309,9 @@ there is no terminal, --yes says so instead. With --dry-run the jobs are only co
   dispatcher $ purge webhooks acme --keep-later --yes`),
 		Args: positional("BUCKET", p.arg()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.purge(cmd, flags, p.Name, args[0], args[1], apiPath("buckets", args[0], p.Name, "purge"), p.query(cmd, args[1]))
+			err := p.purge(cmd, flags, p.Name, args[0], args[1], func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
+				return call(ctx, c, p.ops.Purge, httpapi.PartPurge[N]{Part: p.one(cmd, args), PurgeRequest: request})
+			})
 			return p.fault(err, args[0], args[1])
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 const partsAtOnce = 100 // flows or groups of a list that names no limit
@@ -111,21 +112,37 @@ func (p parts[N]) resume(r *http.Request, of *N) (*opsview.View, error) {
 	})
 }
 
+// flow is a flow to change.
+func (o *ops) flow(r *http.Request, of FlowName) operator.FlowControl {
+	bucket := o.as(r).Bucket(of.Bucket)
+	if of.Group != nil {
+		return bucket.Group(*of.Group).Flow(of.Flow)
+	}
+	return bucket.Flow(of.Flow)
+}
+
+// changeFlow is change of what only flows have.
+func (o *ops) changeFlow(r *http.Request, of FlowName, do func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error)) (*opsview.View, error) {
+	return parts[FlowName]{o, opsview.Flows()}.change(r, of, func(ctx context.Context, _ opsview.Part) (opsview.Outcome, error) {
+		return do(ctx, o.flow(r, of))
+	})
+}
+
 // releaseFlow ends a hold and an open circuit breaker of a flow.
 func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.View, error) {
-	p := parts[FlowName]{o, opsview.Flows()}
-	return p.change(r, *in, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
-		return outcomeOf(p.Release(ctx, part))
+	return o.changeFlow(r, *in, func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error) {
+		return outcomeOf(f.Release(ctx))
 	})
 }
 
 // enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
 func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow, error) {
-	p := parts[FlowName]{o, opsview.Flows()}
 	answer := &opsview.EnabledFlow{}
-	view, err := p.change(r, in.FlowName, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
-		was, redriven, err := p.Enable(ctx, part, in.Redrive)
-		if in.Redrive {
+	view, err := o.changeFlow(r, in.FlowName, func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error) {
+		was, err := f.Enable(ctx)
+		if err == nil && in.Redrive {
+			var redriven operator.Redriven
+			redriven, err = f.RedriveDisabled(ctx)
 			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
 		return outcomeOf(was, err)

@@ -20,14 +20,6 @@ type Kind struct {
 	// List lists those of a bucket, from a cursor on; flows of one group, if it is not nil.
 	List func(ctx context.Context, b operator.Bucket, group *string, cursor string, limit int) (views []View, next string, err error)
 
-	// Release ends what the downstream's answers have changed of one, and reports whether there was something; nil of groups, which
-	// have nothing of it.
-	Release func(ctx context.Context, part Part) (was bool, err error)
-
-	// Enable lets a disabled one run again, and reports whether it was disabled; redrive: and redrives its dead letters. nil of groups,
-	// which are never disabled.
-	Enable func(ctx context.Context, part Part, redrive bool) (was bool, redriven operator.Redriven, err error)
-
 	// One names one of a bucket, to look at and to change; a flow of a group, if it is not nil.
 	One func(b operator.BucketControl, group *string, name string) Part
 }
@@ -67,16 +59,6 @@ func Flows() Kind {
 			}
 			infos, next, err := list(ctx, cursor, limit)
 			return viewsOf(infos, viewOfFlow), next, err
-		},
-		Release: func(ctx context.Context, part Part) (bool, error) {
-			return part.(flow).Release(ctx) //nolint:forcetypeassert // One makes it
-		},
-		Enable: func(ctx context.Context, part Part, redrive bool) (was bool, redriven operator.Redriven, err error) {
-			f := part.(flow) //nolint:forcetypeassert // One makes it
-			if was, err = f.Enable(ctx); err == nil && redrive {
-				redriven, err = f.RedriveDisabled(ctx)
-			}
-			return was, redriven, err
 		},
 		One: func(b operator.BucketControl, group *string, name string) Part {
 			if group != nil {
