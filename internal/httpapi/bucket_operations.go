@@ -80,6 +80,7 @@ type BucketPurge struct {
 
 var ListBuckets = &Operation[struct{}, *BucketList]{
 	ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
+	Answer:  "First the configured ones in the order of the configuration, then the orphaned ones.",
 	Summary: "List all buckets, also those that left the configuration",
 }
 
@@ -144,6 +145,7 @@ var StopDrain = &Operation[BucketName, *opsview.Bucket]{
 
 var PurgeBucket = &Operation[BucketPurge, *opsview.Purge]{
 	ID: "purgeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/purge", Roles: []apikey.Role{apikey.RoleAdmin},
+	Answer:  "The purge is done, or the jobs are counted.",
 	Summary: "Drop all waiting jobs of a bucket, for good",
 	Description: `None of them departs from now on. Jobs in flight and jobs that come later stay. Purged jobs are ` + "`" + `cancelled` + "`" + `, and
 remembered as long as any settled job. They count against the capacity until they are removed, some 100,000 a

@@ -88,6 +88,7 @@ type DeadRedrive struct {
 
 var ListJobs = &Operation[JobQuery, *opsview.JobPage]{
 	ID: "listJobs", Method: "GET", Path: "/v1/buckets/{bucket}/jobs", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
+	Answer:  "Some of them.",
 	Summary: "Jobs that wait or are in flight",
 	Description: `Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
 missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
@@ -97,6 +98,7 @@ lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` 
 
 var ShowJob = &Operation[JobName, *opsview.Job]{
 	ID: "showJob", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead},
+	Answer:  "The job. Of a settled one only id, bucket and state are known.",
 	Summary: "Show a job",
 	Description: `A key with the role read, and a program of this machine where there are no keys, also see the job's headers, without
 credentials, and how its last attempts ended. A key with the role enqueue alone sees the jobs of its caller, and of these those
@@ -105,12 +107,14 @@ in its flows and groups; any other is 404.`,
 
 var CancelJob = &Operation[JobName, *opsview.Job]{
 	ID: "cancelJob", Method: "DELETE", Path: "/v1/buckets/{bucket}/jobs/{id}", Roles: []apikey.Role{apikey.RoleEnqueue}, Faults: []code{codeConflict},
+	Answer:      "The job is cancelled, now or before.",
 	Summary:     "Cancel a waiting job",
 	Description: "A key with the role enqueue alone cancels the jobs of its caller, and of these those in its flows and groups; any other is 404.",
 }
 
 var ListAttempts = &Operation[JobName, *AttemptList]{
 	ID: "listAttempts", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/attempts", Roles: []apikey.Role{apikey.RoleRead},
+	Answer:  "The oldest first. Of a settled job there are none.",
 	Summary: "List how the last attempts of a job ended",
 	Description: `Each attempt of a job that is not done is kept with its outcome: the last ` + "`" + `retry.keep_attempts` + "`" + ` of the bucket, in 2 KiB at
 most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.`,
@@ -126,6 +130,7 @@ A key with the role enqueue alone sees the results of its caller's jobs, as it s
 
 var ListDead = &Operation[DeadQuery, *opsview.DeadPage]{
 	ID: "listDead", Method: "GET", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
+	Answer:  "Some of them, with their headers but for credentials, and how their last attempts ended.",
 	Summary: "Dead letters, the newest first",
 	Description: `All that is given has to hold. An answer has no payloads, unless they are asked for, and about 1 MiB of dead letters. It looks at 2000 at
 most, and at 16 MiB of what is kept of them: ` + "`" + `next` + "`" + ` is there as long as there may be more, also where ` + "`" + `dead` + "`" + ` is empty. A key has four
@@ -134,6 +139,7 @@ lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` 
 
 var RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{
 	ID: "redriveDead", Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleAdmin},
+	Answer:  "What became of them.",
 	Summary: "Put dead letters back in the queue",
 	Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
 budget of attempts.
@@ -147,6 +153,7 @@ nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`" + `l
 
 var DropDead = &Operation[DeadChoice, *opsview.DeadChange]{
 	ID: "dropDead", Method: "DELETE", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleAdmin},
+	Answer:  "What became of them.",
 	Summary: "Drop dead letters for good",
 	Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. With a filter and with all, the oldest go first, 2000
 looked at in one request. Send it again with ` + "`" + `next` + "`" + ` as the cursor until there is no ` + "`" + `next` + "`" + `.`,

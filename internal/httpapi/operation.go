@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 )
@@ -20,6 +21,7 @@ type Operation[In, Out any] struct {
 
 	Summary     string
 	Description string
+	Answer      string // what it answers, where Summary does not say it
 
 	Roles      []apikey.Role // one of them is needed, or RoleAdmin
 	AllBuckets bool          // and a key for all buckets
@@ -34,8 +36,9 @@ const maxControlBytes = 64 << 10
 
 // Described is what an [Operation] says of itself, for openapi.yaml and the docs.
 type Described struct {
-	ID, Method, Path, Summary, Description string
+	ID, Method, Path, Summary, Description, Answer string
 
+	Tags         []string // the servers that have it: producer, operator
 	Roles        []apikey.Role
 	AllBuckets   bool
 	Codes        []string // of its own faults
@@ -44,9 +47,33 @@ type Described struct {
 	In, Out      reflect.Type
 }
 
+// Operations are all operations that are described so, in the order of their paths in openapi.yaml.
+func Operations() []*Described {
+	o, p := &ops{}, &producer{jobs: struct{ Jobs }{}}
+	var list []*Described
+	add := func(tag string, routes []route) {
+		for _, r := range routes {
+			if r.op == nil {
+				continue
+			}
+			if at := slices.IndexFunc(list, func(d *Described) bool { return d.ID == r.op.ID }); at >= 0 {
+				list[at].Tags = append(list[at].Tags, tag)
+				continue
+			}
+			r.op.Tags = []string{tag}
+			list = append(list, r.op)
+		}
+	}
+	add("producer", p.oneJob().routes())
+	add("producer", p.routes())
+	add("operator", o.oneJob().routes())
+	add("operator", o.routes())
+	return list
+}
+
 func (op *Operation[In, Out]) described() *Described {
 	d := &Described{
-		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Roles: op.Roles, AllBuckets: op.AllBuckets,
+		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Roles: op.Roles, AllBuckets: op.AllBuckets,
 		OptionalBody: op.OptionalBody, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
 	}
 	for _, c := range op.Faults {

@@ -178,10 +178,12 @@ on, until it is deleted. Safe to repeat.`),
 		},
 		Purge: &Operation[PartPurge[N], *opsview.Purge]{
 			ID: id("purge", ""), Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			Answer:  "The purge is done, or the jobs are counted.",
 			Summary: text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
 		ShowSettings: &Operation[N, *opsview.Settings]{
 			ID: id("show", "Settings"), Method: "GET", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+			Answer:  text("The settings; empty if the $ has none."),
 			Summary: text("Show the settings that one $ has of its own"), Description: showSettings,
 		},
 		PutSettings: &Operation[PartReplacement[N], *opsview.View]{
@@ -198,12 +200,14 @@ on, until it is deleted. Safe to repeat.`),
 
 var ListFlows = &Operation[FlowQuery, *FlowList]{
 	ID: "listFlows", Method: "GET", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+	Answer:      "A page of the list.",
 	Summary:     "List the flows of a bucket that have jobs or settings of their own, in no order",
 	Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
 }
 
 var ListGroups = &Operation[GroupQuery, *GroupList]{
 	ID: "listGroups", Method: "GET", Path: "/v1/buckets/{bucket}/groups", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+	Answer:      "A page of the list.",
 	Summary:     "List the groups of a bucket that have jobs or settings of their own, in no order",
 	Description: "Groups that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
 }

@@ -39,6 +39,7 @@ type PoolReset struct {
 
 var ListPools = &Operation[struct{}, *PoolList]{
 	ID: "listPools", Method: "GET", Path: "/v1/pools", Roles: []apikey.Role{apikey.RoleRead},
+	Answer:  "First the configured ones in the order of the configuration, then the orphaned ones.",
 	Summary: "List all pools, also those that left the configuration",
 }
 

@@ -48,6 +48,7 @@ type RemovedSchedule struct {
 
 var ListSchedules = &Operation[struct{}, *ScheduleList]{
 	ID: "listSchedules", Method: "GET", Path: "/v1/schedules", Roles: []apikey.Role{apikey.RoleRead},
+	Answer:  "In the order of the configured buckets, then by name; those of buckets that left the configuration come last.",
 	Summary: "List the schedules of the buckets of the caller's key",
 }
 
@@ -58,6 +59,7 @@ var ShowSchedule = &Operation[ScheduleName, *opsview.Schedule]{
 
 var SetSchedule = &Operation[ScheduleDefinition, *opsview.Schedule]{
 	ID: "setSchedule", Method: "PUT", Path: "/v1/schedules/{schedule}", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeScheduleConflict}, MaxBody: maxScheduleBytes,
+	Answer:  "The schedule as it is now. With `dry_run`, as it would be.",
 	Summary: "Make a schedule, or change one that was made so",
 	Description: `It holds in all processes and across restarts, whatever configurations say, until it is removed by DELETE. A pause stays. Another
 ` + "`" + `cron` + "`" + ` or ` + "`" + `timezone` + "`" + ` counts from now on; what else changes holds from the next fire on. Safe to repeat. A name that the
@@ -66,6 +68,7 @@ configuration has, or that another bucket has, is a 409 that says where it is.`,
 
 var RemoveSchedule = &Operation[ScheduleRemoval, *RemovedSchedule]{
 	ID: "removeSchedule", Method: "DELETE", Path: "/v1/schedules/{schedule}", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeScheduleConflict}, OptionalBody: true,
+	Answer:  "It is removed, and shown as it was.",
 	Summary: "Remove a schedule that was made through the API",
 	Description: `Its jobs stay. Where the configuration has a schedule of this name for the same bucket, that comes instead. A schedule of the
 configuration is a 409: it goes with a reload.`,
@@ -73,6 +76,7 @@ configuration is a 409: it goes with a reload.`,
 
 var ShowScheduleRuns = &Operation[ScheduleName, *ScheduleRuns]{
 	ID: "showScheduleRuns", Method: "GET", Path: "/v1/schedules/{schedule}/runs", Roles: []apikey.Role{apikey.RoleRead}, Faults: []code{codeScheduleConflict},
+	Answer:  "Newest first.",
 	Summary: "Show what became of the last twenty fires of a schedule",
 }
 

@@ -1,0 +1,82 @@
+// Program openapi writes internal/httpapi/openapi.yaml: what stands in openapi-by-hand.yaml beside it, and the operations that package httpapi
+// describes. With -check it writes nothing, and ends with 1 if the file is another one.
+//
+//	go run ./scripts/openapi
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+const (
+	byHand    = "internal/httpapi/openapi-by-hand.yaml"
+	generated = "internal/httpapi/openapi.yaml"
+)
+
+func main() {
+	if err := run(len(os.Args) > 1 && os.Args[1] == "-check"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(check bool) error {
+	text, err := document()
+	if err != nil {
+		return err
+	}
+	if !check {
+		return os.WriteFile(generated, text, 0o644) //nolint:gosec // it is served to everybody
+	}
+	if there, err := os.ReadFile(generated); err != nil || !bytes.Equal(there, text) {
+		return fmt.Errorf("%s is stale: run go run ./scripts/openapi", generated)
+	}
+	return nil
+}
+
+// document is the whole of openapi.yaml.
+func document() ([]byte, error) {
+	source, err := os.ReadFile(byHand)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(source, &doc); err != nil {
+		return nil, err
+	}
+	root := doc.Content[0]
+	paths, schemas := get(root, "paths"), get(get(root, "components"), "schemas")
+	s, err := newSchemas(schemas)
+	if err != nil {
+		return nil, err
+	}
+	for _, op := range httpapi.Operations() {
+		item := get(paths, op.Path)
+		if item == nil {
+			item = mapping()
+			put(paths, op.Path, item)
+		}
+		operation, err := s.operation(op)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", op.ID, err)
+		}
+		put(item, lower(op.Method), operation)
+	}
+	if err := s.write(); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.WriteString("# Made by go run ./scripts/openapi, of openapi-by-hand.yaml and of the operations in *_operations.go.\n")
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&doc); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), e.Close()
+}

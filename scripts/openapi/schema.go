@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/invopop/jsonschema"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+const module = "github.com/tundish-io/tundish"
+
+// described are the packages whose comments describe what the API takes and answers.
+var described = []string{"admission", "internal/httpapi", "internal/opsview", "shaper", "shaper/operator"}
+
+// named are the names of types in the document, where they are others than in Go.
+var named = map[string]string{
+	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.View": "Flow", "opsview.Attempt": "AttemptView",
+	"opsview.Settings": "FlowSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse",
+}
+
+// schemas are those of the document: some of them by hand, the others made of Go's types.
+type schemas struct {
+	reflector jsonschema.Reflector
+	into      *yaml.Node      // components/schemas
+	byHand    map[string]bool // names
+	made      map[string]*yaml.Node
+}
+
+func newSchemas(into *yaml.Node) (*schemas, error) {
+	s := &schemas{into: into, byHand: map[string]bool{}, made: map[string]*yaml.Node{}}
+	for i := 0; i < len(into.Content); i += 2 {
+		s.byHand[into.Content[i].Value] = true
+	}
+	s.reflector = jsonschema.Reflector{Anonymous: true, AllowAdditionalProperties: true, Namer: nameOf}
+	for _, dir := range described {
+		if err := s.reflector.AddGoComments(module, "./"+dir, jsonschema.WithFullComment()); err != nil {
+			return nil, err
+		}
+	}
+	s.reflector.Mapper = func(t reflect.Type) *jsonschema.Schema {
+		switch t {
+		case reflect.TypeFor[admission.Rate]():
+			return &jsonschema.Schema{Type: "string", Examples: []any{"20/s"}}
+		case reflect.TypeFor[time.Duration]():
+			return &jsonschema.Schema{Type: "string", Examples: []any{"10s"}}
+		}
+		if t.Kind() == reflect.String && t.PkgPath() != "" && s.byHand[nameOf(t)] { // words, listed by hand
+			return &jsonschema.Schema{Ref: "#/$defs/" + nameOf(t)}
+		}
+		return nil
+	}
+	return s, nil
+}
+
+func nameOf(t reflect.Type) string {
+	if name, ok := named[t.String()]; ok {
+		return name
+	}
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return name
+}
+
+// comment is that of a field.
+func (s *schemas) comment(t reflect.Type, field string) string {
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])
+}
+
+// sentence makes a description of a comment.
+func sentence(comment string) string {
+	lines := strings.Split(strings.TrimSpace(comment), "\n\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	return strings.Join(lines, "\n\n")
+}
+
+// of is the schema of a type: a reference, where it has a name.
+func (s *schemas) of(t reflect.Type) (*yaml.Node, error) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if name := nameOf(t); s.byHand[name] {
+		return ref("schemas", name), nil
+	}
+	return s.convert(s.reflector.ReflectFromType(t))
+}
+
+// field is the schema of a field, with the bounds of its tag and its comment.
+func (s *schemas) field(t reflect.Type, f *reflect.StructField) (*yaml.Node, error) {
+	one := reflect.StructOf([]reflect.StructField{{Name: f.Name, Type: f.Type, Tag: f.Tag}})
+	whole := s.reflector.ReflectFromType(one)
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	schema, _ := whole.Properties.Get(name)
+	if schema == nil {
+		schema = &jsonschema.Schema{}
+	}
+	schema.Description = s.comment(t, f.Name)
+	schema.Definitions = whole.Definitions
+	return s.convert(schema)
+}
+
+// convert makes YAML of a schema, and keeps those that it refers to.
+func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
+	for name, definition := range schema.Definitions {
+		if s.byHand[name] || s.made[name] != nil {
+			continue
+		}
+		s.made[name] = &yaml.Node{} // being made
+		node, err := s.convert(definition)
+		if err != nil {
+			return nil, err
+		}
+		s.made[name] = node
+	}
+	schema.Definitions, schema.Version = nil, ""
+	text, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	return tidy(doc.Content[0]), nil
+}
+
+// tidy has a schema of JSON read well as YAML of this document.
+func tidy(n *yaml.Node) *yaml.Node {
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "#/$defs/") {
+		n.Value = "#/components/schemas/" + path.Base(n.Value)
+	}
+	for i, child := range n.Content {
+		tidy(child)
+		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Value == "description" {
+			n.Content[i+1] = value(sentence(n.Content[i+1].Value))
+		}
+	}
+	return n
+}
+
+// write adds the schemas that were made to the document, in the order of their names.
+func (s *schemas) write() error {
+	names := make([]string, 0, len(s.made))
+	for name := range s.made {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		put(s.into, name, s.made[name])
+	}
+	return nil
+}
