@@ -118,10 +118,15 @@ type Authorship struct {
 
 // SettingsChange is what an owner of settings changed when it started or reloaded its configuration, or what an operator set or reset.
 type SettingsChange struct {
-	At      time.Time `json:"at"`
-	By      string    `json:"by"`               // the process and its host, or the operator
-	Action  string    `json:"action,omitempty"` // of an operator: "set" or "reset"
-	Changes []Change  `json:"changes"`
+	At time.Time `json:"at"`
+
+	// The process or the operator.
+	By string `json:"by"`
+
+	// What an operator did. Absent where a dispatcher started or reloaded its configuration. A reset, or a set to the value in force, may have
+	// before and after alike.
+	Action  string   `json:"action,omitempty" jsonschema:"enum=set,enum=reset"`
+	Changes []Change `json:"changes"`
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Setting, c.Before, c.After) }

@@ -25,10 +25,14 @@ type LimitList struct {
 
 // LimitView is a limit. A change is answered without configured and override.
 type LimitView struct {
-	Name       string           `json:"name"`
+	Name string `json:"name"`
+
+	// In the configuration of this process. Not in the answer to a change.
 	Configured *admission.Limit `json:"configured,omitempty"`
 	InForce    *admission.Limit `json:"in_force"`
-	Override   *admission.Patch `json:"override,omitempty"` // nil without an override
+
+	// The override by an operator. Absent without one.
+	Override *admission.Patch `json:"override,omitempty"`
 }
 
 var ListLimits = &Operation[struct{}, *LimitList]{

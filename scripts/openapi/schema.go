@@ -2,9 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"path"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +27,8 @@ var described = []string{"admission", "internal/httpapi", "internal/opsview", "s
 // named are the names of types in the document, where they are others than in Go.
 var named = map[string]string{
 	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.View": "Flow", "opsview.Attempt": "AttemptView",
-	"opsview.Settings": "FlowSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse",
+	"opsview.Settings": "FlowSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse", "opsview.Batch": "BucketBatch",
+	"opsview.Pool": "BucketPool", "admission.Patch": "LimitPatch",
 }
 
 // schemas are those of the document: some of them by hand, the others made of Go's types.
@@ -39,7 +45,11 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		s.byHand[into.Content[i].Value] = true
 	}
 	s.reflector = jsonschema.Reflector{Anonymous: true, AllowAdditionalProperties: true, Namer: nameOf}
+	words := map[string][]any{}
 	for _, dir := range described {
+		if err := constants(dir, words); err != nil {
+			return nil, err
+		}
 		if err := s.reflector.AddGoComments(module, "./"+dir, jsonschema.WithFullComment()); err != nil {
 			return nil, err
 		}
@@ -51,12 +61,51 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		case reflect.TypeFor[time.Duration]():
 			return &jsonschema.Schema{Type: "string", Examples: []any{"10s"}}
 		}
-		if t.Kind() == reflect.String && t.PkgPath() != "" && s.byHand[nameOf(t)] { // words, listed by hand
+		if t.Kind() != reflect.String || t.PkgPath() == "" {
+			return nil
+		}
+		if s.byHand[nameOf(t)] {
 			return &jsonschema.Schema{Ref: "#/$defs/" + nameOf(t)}
 		}
-		return nil
+		return &jsonschema.Schema{Type: "string", Enum: words[t.String()]}
 	}
 	return s, nil
+}
+
+// constants are the values of the string constants of each type of a package: "shaper.State", for example.
+func constants(dir string, words map[string][]any) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			list, ok := decl.(*ast.GenDecl)
+			if !ok || list.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range list.Specs {
+				one := spec.(*ast.ValueSpec) //nolint:forcetypeassert // of a CONST
+				kind, ok := one.Type.(*ast.Ident)
+				if !ok || len(one.Values) != 1 {
+					continue
+				}
+				if text, ok := one.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
+					word, err := strconv.Unquote(text.Value)
+					if err != nil {
+						return err
+					}
+					of := file.Name.Name + "." + kind.Name
+					words[of] = append(words[of], word)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func nameOf(t reflect.Type) string {
