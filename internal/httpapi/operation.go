@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
-// Operation is an operation of the operator's API, described once. From it come its route, its part of openapi.yaml (scripts/openapi),
+// Operation is an operation of the operator's API, described once. From it come its route, its part of openapi.yaml (scripts/operations),
 // its row in docs/operators.md, and the request by which a program calls it.
 //
 // The fields of In are what it takes: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is what
@@ -22,6 +22,8 @@ type Operation[In, Out any] struct {
 	Summary     string
 	Description string
 	Answer      string // what it answers, where Summary does not say it
+
+	Commands []string // of the command line that call it
 
 	Roles      []apikey.Role // one of them is needed, or RoleAdmin
 	AllBuckets bool          // and a key for all buckets
@@ -38,6 +40,7 @@ const maxControlBytes = 64 << 10
 type Described struct {
 	ID, Method, Path, Summary, Description, Answer string
 
+	Commands     []string
 	Tags         []string // the servers that have it: producer, operator
 	Roles        []apikey.Role
 	AllBuckets   bool
@@ -73,7 +76,7 @@ func Operations() []*Described {
 
 func (op *Operation[In, Out]) described() *Described {
 	d := &Described{
-		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Roles: op.Roles, AllBuckets: op.AllBuckets,
+		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Commands: op.Commands, Roles: op.Roles, AllBuckets: op.AllBuckets,
 		OptionalBody: op.OptionalBody, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
 	}
 	for _, c := range op.Faults {

@@ -160,26 +160,31 @@ func partOperations[N PartName](kind, show, pause, purge, showSettings, putSetti
 	return PartOperations[N]{
 		Show: &Operation[N, *opsview.View]{
 			ID: id("show", ""), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
-			Summary: text("Show one $"), Description: show,
+			Commands: []string{text("$ show")},
+			Summary:  text("Show one $"), Description: show,
 		},
 		Set: &Operation[PartPatch[N], *opsview.View]{
 			ID: id("set", ""), Method: "PATCH", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-			Summary: text("Change settings of one $, over those of all $s of its bucket"),
+			Commands: []string{text("$ set"), text("$ reset")},
+			Summary:  text("Change settings of one $, over those of all $s of its bucket"),
 			Description: text(`Settings that are not named stay; null returns a setting to that of all $s. The change holds from the next departure
 on, until it is deleted. Safe to repeat.`),
 		},
 		Pause: &Operation[PartPause[N], *opsview.View]{
 			ID: id("pause", ""), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults, OptionalBody: true,
-			Summary: text("Stop departures of one $"), Description: pause,
+			Commands: []string{text("$ pause")},
+			Summary:  text("Stop departures of one $"), Description: pause,
 		},
 		Resume: &Operation[N, *opsview.View]{
 			ID: id("resume", ""), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-			Summary: text("Let a $ run again, at its pace"),
+			Commands: []string{text("$ resume")},
+			Summary:  text("Let a $ run again, at its pace"),
 		},
 		Purge: &Operation[PartPurge[N], *opsview.Purge]{
 			ID: id("purge", ""), Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-			Answer:  "The purge is done, or the jobs are counted.",
-			Summary: text("Drop all waiting jobs of one $, for good"), Description: purge,
+			Commands: []string{text("$ purge")},
+			Answer:   "The purge is done, or the jobs are counted.",
+			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
 		ShowSettings: &Operation[N, *opsview.Settings]{
 			ID: id("show", "Settings"), Method: "GET", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
@@ -193,7 +198,8 @@ on, until it is deleted. Safe to repeat.`),
 		},
 		DeleteSettings: &Operation[N, *opsview.View]{
 			ID: id("delete", "Settings"), Method: "DELETE", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-			Summary: text("Return one $ to the settings of its bucket"), Description: "A pause stays.",
+			Commands: []string{text("$ reset")},
+			Summary:  text("Return one $ to the settings of its bucket"), Description: "A pause stays.",
 		},
 	}
 }
@@ -201,6 +207,7 @@ on, until it is deleted. Safe to repeat.`),
 var ListFlows = &Operation[FlowQuery, *FlowList]{
 	ID: "listFlows", Method: "GET", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 	Answer:      "A page of the list.",
+	Commands:    []string{"flow list"},
 	Summary:     "List the flows of a bucket that have jobs or settings of their own, in no order",
 	Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
 }
@@ -208,20 +215,23 @@ var ListFlows = &Operation[FlowQuery, *FlowList]{
 var ListGroups = &Operation[GroupQuery, *GroupList]{
 	ID: "listGroups", Method: "GET", Path: "/v1/buckets/{bucket}/groups", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 	Answer:      "A page of the list.",
+	Commands:    []string{"group list"},
 	Summary:     "List the groups of a bucket that have jobs or settings of their own, in no order",
 	Description: "Groups that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
 }
 
 var ReleaseFlow = &Operation[FlowName, *opsview.View]{
 	ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-	Summary: "End a hold or an open circuit breaker of one flow",
+	Commands: []string{"flow release"},
+	Summary:  "End a hold or an open circuit breaker of one flow",
 	Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the flow's pace.
 Answers that come later may slow or hold it again. Safe to repeat.`,
 }
 
 var EnableFlow = &Operation[FlowEnable, *opsview.EnabledFlow]{
 	ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-	Summary: "Let a disabled flow run again",
+	Commands: []string{"flow enable"},
+	Summary:  "Let a disabled flow run again",
 	Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`" + `breaker.disable_after` + "`" + `.
 It then sends nothing, new jobs get 409 (flow-disabled), and those that waited are dead letters with the cause
 ` + "`" + `flow-disabled` + "`" + `. Safe to repeat.`,

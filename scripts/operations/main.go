@@ -1,7 +1,7 @@
-// Program openapi writes internal/httpapi/openapi.yaml: what stands in openapi-by-hand.yaml beside it, and the operations that package httpapi
-// describes. With -check it writes nothing, and ends with 1 if the file is another one.
+// Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
+// openapi-by-hand.yaml beside it, and the table of docs/operators.md. With -check it writes nothing, and ends with 1 if one of them is stale.
 //
-//	go run ./scripts/openapi
+//	go run ./scripts/operations
 package main
 
 import (
@@ -27,15 +27,21 @@ func main() {
 }
 
 func run(check bool) error {
-	text, err := document()
-	if err != nil {
-		return err
-	}
-	if !check {
-		return os.WriteFile(generated, text, 0o644) //nolint:gosec // it is served to everybody
-	}
-	if there, err := os.ReadFile(generated); err != nil || !bytes.Equal(there, text) {
-		return fmt.Errorf("%s is stale: run go run ./scripts/openapi", generated)
+	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page} {
+		text, err := made()
+		if err != nil {
+			return err
+		}
+		there, err := os.ReadFile(name)
+		switch {
+		case err == nil && bytes.Equal(there, text):
+		case check:
+			return fmt.Errorf("%s is stale: run go run ./scripts/operations", name)
+		default:
+			if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // all may read it
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -72,7 +78,7 @@ func document() ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	out.WriteString("# Made by go run ./scripts/openapi, of openapi-by-hand.yaml and of the operations in *_operations.go.\n")
+	out.WriteString("# Made by go run ./scripts/operations, of openapi-by-hand.yaml and of the operations in *_operations.go.\n")
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
 	if err := e.Encode(&doc); err != nil {
