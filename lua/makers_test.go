@@ -137,8 +137,12 @@ func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 1000, perCaller: 1000})
-		for i := range 600 {
-			r.enqueue(nil, entry{id: fmt.Sprint("j", i), flow: fmt.Sprint("f", i), caller: []string{anna, bert}[i%2]})
+		for from := 0; from < 600; from += 50 {
+			var jobs []entry
+			for i := from; i < from+50; i++ {
+				jobs = append(jobs, entry{id: fmt.Sprint("j", i), flow: fmt.Sprint("f", i), caller: []string{anna, bert}[i%2]})
+			}
+			r.enqueue(nil, jobs...)
 		}
 		made := func() int64 { return r.c.ZCard(r.ctx, r.key("flow_makers")).Val() }
 		if made() != 500 {

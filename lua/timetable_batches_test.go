@@ -58,9 +58,12 @@ func TestFinishOfBatches(t *testing.T) {
 		r.put(numbered(1000)...)
 		left, last := 0, int64(0)
 		for r.now() < epoch+end {
-			for _, job := range r.claim(ask{horizon: 100_000, want: 100}).jobs {
+			jobs := r.claim(ask{horizon: 100_000, want: 100}).jobs
+			for _, job := range jobs {
 				left, last = left+1, job.slot-epoch
-				r.settle(outcome{lease: job, result: done})
+			}
+			if len(jobs) > 0 {
+				r.settleAll(done, jobs...)
 			}
 			if late := r.inspect().times[7]; late != 0 {
 				t.Fatalf("after %d jobs it is shown as late: %d", left, late)
@@ -108,9 +111,9 @@ func TestFinishOfFewRequests(t *testing.T) {
 			r.put(numbered(c.jobs)...)
 			left := 0
 			for r.now() < epoch+end {
-				for _, job := range r.claim(ask{horizon: 100_000}).jobs {
-					left++
-					r.settle(outcome{lease: job, result: done})
+				jobs := r.claim(ask{horizon: 100_000}).jobs
+				if left += len(jobs); len(jobs) > 0 {
+					r.settleAll(done, jobs...)
 				}
 				if late := r.inspect().times[7]; c.want == "" && late != 0 {
 					t.Errorf("%s: after %d jobs, %.1f s before the finish, it is shown as late: %d", c.name, left, float64(epoch+end-r.now())/second, late)

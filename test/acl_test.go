@@ -33,6 +33,7 @@ var direct = []string{
 
 // TestACLHasWhatIsUsed: the user may do what Tundish does, and no more.
 func TestACLHasWhatIsUsed(t *testing.T) {
+	t.Parallel()
 	used := map[string]bool{}
 	for _, command := range direct {
 		used[command] = true
@@ -222,6 +223,7 @@ func denied(t *testing.T, client *redis.Client) []string {
 
 // TestACLForbids: keys, channels and commands that are not Tundish's.
 func TestACLForbids(t *testing.T) {
+	t.Parallel()
 	_, url := withUser(t)
 	options, err := redis.ParseURL(url)
 	if err != nil {

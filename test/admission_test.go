@@ -115,6 +115,7 @@ func (a *asker) send(request *http.Request) (status int, answer string) {
 // holds; 1,000 of them pass. The window is the longest there is, so that no
 // edge and no refill lies within the test.
 func TestExactLimit(t *testing.T) {
+	t.Parallel()
 	const limit, processes, callers, each = 1000, 4, 64, 25
 	tables := "store_timeout = \"10s\"\n" // a busy machine must not decide who passes
 	for _, a := range algorithms {

@@ -68,6 +68,7 @@ func (m *movable) set(offset time.Duration) {
 // horizon, which were given already and are void where it stepped forwards; nothing is lost, and no
 // lease counts as run out.
 func TestClockSteps(t *testing.T) {
+	besideOthers(t)
 	const rate, jobs, hold, horizon = 200, 1000, 600 * time.Millisecond, 80 * time.Millisecond
 	steps := []struct {
 		delivered int // when it is made

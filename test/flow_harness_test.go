@@ -4,6 +4,8 @@ package test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -98,6 +100,30 @@ func (s *system) scriptCalls() int {
 		s.t.Fatalf("calls of scripts: %v in %q", err, stats)
 	}
 	return calls
+}
+
+// permitsReturned is how many permits the dispatchers that run have given back.
+func (s *system) permitsReturned() (sum int) {
+	s.t.Helper()
+	for _, ops := range s.opsOf {
+		response, err := http.Get(ops + "/metrics")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, value, found := strings.Cut(string(text), "\ntundish_permits_returned_total{bucket=\""+bucketName+"\"} ")
+		value, _, _ = strings.Cut(value, "\n")
+		n, err := strconv.ParseFloat(value, 64)
+		if !found || err != nil {
+			s.t.Fatalf("permits returned by %s: %v in %q", ops, err, value)
+		}
+		sum += int(n)
+	}
+	return sum
 }
 
 // sorted are the arrivals of a prefix, the first one first.

@@ -18,7 +18,6 @@ import (
 // front of an API. Refusals reach the client as 429 with the time to wait, and
 // that is true; clients count apart; nobody chooses what he is counted as.
 func TestNginx(t *testing.T) {
-	t.Parallel()
 	if _, err := exec.LookPath("nginx"); err != nil {
 		skip(t, "this test needs nginx (apt-get install nginx)")
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 // process is a program that runs until the test ends.
@@ -87,6 +89,14 @@ func (p *process) kill() {
 // patience is how much longer than on a machine that has nothing else to do
 // something may take until a test gives up. It is no bound of what is promised.
 const patience = 3
+
+// besideOthers lets a test run beside others, but in a soak, where its times are figures, alone.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	if !redistest.Soak {
+		t.Parallel()
+	}
+}
 
 // await polls until something is true.
 func await(t *testing.T, limit time.Duration, what string, ok func() bool) {

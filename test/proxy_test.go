@@ -32,7 +32,7 @@ func keyTable(secret string) string {
 // TestProxyWithAnUnchangedClient: 20 clients of GitHub's API, as its own library makes them, share a rate by a change of their base URL and key.
 // Each gets its own answers, and the API sees the rate, and its own key.
 func TestProxyWithAnUnchangedClient(t *testing.T) {
-	const rate, clients, each = 5, 20, 3
+	const rate, clients, each = 20, 20, 3
 	node, err := exec.LookPath("node")
 	installed := filepath.Join("..", ".tools", "npm")
 	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "@octokit", "rest")); err != nil || statErr != nil {

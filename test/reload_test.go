@@ -280,6 +280,7 @@ func (r *reloading) wantPaced() {
 // producer that run, while two others stream. No job is lost or comes twice, the bucket that left is not drained, and
 // no window of the other streams has more slots than their rates allow.
 func TestReload(t *testing.T) {
+	besideOthers(t)
 	r := startReloading(t)
 	r.round()
 	r.wantPaced()

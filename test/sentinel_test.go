@@ -12,6 +12,7 @@ import (
 // TestSentinelFailover is P6: the master dies under load, and where the long measurements are asked for again while a
 // sentinel hangs. It goes on soon after the sentinels have made a new one.
 func TestSentinelFailover(t *testing.T) {
+	besideOthers(t)
 	const rate = 100
 	quietly(t, func(t *testing.T, stall *stallWatch) (slow string) {
 		trio := redistest.StartSentinel(t, "--appendonly", "yes")

@@ -53,6 +53,7 @@ const (
 // Slots and leases are read from Redis, so that it does not matter how fast the machine is. A seed
 // gives the same operations again, though not at the same instants.
 func TestRandomOperations(t *testing.T) {
+	besideOthers(t)
 	seed := rand.Uint64()
 	if text := os.Getenv(soakSeed); text != "" {
 		var err error

@@ -74,7 +74,6 @@ func TestBucketsOfAPool(t *testing.T) {
 	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  pool.rate           1/h         50/s")
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0)
 	s.run(t, "dispatcher pool set vendor --rate 1/h --burst 1").want(t, 0)
-	s.deliver(t, 1, shaper.Done(200))
 	s.enqueue(t, "webhooks", "b")
 	s.run(t, "dispatcher job show webhooks b").want(t, 0, `pool "vendor" may send again at `, "at its own pace")
 	s.run(t, "dispatcher job show webhooks b --json").want(t, 0, `"pool-pace"`)

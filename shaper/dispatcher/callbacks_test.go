@@ -324,7 +324,7 @@ func TestCallbacksAfterAReload(t *testing.T) {
 	w.enqueue(shaper.Job{ID: "before", Payload: []byte("hi")})
 	changed := slices.Clone(w.buckets)
 	changed[0].Callbacks = shaper.Callbacks{Bucket: "told", URL: "https://default.example/"}
-	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.cfg.Workers, nil), w.d.JoinPools(t.Context())); err != nil {
+	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.workers, nil), w.d.JoinPools(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	w.enqueue(shaper.Job{ID: "after", Payload: []byte("hi")})
@@ -338,7 +338,7 @@ func TestCallbacksOfAStop(t *testing.T) {
 	t.Parallel()
 	w := newTelling(t, func(b, _ *shaper.Bucket) { b.Callbacks.URL = "https://default.example/" })
 	began, end := make(chan struct{}), make(chan struct{})
-	w.d.cfg.Workers["b"] = shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+	w.d.workers["b"] = shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		if err := a.Depart(); err != nil {
 			return shaper.Returned("late")
 		}

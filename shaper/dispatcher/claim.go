@@ -39,7 +39,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 			return 0, err
 		}
 		if len(turn.flows)+len(turn.groups) == 0 {
-			return d.idle.looked(d.isIdle(0, want, turn.slots == 0 && next > 0, ahead), whole, d.untilNext(next, early)), nil
+			return d.idle.looked(d.isIdle(0, want, turn.slots == 0 && next > 0 && !turn.own, ahead), whole, d.untilNext(next, early)), nil
 		}
 		if d.Levels() == codec.LevelsGroups {
 			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
@@ -104,6 +104,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		d.hold([]*leased{spare})
 		d.settle(spare, shaper.Returned("last_chance"))
 	}
+	served := d.served(claimed, freeSlot)
 	shift := d.link.answered(late, end.Sub(start), d.wakeLate, d.permitTTL)
 	for _, job := range jobs {
 		job.slot = job.slot.Add(shift)
@@ -114,10 +115,14 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 		return d.pauseForStep(ctx, step), nil
 	}
 	taken := next > 0 && freeSlot > now+ahead.Microseconds()
-	if d.HasFlows() && next != freeSlot { // it is not the bucket's rate that others and this one share, but turns that come later
+	if d.HasFlows() && (next != freeSlot || turn.own) { // it is not the bucket's rate that others and this one share, but turns that come later
 		taken = false
 	}
-	return d.idle.looked(d.isIdle(requests, want, taken, ahead), whole, d.untilNext(next, early)), nil
+	idle := d.isIdle(max(requests, served), want, taken, ahead)
+	if served > 0 && !idle {
+		d.idle.mine = freeSlot
+	}
+	return d.idle.looked(idle, whole, d.untilNext(next, early)), nil
 }
 
 // toClaim is a claim of those whose turn it is.

@@ -128,6 +128,9 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 // is under way here already was taken back and came again: the older delivery
 // has lost its lease.
 func (d *drain) hold(jobs []*leased) {
+	if len(jobs) == 0 { // none is a reason for a heartbeat
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, job := range jobs {

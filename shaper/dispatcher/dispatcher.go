@@ -62,7 +62,7 @@ type Config struct {
 // looks after its buckets every 2 s, in one round trip for all of them. While Redis is down only what was claimed
 // is sent; no permit outlives permit_ttl.
 type Dispatcher struct {
-	cfg   Config // its Buckets, Workers and Hooks are those that it began with
+	cfg   Config // without Buckets, Workers and Hooks, which a reload replaces
 	store *store.Store
 
 	shared *store.Store // the store, for what is done for all buckets side by side
@@ -107,6 +107,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.stall.limit = cfg.Lease / 3
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
+	d.cfg.Buckets, d.cfg.Workers, d.cfg.Hooks = nil, nil, nil
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
 }
 

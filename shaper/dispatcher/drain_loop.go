@@ -89,6 +89,7 @@ func (d *drain) loop(ctx context.Context) {
 		wait, err := d.claim(d.life, claimID, want)
 		d.via = d.store
 		if err != nil {
+			d.keepUnanswered()
 			// The same claim id again: it answers what was lost.
 			if !d.elsewhere.tell(ctx, d.log, err) {
 				d.outage.failed(ctx, start, err)

@@ -3,6 +3,9 @@ package dispatcher
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
 const (
@@ -20,7 +23,8 @@ const (
 // jitter. A wake-up ends the wait: scripts send one to an idle drain when the drain
 // that serves may lack workers (see lua/lib/standby.lua).
 type idleBackoff struct {
-	misses int // looks in a row that brought next to nothing
+	misses int   // looks in a row that brought next to nothing
+	mine   int64 // the first free slot after the last claim that served the bucket, by the clock of Redis; 0: there was none
 }
 
 // woken ends the wait: the next look is that of a drain that serves. If it is a miss, the first wait is a horizon again.
@@ -55,19 +59,48 @@ func (b *idleBackoff) looked(idle bool, horizon, atLeast time.Duration) time.Dur
 	return max(atLeast, longest/2+rand.N(longest/2)) //nolint:gosec // jitter
 }
 
-// isIdle reports whether others serve the bucket: all slots that the drain looked for are taken, and it got less than a quarter of
+// served is how many slots a claim serves: all from its first job on, also those that pass because no job may go then. freeSlot is the first
+// one behind its jobs, 0 where the answer does not tell it.
+func (d *drain) served(jobs []*leased, freeSlot int64) int {
+	interval := d.interval()
+	if freeSlot == 0 || len(jobs) == 0 || interval <= 0 {
+		return 0
+	}
+	return int((d.clock.local(freeSlot).Sub(jobs[0].slot) + interval/2) / interval) //nolint:mnd // rounds
+}
+
+// left reports whether as many slots are free within the horizon as the last claim that served the bucket has left, or all but one. Then no
+// other drain has taken slots since. The answer tells of no more slots than the drain wants.
+func (b *idleBackoff) left(slots, want, now int64, horizon, interval time.Duration) bool {
+	unclaimed := horizon - max(lua.Microseconds(b.mine-now), 0)
+	return unclaimed < 0 || interval > 0 && slots >= min(int64(unclaimed/interval), want)
+}
+
+// isIdle reports whether others serve the bucket: all slots that the drain looked for are taken, and it serves less than a quarter of
 // them. In a fast bucket each claim brings many jobs, and the workers of all may be needed. In a pool, a slot that is taken for one
 // bucket may be free for another.
-func (d *drain) isIdle(jobs, want int, taken bool, ahead time.Duration) bool {
+func (d *drain) isIdle(slots, want int, taken bool, ahead time.Duration) bool {
 	interval := d.interval()
-	if !taken || jobs >= want || d.Settings.Load().Pool != nil || interval*horizonIntervals <= minHorizon {
+	if !taken || slots >= want || d.Settings.Load().Pool != nil || interval*horizonIntervals <= minHorizon {
 		return false
 	}
-	return jobs == 0 || idleShare*jobs < int(ahead/interval)
+	return slots == 0 || idleShare*slots < int(ahead/interval)
 }
 
 // horizon is how far ahead the drain looks where it serves.
 func (d *drain) horizon() time.Duration {
 	_, longest := d.clock.rtt()
 	return horizon(d.interval(), longest, d.questions())
+}
+
+// questions is how many come before a claim.
+func (d *drain) questions() int {
+	switch d.Levels() {
+	case codec.LevelsFlows:
+		return 1
+	case codec.LevelsGroups:
+		return 2
+	default:
+		return 0
+	}
 }

@@ -133,6 +133,40 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 	}
 }
 
+// A drain that is alone is not idle. It looks soon after its own claim, and its horizon ends between two turns that follow each other: the slots
+// that it has itself, and those that pass before a turn, are not taken by others.
+func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
+	t.Parallel()
+	b := rig.Grouped("b", 200)
+	b.Group, b.Flow.Rate = nil, rig.Rate("20/s")
+	s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+	for i := range 40 {
+		if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", i%4), Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.drain()
+	left := func() (n int64) {
+		for i := range 4 {
+			n += s.Redis.LLen(t.Context(), r.Keys.Queue(fmt.Sprint("f", i))).Val()
+		}
+		return n
+	}
+	s.claimFor(r, "first", 40)
+	before := left()
+	for i, step := range []time.Duration{10, 3, 7, 35} {
+		s.Step(step * time.Millisecond)
+		s.claimFor(r, fmt.Sprint("claim", i), 40)
+		t.Logf("%d jobs are left, %d misses", left(), r.idle.misses)
+		if r.idle.misses > 0 {
+			t.Errorf("%d misses after claim %d, %d jobs are left", r.idle.misses, i, left())
+		}
+	}
+	if left() == before {
+		t.Error("no claim but the first one brought jobs")
+	}
+}
+
 // claimFor claims for so many workers.
 func (s *stepped) claimFor(r *drain, claim string, want int) {
 	s.T.Helper()

@@ -13,6 +13,7 @@ import (
 type turns struct {
 	flows  []string
 	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken, -1 while the bucket is closed
+	own    bool     // no other drain has taken slots since this one served the bucket
 	groups []string // of the flows; none in a bucket without
 	args   []any    // for the claim: each flow with its turn, then each group
 }
@@ -41,8 +42,9 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 	if d.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
 		d.stepped, d.steps = 0, steps
 	}
+	own := d.idle.left(slots, int64(want), now, horizon, d.interval())
 	if d.Levels() != codec.LevelsGroups || len(names) == 0 {
-		return turns{flows: names, slots: slots, args: args}, next, nil
+		return turns{flows: names, slots: slots, own: own, args: args}, next, nil
 	}
 	start = time.Now()
 	r, err = d.via.RunConfigured(ctx, d.Bucket, lua.ReserveFlows, d.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
@@ -55,19 +57,7 @@ func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Dur
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, r.Err())
 	}
 	// Also groups of which no flow is named: the claim puts them back where they belong.
-	return turns{flows: flows, slots: slots, groups: names, args: append(ofFlows, args...)}, next, nil
-}
-
-// questions is how many come before a claim.
-func (d *drain) questions() int {
-	switch d.Levels() {
-	case codec.LevelsFlows:
-		return 1
-	case codec.LevelsGroups:
-		return 2
-	default:
-		return 0
-	}
+	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil
 }
 
 // readTurns reads names, each with its turn.

@@ -82,11 +82,22 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 
 // setUnanswered notes the claim whose answer has not arrived, "" if there is none.
 // Its jobs are leased to this process, which does not know them: the
-// heartbeat extends their leases by the id of the claim.
+// heartbeat extends their leases by the id of the claim. It begins before the
+// answer is there only where that may take as long as a heartbeat: the claims
+// of an idle bucket need none.
 func (d *drain) setUnanswered(claimID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.unknown = claimID; claimID != "" {
+	if d.unknown = claimID; claimID != "" && max(d.link.patience, d.store.Timeout) >= d.heartbeatEvery() {
+		d.begin(&d.beat)
+	}
+}
+
+// keepUnanswered has the heartbeat extend the leases of a claim that failed, if its answer did not come.
+func (d *drain) keepUnanswered() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.unknown != "" {
 		d.begin(&d.beat)
 	}
 }

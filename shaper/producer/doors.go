@@ -2,6 +2,7 @@ package producer
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tundish-io/tundish/lua"
@@ -15,16 +16,17 @@ import (
 // door is a bucket as its producers see it.
 type door struct {
 	*store.Bucket
-	enqueueKeys []string                 // the first ones of that script, made once
+	enqueueKeys func() []string          // the first ones of that script, made once, for the first job
 	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
-	refusals    *refusals
+	refusals    refusals
 	breaker     *redisconn.Breaker // one for all doors, unless Redis is a cluster
 	queue       batch.Queue[*ticket]
 }
 
 func (c *Client) newDoor(state *store.Bucket) *door {
-	b := &door{Bucket: state, enqueueKeys: state.Keys.Fixed(nil, lua.Enqueue), refusals: newRefusals(), breaker: c.breaker}
+	b := &door{Bucket: state, breaker: c.breaker}
+	b.enqueueKeys = sync.OnceValue(func() []string { return state.Keys.Fixed(nil, lua.Enqueue) })
 	if c.apart {
 		b.breaker = c.breaker.Apart("bucket", b.Name)
 	}

@@ -153,7 +153,7 @@ func (q *question) release() {
 // known that he is out of quota.
 func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
-	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys...)
+	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys()...)
 	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
 	levels := b.Levels()
 	var flows flowNumberer

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,11 @@ const (
 //
 // The time is counted by our own monotonic clock from the start of the call, no
 // later than the instant at which Redis decided.
+// The zero value is ready: most buckets of a process refuse nothing, and a cache takes half a kilobyte.
 type refusals struct {
-	of   *lru.Cache[string, pastRefusal]
-	some atomic.Bool // there was one
+	first sync.Once
+	of    *lru.Cache[string, pastRefusal]
+	some  atomic.Bool // there was one: of is there
 }
 
 type pastRefusal struct {
@@ -41,14 +44,10 @@ type pastRefusal struct {
 	receipt shaper.Receipt
 }
 
-func newRefusals() *refusals {
-	of, _ := lru.New[string, pastRefusal](maxRefusals) // fails for sizes below 1 only
-	return &refusals{of: of}
-}
-
 // remember notes a refusal by limits. The call began at start.
 func (r *refusals) remember(set *limitSet, who string, cost int64, start time.Time, receipt *shaper.Receipt) {
 	wait := receipt.Refusal.RetryAfter
+	r.first.Do(func() { r.of, _ = lru.New[string, pastRefusal](maxRefusals) }) // fails for sizes below 1 only
 	r.of.Add(who, pastRefusal{
 		set: set, cost: cost, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
 	})

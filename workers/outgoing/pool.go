@@ -19,7 +19,7 @@ const idleTimeout = 30 * time.Second
 // request: one of HTTP/1 when it is idle, one of HTTP/2 also while it is in
 // use. The one used last is used next, so that the others grow old and close.
 type pool struct {
-	transport  *http.Transport // dials; keeps nothing itself
+	transport  func() *http.Transport // dials; keeps nothing itself
 	maxPerHost int
 	maxTotal   int
 
@@ -42,7 +42,7 @@ type conn struct {
 	idle    *time.Timer // closes it; nil before the first rest
 }
 
-func newPool(concurrency int, transport *http.Transport) *pool {
+func newPool(concurrency int, transport func() *http.Transport) *pool {
 	return &pool{
 		transport:  transport,
 		maxPerHost: concurrency,
@@ -58,7 +58,7 @@ func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, 
 		return c, true, nil
 	}
 	c = &conn{origin: o, wire: &wire{to: o}, users: 1}
-	c.ClientConn, err = p.transport.NewClientConn(withWire(ctx, c.wire), o.Scheme, o.Address())
+	c.ClientConn, err = p.transport().NewClientConn(withWire(ctx, c.wire), o.Scheme, o.Address())
 	if err != nil {
 		return nil, false, err
 	}

@@ -78,7 +78,7 @@ func TestConnectionsKeptAreBounded(t *testing.T) {
 
 // dialPipes makes the sender connect to serve by pipes, within a bubble.
 func dialPipes(s *Sender, serve func(net.Conn)) {
-	s.conns.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+	s.conns.transport().DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
 			defer far.Close()

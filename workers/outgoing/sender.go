@@ -40,7 +40,7 @@ func NewSender(config Config) (*Sender, error) {
 func (s *Sender) Close() { s.conns.close() }
 
 // Transport is that of the connections, for tests that trust their own server.
-func (s *Sender) Transport() *http.Transport { return s.conns.transport }
+func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"sync"
 
 	"github.com/tundish-io/tundish/workers"
 )
@@ -12,27 +14,38 @@ import (
 // maxAnswerHeader bounds the headers of an answer.
 const maxAnswerHeader = 64 << 10
 
-// newTransport returns the transport that makes the connections. It reads no proxy from the environment: with one the guard would see
-// the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
-// context.
-func newTransport(config Config) (*http.Transport, error) {
-	d := &dialer{
-		net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
-		allowed: config.AllowNetworks,
-		files:   config.TLS,
-		tls:     &tls.Config{MinVersion: tls.VersionTLS12},
-	}
+// newTransport returns what makes the transport of the connections, at the first use: with its guard it takes 2 KB, and most of many buckets
+// may be idle. An error is of the egress proxy or of Home.
+func newTransport(config Config) (func() *http.Transport, error) {
+	var home Target
+	var proxy *url.URL
 	var err error
 	if config.Home != "" {
-		if d.home, err = ParseURL(config.Home); err != nil {
+		if home, err = ParseURL(config.Home); err != nil {
 			return nil, err
 		}
 	}
 	if config.EgressProxy != "" {
-		if d.proxy, _, err = parseProxy(config.EgressProxy); err != nil {
+		if proxy, _, err = parseProxy(config.EgressProxy); err != nil {
 			return nil, err
 		}
 	}
+	return sync.OnceValue(func() *http.Transport {
+		return transportOf(&dialer{
+			net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
+			allowed: config.AllowNetworks,
+			proxy:   proxy,
+			files:   config.TLS,
+			home:    home,
+			tls:     &tls.Config{MinVersion: tls.VersionTLS12},
+		})
+	}), nil
+}
+
+// transportOf returns the transport that makes its connections by d. It reads no proxy from the environment: with one the guard would see
+// the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
+// context.
+func transportOf(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.dial,
 		DialTLSContext:         d.dialTLS,
@@ -41,7 +54,7 @@ func newTransport(config Config) (*http.Transport, error) {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
-	}, nil
+	}
 }
 
 // GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no

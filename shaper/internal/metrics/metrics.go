@@ -22,10 +22,10 @@ type Metrics struct {
 	overflow         *counters
 	departures       *counters
 	batched          *counters
-	lateness         *prometheus.HistogramVec
+	lateness         *histograms
 	attempts         *counters
 	reasons          reasons
-	duration         *prometheus.HistogramVec
+	duration         *histograms
 	retries          *counters
 	dead             *counters
 	lost             *counters
@@ -36,7 +36,7 @@ type Metrics struct {
 	returned         *counters
 	actions          *counters
 	schedules        *counters
-	scheduleLateness *prometheus.HistogramVec
+	scheduleLateness *histograms
 	steps            prometheus.Counter
 	scripts          *prometheus.HistogramVec
 	errors           *prometheus.CounterVec
@@ -64,9 +64,10 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	counter := func(name, help string, labels ...string) *counters {
 		return registered(reg, &errs, newCounters(prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, labels...))
 	}
-	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
-		return registered(reg, &errs, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}, labels))
+	histogram := func(name, help string, bounds []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Name: "tundish_" + name, Help: help, Buckets: bounds}
 	}
+	ofBuckets := func(opts prometheus.HistogramOpts) *histograms { return registered(reg, &errs, newHistograms(opts)) }
 	fine := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 	m := &Metrics{
 		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
@@ -75,9 +76,9 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
 		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
-		lateness:   histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine, "bucket"),
+		lateness:   ofBuckets(histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine)),
 		attempts:   counter("attempts_total", "Attempts that ended, by outcome and by reason: a word of the worker, or the class of the status.", "outcome", "reason"),
-		duration:   histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets, "bucket"),
+		duration:   ofBuckets(histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets)),
 		retries:    counter("retries_total", "Deliveries that failed and will be tried again."),
 		dead:       counter("dead_letters_total", "Jobs that became dead letters."),
 		lost:       counter("leases_lost_total", "Leases that this process lost while it still held the job."),
@@ -89,12 +90,12 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		returned: counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
 		schedules: counter("schedule_fires_total",
 			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
-		scheduleLateness: histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
-			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 60, 3600}, "bucket"),
+		scheduleLateness: ofBuckets(histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 60, 3600})),
 		actions: counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
-		scripts: histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine, "script"),
+		scripts: registered(reg, &errs, prometheus.NewHistogramVec(histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine), []string{"script"})),
 		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
 		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
@@ -146,8 +147,8 @@ func (m *Metrics) AddBucket(b string) {
 	m.actions.know(b, acted...)
 	m.schedules.know(b, fired...)
 	m.reclaimed.know(b, taken...)
-	m.lateness.WithLabelValues(b)
-	m.duration.WithLabelValues(b)
+	m.lateness.know(b, single...)
+	m.duration.know(b, single...)
 }
 
 // RemoveBucket removes the series of a bucket. What is counted afterwards makes new ones.
@@ -159,9 +160,9 @@ func (m *Metrics) RemoveBucket(b string) {
 		m.reclaimed, m.repaired, m.expired, m.returned, m.settingsLost, m.actions, m.schedules} {
 		c.forget(b)
 	}
-	m.lateness.DeleteLabelValues(b)
-	m.scheduleLateness.DeleteLabelValues(b)
-	m.duration.DeleteLabelValues(b)
+	m.lateness.forget(b)
+	m.scheduleLateness.forget(b)
+	m.duration.forget(b)
 }
 
 // registered returns the collector, or an equal one that is registered already. Else it adds to errs.
@@ -297,10 +298,10 @@ func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
 	if m == nil {
 		return
 	}
-	m.reclaimed.add(takenBack, bucket, reclaimExpired)
-	m.reclaimed.add(poison, bucket, reclaimPoison)
-	m.dead.add(poison, bucket)
-	m.repaired.add(repaired, bucket)
+	add(m.reclaimed, takenBack, bucket, reclaimExpired)
+	add(m.reclaimed, poison, bucket, reclaimPoison)
+	add(m.dead, poison, bucket)
+	add(m.repaired, repaired, bucket)
 }
 
 // CountGivenUp counts dead letters that were made of jobs that waited, by their cause.
@@ -308,9 +309,9 @@ func (m *Metrics) CountGivenUp(bucket, cause string, jobs int64) {
 	if m == nil {
 		return
 	}
-	m.dead.add(jobs, bucket)
+	add(m.dead, jobs, bucket)
 	if cause == shaper.CauseExpired {
-		m.expired.add(jobs, bucket)
+		add(m.expired, jobs, bucket)
 	}
 }
 

@@ -23,15 +23,35 @@ const WatchEvery = 10 * time.Second
 // settingsWatch notices that what is in force of a bucket or a pool is not what this process saw before. Operators and other processes
 // change it in Redis, so that without this the log would not say why the pace is another now.
 type settingsWatch struct {
-	log      *slog.Logger
-	key      string // of what scripts obey
-	prefix   string // of its settings among those of a bucket
+	*watchedKind
+	log    *slog.Logger
+	key    string            // of what scripts obey
+	last   map[string]string // nil until it was seen
+	read   bool              // its record of changes was read
+	newest int64             // time of the newest change in the record that is known
+	found  []foundChange     // what looks found, before the record says more
+	lost   bool              // Redis had lost what was there, as this look found
+}
+
+// watchedKind is what is looked at of all buckets, or of all pools.
+type watchedKind struct {
+	name     string // in the log
 	settings StoredSettings
-	last     map[string]string // nil until it was seen
-	read     bool              // its record of changes was read
-	newest   int64             // time of the newest change in the record that is known
-	found    []foundChange     // what looks found, before the record says more
-	lost     bool              // Redis had lost what was there, as this look found
+	fields   []string // of the hash
+}
+
+var (
+	watchedBucket = newWatchedKind("bucket", OfBuckets)
+	watchedPool   = newWatchedKind("pool", OfPools)
+)
+
+func newWatchedKind(name string, all StoredSettings) *watchedKind {
+	k := &watchedKind{name: name, settings: all.Changeable(), fields: slices.Concat(markFields, pauseFields, originFields)}
+	for _, s := range k.settings {
+		k.fields = append(append(k.fields, s.Fields...), "set:"+s.Fields[0])
+	}
+	k.fields = append(k.fields, ownMaxInFlight)
+	return k
 }
 
 // foundChange is a setting that is not as it was before. A program of an older version leaves no more traces than these.
@@ -65,14 +85,6 @@ var originFields = []string{fieldCallers, fieldLeftFor}
 
 // ownMaxInFlight is the configured max_in_flight where the one in force follows an override of the rate: then it has no author.
 const ownMaxInFlight = "own:max_in_flight"
-
-func (w *settingsWatch) fields() []string {
-	fields := slices.Concat(markFields, pauseFields, originFields)
-	for _, s := range w.settings {
-		fields = append(append(fields, s.Fields...), "set:"+s.Fields[0])
-	}
-	return append(fields, ownMaxInFlight)
-}
 
 // Watch looks at what is in force of all buckets, of a guest those that it has used: in one round trip, in a cluster one to each node,
 // and more where something has changed. It logs changes, has an owner write its settings again where they were replaced by what it
@@ -124,8 +136,11 @@ const watchedAtOnce = 50
 func (s *Store) watchedBuckets() []*watched {
 	known := s.watches.of
 	s.watches.of = make(map[string]*settingsWatch, len(known))
-	add := func(w *watched, kind, name, key, prefix string, settings StoredSettings) {
-		watch := cmp.Or(s.watches.of[key], known[key], &settingsWatch{log: s.Log.With(kind, name), key: key, prefix: prefix, settings: settings})
+	add := func(w *watched, kind *watchedKind, name, key string) {
+		watch := cmp.Or(s.watches.of[key], known[key])
+		if watch == nil {
+			watch = &settingsWatch{watchedKind: kind, log: s.Log.With(kind.name, name), key: key}
+		}
 		s.watches.of[key] = watch
 		w.watches = append(w.watches, watch)
 	}
@@ -135,9 +150,9 @@ func (s *Store) watchedBuckets() []*watched {
 			continue
 		}
 		w := &watched{b: b}
-		add(w, "bucket", b.Name, b.Keys.Conf(), "", OfBuckets.Changeable())
+		add(w, watchedBucket, b.Name, b.Keys.Conf())
 		if pool := b.Keys.Pool; pool != "" {
-			add(w, "pool", pool, PoolConf(pool), "pool.", OfPools.Changeable())
+			add(w, watchedPool, pool, PoolConf(pool))
 		}
 		list = append(list, w)
 	}
@@ -162,7 +177,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	lua.Spread(ctx, s.Redis, len(all), func(i int) string { return all[i].key }, func(some []int) {
 		pipe := s.Redis.Pipeline()
 		for _, i := range some {
-			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields()...)
+			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields...)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 	})
@@ -171,7 +186,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 		for i, watch := range w.watches {
 			cmd := found[at[watch]]
 			// A hook of the client that does not let the question through leaves no error here, and no answer.
-			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields()) {
+			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields) {
 				if i > 0 && w.watches[0].lost { // the pool's were lost with those of its bucket
 					watch.last = nil
 				}
@@ -309,7 +324,7 @@ func (w *settingsWatch) know(conf map[string]string) {
 	if w.last == nil {
 		return
 	}
-	for _, field := range w.fields() {
+	for _, field := range w.fields {
 		if slices.Contains(pauseFields, field) || slices.Contains(originFields, field) {
 			continue
 		}
@@ -324,7 +339,7 @@ func (w *settingsWatch) know(conf map[string]string) {
 // see finds what is not as it was the last time, logs pauses, and reports whether there is more to read.
 func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	now := make(map[string]string, len(values))
-	for i, name := range w.fields() {
+	for i, name := range w.fields {
 		if text, ok := values[i].(string); ok {
 			now[name] = text
 		}
