@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,13 +137,9 @@ func releasedText(o opsview.Outcome, name string) string {
 
 // settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
 var (
-	settingFlags = flagsOf(reflect.TypeFor[shaper.Bucket]())
-	poolFlags    = flagsOf(reflect.TypeFor[shaper.Pool]())
+	settingFlags = setting.Changes(reflect.TypeFor[shaper.Bucket]())
+	poolFlags    = setting.Changes(reflect.TypeFor[shaper.Pool]())
 )
-
-func flagsOf(t reflect.Type) []*setting.Key {
-	return slices.DeleteFunc(slices.Clone(setting.Values(t)), func(k *setting.Key) bool { return !k.Change })
-}
 
 func flagOf(path string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(path)
@@ -173,7 +168,7 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	cmd.Flags().SortFlags = false
 	for _, f := range flags {
-		cmd.Flags().String(flagOf(f.Path), "", strings.ReplaceAll(f.Help, "'", "`"))
+		cmd.Flags().String(flagOf(f.Path), "", strings.Replace(f.Help, "'", "`", 2))
 	}
 }
 
@@ -181,27 +176,37 @@ func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 func settingsOf(flags []*setting.Key) func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
 	return func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
 		var patch operator.BucketPatch // to check them
-		body := map[string]any{}
-		for _, f := range flags {
-			flag := cmd.Flags().Lookup(flagOf(f.Path))
-			if !flag.Changed {
-				continue
-			}
-			text := flag.Value.String()
-			if err := patch.Put(shaper.Setting(f.Path), text); err != nil {
-				return nil, nil, wrongUsage(cmd, "--%s: %v", flagOf(f.Path), strings.TrimPrefix(err.Error(), f.Path+": "))
-			}
-			var value any = text
-			if f.Type.Kind() == reflect.Int64 {
-				value = json.Number(text)
-			}
-			put(body, f.Path, value)
+		body, err := given(cmd, flags, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
+		if err == nil && patch.IsZero() {
+			err = errNoSetting(cmd)
 		}
-		if patch.IsZero() {
-			return nil, nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
-		}
-		return nil, body, nil
+		return nil, body, err
 	}
+}
+
+func errNoSetting(cmd *cobra.Command) error {
+	return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+}
+
+// given makes the body of a change of the flags that are given, each checked by check.
+func given(cmd *cobra.Command, flags []*setting.Key, check func(path, text string) error) (map[string]any, error) {
+	body := map[string]any{}
+	for _, f := range flags {
+		flag := cmd.Flags().Lookup(flagOf(f.Path))
+		if !flag.Changed {
+			continue
+		}
+		text := flag.Value.String()
+		if err := check(f.Path, text); err != nil {
+			return nil, wrongUsage(cmd, "--%s: %v", flag.Name, strings.TrimPrefix(err.Error(), f.Path+": "))
+		}
+		var value any = text
+		if f.IsNumber() {
+			value = json.Number(text)
+		}
+		put(body, f.Path, value)
+	}
+	return body, nil
 }
 
 // put puts a value at a path of objects: "shed.low" into the object shed.

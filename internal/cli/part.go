@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -57,21 +58,8 @@ func (p *parts) fault(err error, bucket, name string) error {
 
 // settingRows are the settings as names and values.
 func settingRows(s *opsview.Settings) [][2]string {
-	var rows [][2]string
+	rows := setting.Given(&s.OwnBounds)
 	add := func(name shaper.FlowSetting, value string) { rows = append(rows, [2]string{string(name), value}) }
-	if s.Rate != "" {
-		add(shaper.FlowRate, s.Rate)
-	}
-	for _, n := range []struct {
-		name  shaper.FlowSetting
-		value *int64
-	}{
-		{shaper.FlowBurst, s.Burst}, {shaper.FlowCapacity, s.Capacity}, {shaper.FlowMaxInFlight, s.MaxInFlight}, {shaper.FlowWeight, s.Weight},
-	} {
-		if n.value != nil {
-			add(n.name, fmt.Sprint(*n.value))
-		}
-	}
 	if s.URL != "" {
 		add(shaper.FlowURL, line(s.URL, 200))
 	}

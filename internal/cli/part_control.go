@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -161,17 +162,12 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 	return cmd
 }
 
-// partFlags are the flags of `flow set` and `group set` that take one value.
-var partFlags = []struct {
-	setting shaper.FlowSetting
-	usage   string
-}{
-	{shaper.FlowRate, "departures, such as `5/s` or 100/m"},
-	{shaper.FlowBurst, "`number` of departures that may leave at once after a quiet time"},
-	{shaper.FlowCapacity, "`number` of unfinished jobs at most; 0: the bucket's bound only"},
-	{shaper.FlowMaxInFlight, "`number` of jobs in flight at most; 0: the bucket's bound only"},
-	{shaper.FlowWeight, "`number` of departures in each of its turns, 1 to 1000"},
-	{shaper.FlowURL, "`url` for its jobs that name no url"},
+// flags are the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they
+// have flags of their own, which name files and variables, so that no credential is on the command line.
+func (p *parts) flags() []*setting.Key {
+	return slices.DeleteFunc(setting.Changes(reflect.TypeFor[shaper.OwnFlow]()), func(k *setting.Key) bool {
+		return k.Help == "" || !slices.Contains(p.Settings, shaper.FlowSetting(k.Path))
+	})
 }
 
 // ofDeliveries is the part of the help of `flow set` on settings that groups do not have.
@@ -199,12 +195,7 @@ settings needs --create, because its name may be mistyped.`),
   dispatcher $ set webhooks acme --weight 10`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.Flags().SortFlags = false
-	for _, f := range partFlags {
-		if slices.Contains(p.Settings, f.setting) {
-			cmd.Flags().String(flagOf(string(f.setting)), "", f.usage)
-		}
-	}
+	addSettings(cmd, p.flags())
 	if slices.Contains(p.Settings, shaper.FlowHeaders) {
 		cmd.Long += p.text(ofDeliveries)
 		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"
@@ -232,26 +223,15 @@ settings needs --create, because its name may be mistyped.`),
 // patchOf makes the body of a patch of the flags that are given.
 func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
-	body = map[string]any{}
-	for _, f := range partFlags {
-		name := flagOf(string(f.setting))
-		flag := cmd.Flags().Lookup(name)
-		if flag == nil || !flag.Changed {
-			continue
-		}
-		text := flag.Value.String()
-		if err := patch.Put(f.setting, text); err != nil {
-			return nil, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
-		}
-		if body[string(f.setting)] = text; f.setting != shaper.FlowRate && f.setting != shaper.FlowURL {
-			body[string(f.setting)] = json.Number(text)
-		}
+	body, err = given(cmd, p.flags(), func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
+	if err != nil {
+		return nil, err
 	}
 	if err := p.ownDelivery(cmd, own, &patch, body); err != nil {
 		return nil, err
 	}
 	if patch.IsZero() && len(own.remove) == 0 {
-		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		return nil, errNoSetting(cmd)
 	}
 	return body, nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	settings "github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -224,17 +226,13 @@ func (d *jobDecoder) object(data []byte, member func(d *jobDecoder, name string,
 	})
 }
 
+var keysOfBuckets = settings.Changes(reflect.TypeFor[shaper.Bucket]())
+
 // readSettings reads the body of a PATCH: settings as in the configuration.
 func readSettings(w http.ResponseWriter, r *http.Request) (operator.BucketPatch, *fault) {
 	var patch operator.BucketPatch
 	f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
-		if name != "shed" {
-			d.setting(&patch, name, value)
-			return
-		}
-		if !d.object(value, func(d *jobDecoder, name string, value []byte) { d.setting(&patch, "shed."+name, value) }) {
-			d.fail(name, "want an object with low, normal or high")
-		}
+		d.setting(keysOfBuckets, name, value, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
 	})
 	if f == nil && patch.IsZero() {
 		f = invalid([]*shaper.FieldError{{Field: bodyField, Reason: "changes nothing: name a setting and its value"}})
@@ -242,17 +240,31 @@ func readSettings(w http.ResponseWriter, r *http.Request) (operator.BucketPatch,
 	return patch, f
 }
 
-// setting reads one value: text of a rate, else a number.
-func (d *jobDecoder) setting(patch *operator.BucketPatch, name string, value []byte) {
-	setting, text := shaper.Setting(name), string(value)
-	if setting == shaper.SettingRate {
-		given := false
-		if text, given = d.text(name, value); !given {
-			return
+// setting reads what stands at a path, a value or a table of them, and puts each value: a number as it stands there, else a text.
+func (d *jobDecoder) setting(keys []*settings.Key, path string, value []byte, put func(path, text string) error) {
+	text, given := string(value), true
+	var names []string // of the keys in the table
+	for _, k := range keys {
+		if name, isIn := strings.CutPrefix(k.Path, path+"."); isIn {
+			names = append(names, name)
+		}
+		if k.Path == path && !k.IsNumber() {
+			text, given = d.text(path, value)
 		}
 	}
-	if err := patch.Put(setting, text); err != nil {
-		field, reason, _ := strings.Cut(err.Error(), ": ")
-		d.fail(field, reason)
+	switch isTable := len(names) > 0; {
+	case isTable && !d.object(value, func(d *jobDecoder, name string, value []byte) { d.setting(keys, path+"."+name, value, put) }):
+		d.fail(path, "want an object with "+anyOf(names))
+	case !isTable && given:
+		d.failed(put(path, text))
 	}
+}
+
+// anyOf lists names as a sentence does: low, normal or high.
+func anyOf(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
+	settings "github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -46,10 +48,11 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 	return patch, f
 }
 
+var keysOfFlows = settings.Changes(reflect.TypeFor[shaper.OwnFlow]())
+
 // partSetting reads one setting of a flow or a group.
 func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowSetting, value []byte) {
-	name, text := string(setting), string(value)
-	var err error
+	name, err := string(setting), error(nil)
 	switch {
 	case isNull(value):
 		err = patch.Clear(setting)
@@ -69,13 +72,7 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 		d.partSecrets(patch, name, value)
 		return
 	default:
-		if setting == shaper.FlowRate || setting == shaper.FlowURL {
-			given := false
-			if text, given = d.text(name, value); !given {
-				return
-			}
-		}
-		err = patch.Put(setting, text)
+		d.setting(keysOfFlows, name, value, func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
 	}
 	d.failed(err)
 }

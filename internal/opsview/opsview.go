@@ -122,14 +122,11 @@ type View struct {
 // Settings are what a flow or a group has of its own. Of a URL the origin is told, of headers the
 // names, and of secrets the number and the fingerprints: all of them may hold credentials.
 type Settings struct {
-	Rate        string   `json:"rate,omitempty"`
-	Burst       *int64   `json:"burst,omitempty"`
-	Capacity    *int64   `json:"capacity,omitempty"`
-	MaxInFlight *int64   `json:"max_in_flight,omitempty"`
-	Weight      *int64   `json:"weight,omitempty"`
-	URL         string   `json:"url,omitempty"`     // its origin: path and query may hold a token
-	Headers     []string `json:"headers,omitempty"` // their names: a value may be a credential
-	Secrets     int      `json:"secrets_count,omitempty"`
+	shaper.OwnBounds
+
+	URL     string   `json:"url,omitempty"`     // its origin: path and query may hold a token
+	Headers []string `json:"headers,omitempty"` // their names: a value may be a credential
+	Secrets int      `json:"secrets_count,omitempty"`
 
 	SecretFingerprints []string `json:"secret_fingerprints,omitempty"` // see shaper.SecretFingerprint
 }
@@ -165,13 +162,9 @@ func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.
 	view := View{
 		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause), Disabled: DisabledOf(own.Disabled),
 		Settings: Settings{
-			Burst: own.Burst, Capacity: own.Capacity, MaxInFlight: own.MaxInFlight, Weight: own.Weight,
-			URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
+			OwnBounds: own.OwnBounds, URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
 			SecretFingerprints: own.SecretFingerprints(),
 		},
-	}
-	if !own.Rate.IsZero() {
-		view.Settings.Rate = own.Rate.String()
 	}
 	if own.Pause == nil && own.Disabled == nil { // a turn may stand until a claim sees that
 		view.Turn = instant(turn)

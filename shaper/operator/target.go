@@ -411,8 +411,8 @@ func (o *Operator) without(ctx context.Context, key string, names []string) ([]s
 
 // resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
 // fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
-func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
-	fields, change := patch.fields, patch.secrets
+func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]string, error) {
+	fields, change := codec.OwnFields(&patch.own, patch.given), patch.secrets
 	if change.isZero() {
 		return fields, nil
 	}
@@ -432,6 +432,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([c
 		}
 	}
 	change.Most = maxFlowSecrets
-	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
+	_, place := codec.OwnPlace(&patch.own, shaper.FlowSecrets)
+	fields[place] = codec.FlowListChange + jsonLine(change)
 	return fields, nil
 }
