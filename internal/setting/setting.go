@@ -11,7 +11,7 @@
 //	bytes     a number of bytes
 //	percent   a part of a hundred
 //	redis=F   the field of the settings in Redis that scripts read; of a rate the fields F_count and F_per. Of a setting that stands in
-//	          a text there, F is its place in it
+//	          a text there, F is its place in it. Of a table, and of a struct that is squashed, F is in front of the fields of all in it
 //	change    an operator may change it while the bucket runs, as one value, also if it is a map; a tag help says what it is, for the
 //	          command line: the first part of it in quotes is the value
 //
@@ -101,7 +101,7 @@ func keysOf(t reflect.Type, at []int) []*Key {
 		}
 		switch {
 		case squash:
-			list = append(list, keysOf(field.Type, k.index)...)
+			list = append(list, k.within(keysOf(field.Type, k.index))...)
 		case name == "" || name == "-":
 		default:
 			k.describe()
@@ -138,14 +138,24 @@ func (k *Key) describe() {
 	switch t := k.Type; {
 	case t.Kind() == reflect.Pointer && isTable(t.Elem()):
 		k.Kind, k.Type, k.Optional = Table, t.Elem(), true
-		k.Keys = keysOf(k.Type, k.index)
+		k.Keys = k.within(keysOf(k.Type, k.index))
 	case isTable(t):
-		k.Kind, k.Keys = Table, keysOf(t, k.index)
+		k.Kind, k.Keys = Table, k.within(keysOf(t, k.index))
 	case t.Kind() == reflect.Slice && isTable(t.Elem()):
 		k.Kind, k.Type, k.Keys = Tables, t.Elem(), Keys(t.Elem())
 	case t.Kind() == reflect.Map && !k.Change:
 		k.Kind = Names
 	}
+}
+
+// within puts what the tag says of a struct in front of the fields of the keys in it.
+func (k *Key) within(keys []*Key) []*Key {
+	for _, inner := range values(keys) {
+		if inner.Redis != "" {
+			inner.Redis = k.Redis + inner.Redis
+		}
+	}
+	return keys
 }
 
 // isTable tells a table from a value that happens to be a struct, such as a rate: a field of it has a tag.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,9 +73,14 @@ func TestOwnPlacesAreThoseOfTheScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	var numbers []string
+	next := 0
 	for _, s := range ownSettings {
+		if s.Redis != strconv.Itoa(next) {
+			t.Errorf("%s has the place %s, and %d is the next one", s.Path, s.Redis, next)
+		}
+		next += s.size
 		switch {
-		case s.size() == 2:
+		case s.size == 2:
 			numbers = append(numbers, s.Path+"_count", s.Path+"_per")
 		case s.IsNumber():
 			numbers = append(numbers, s.Path)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,20 +24,20 @@ const (
 	FlowListChange = "~" // in front of a change of a list: see own_settings.change_list
 )
 
-// ownSetting is a setting of one flow, described by its tags.
+// ownSetting is a setting of one flow, described by its tags. A rate has two places.
 type ownSetting struct {
 	*setting.Key
-	place int
+	place, size int
 }
 
 var ownSettings = func() (list []ownSetting) {
-	next := 0
 	for _, k := range setting.Values(reflect.TypeFor[shaper.OwnFlow]()) {
-		s := ownSetting{k, next}
-		if k.Redis != strconv.Itoa(next) {
-			panic("codec: " + k.Path + ": its place does not follow the one before") // tags are part of the program
+		s := ownSetting{Key: k, size: 1}
+		s.place, _ = strconv.Atoi(k.Redis) // a test holds that they follow each other
+		if k.Type == reflect.TypeFor[admission.Rate]() {
+			s.size = 2
 		}
-		list, next = append(list, s), next+s.size()
+		list = append(list, s)
 	}
 	return list
 }()
@@ -54,7 +55,7 @@ func OwnPlace(own *shaper.OwnFlow, name shaper.FlowSetting) (to any, place int) 
 // OwnFields are the given settings as control_flow.lua takes them: "" leaves one as it is, and one that is zero is taken back.
 func OwnFields(own *shaper.OwnFlow, given map[shaper.FlowSetting]bool) (fields []string) {
 	for _, s := range ownSettings {
-		values := make([]string, s.size())
+		values := make([]string, s.size)
 		if given[shaper.FlowSetting(s.Path)] {
 			values = s.write(s.in(own))
 		}
@@ -68,28 +69,15 @@ func (s ownSetting) in(own *shaper.OwnFlow) reflect.Value {
 	return v
 }
 
-// size is how many places a setting has.
-func (s ownSetting) size() int {
-	if s.Type == reflect.TypeFor[admission.Rate]() {
-		return 2
-	}
-	return 1
-}
-
 func (s ownSetting) write(v reflect.Value) []string {
-	switch value := v.Interface().(type) {
-	case admission.Rate:
-		if value.IsZero() {
-			return []string{FlowUnset, FlowUnset}
-		}
-		return []string{strconv.FormatInt(value.Count, 10), strconv.FormatInt(value.Per.Microseconds(), 10)}
-	default:
-		if v.IsZero() {
-			return []string{FlowUnset}
-		}
-		text, _ := json.Marshal(value) // numbers, text and maps of it always marshal; JSON escapes line feeds
-		return []string{string(text)}
+	if v.IsZero() {
+		return slices.Repeat([]string{FlowUnset}, s.size)
 	}
+	if rate, ok := v.Interface().(admission.Rate); ok {
+		return []string{strconv.FormatInt(rate.Count, 10), strconv.FormatInt(rate.Per.Microseconds(), 10)}
+	}
+	text, _ := json.Marshal(v.Interface()) // numbers, text and maps of it always marshal; JSON escapes line feeds
+	return []string{string(text)}
 }
 
 // PauseNote is who paused a flow, and why.
