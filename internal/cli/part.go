@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,15 +111,22 @@ func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Value
 	views, cursor := []opsview.View{}, ""
 	for again := true; again && len(views) < limit; again = cursor != "" {
 		var page struct {
-			Flows, Groups []opsview.View
-			Next          string
+			Flows  []*opsview.Flow
+			Groups []*opsview.Group
+			Next   string
 		}
 		query.Set("cursor", cursor)
 		query.Set("limit", fmt.Sprint(min(limit-len(views), 1000)))
 		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name+"s"), query, nil, &page); err != nil {
 			return p.fault(err, bucket, "")
 		}
-		views, cursor = slices.Concat(views, page.Flows, page.Groups), page.Next
+		cursor = page.Next
+		for _, v := range page.Flows {
+			views = append(views, v)
+		}
+		for _, v := range page.Groups {
+			views = append(views, v)
+		}
 	}
 	if len(views) >= limit && (cursor != "" || len(views) > limit) {
 		views = views[:limit]
@@ -135,77 +141,71 @@ func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Value
 
 // table has a column for groups and one for flows where there are any.
 func table(w io.Writer, views []opsview.View, now time.Time) {
-	columns := []struct {
-		title string
-		of    func(opsview.View) *string
-	}{
-		{"GROUP", func(v opsview.View) *string { return v.Group }}, {"FLOW", func(v opsview.View) *string { return v.Flow }},
-	}
-	for _, column := range columns {
-		if slices.ContainsFunc(views, func(v opsview.View) bool { return column.of(v) != nil }) {
-			fmt.Fprintf(w, "%s\t", column.title)
-		}
+	for _, name := range namesOf(views[0]) { // all are of the same bucket
+		fmt.Fprintf(w, "%s\t", strings.ToUpper(name[0]))
 	}
 	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tSETTINGS\tNOTE")
 	for _, v := range views {
-		for _, column := range columns {
-			if name := column.of(v); name != nil {
-				fmt.Fprintf(w, "%s\t", quoted(*name))
-			}
+		for _, name := range namesOf(v) {
+			fmt.Fprintf(w, "%s\t", quoted(name[1]))
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(strings.Join(partNotes(&v, now), "; ")))
+		own := v.Own()
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(settingsText(&own)), dash(strings.Join(partNotes(v, now), "; ")))
 	}
+}
+
+// namesOf are "group" and "flow" with the names of these.
+func namesOf(v opsview.View) (rows [][2]string) {
+	group, flow := v.Names()
+	if group != nil {
+		rows = append(rows, [2]string{"group", *group})
+	}
+	if flow != nil {
+		rows = append(rows, [2]string{"flow", *flow})
+	}
+	return rows
 }
 
 // partNotes say what keeps a flow or a group from sending.
-func partNotes(v *opsview.View, now time.Time) []string {
+func partNotes(v opsview.View, now time.Time) []string {
 	var notes []string
-	if v.Pause != nil {
-		notes = append(notes, v.Pause.Text(now))
+	if pause := v.Alike().Pause; pause != nil {
+		notes = append(notes, pause.Text(now))
 	}
-	if d := v.Disabled; d != nil {
-		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
-	}
-	if v.Downstream != nil && v.Downstream.Text != "" {
-		notes = append(notes, v.Downstream.Text)
-	}
-	return notes
+	return append(notes, v.Notes()...)
 }
 
 func (p *parts) printOne(v opsview.View) error {
+	if enabled, ok := v.(*opsview.EnabledFlow); ok {
+		v = &enabled.Flow // what became of its dead letters is in words
+	}
 	return p.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		now := time.Now()
-		if v.Group != nil {
-			row("group", "%s", quoted(*v.Group))
+		now, shown, own := time.Now(), v.Alike(), v.Own()
+		for _, name := range namesOf(v) {
+			row(name[0], "%s", quoted(name[1]))
 		}
-		if v.Flow != nil {
-			row("flow", "%s", quoted(*v.Flow))
+		row("waiting", "%d", shown.Waiting)
+		row("in flight", "%d", shown.InFlight)
+		if shown.Turn != nil {
+			row("turn", "%s (%s)", stamp(*shown.Turn), relative(*shown.Turn, now))
 		}
-		row("waiting", "%d", v.Waiting)
-		row("in flight", "%d", v.InFlight)
-		if v.Turn != nil {
-			row("turn", "%s (%s)", stamp(*v.Turn), relative(*v.Turn, now))
-		}
-		for _, setting := range settingRows(&v.Settings) {
+		for _, setting := range settingRows(&own) {
 			row(setting[0], "%s", setting[1])
 		}
-		if v.Unknown {
-			row("note", "%s", p.unknownText(&v))
+		if shown.Unknown {
+			row("note", "%s", p.unknownText(v))
 		}
-		for _, note := range partNotes(&v, now) {
+		for _, note := range partNotes(v, now) {
 			row("note", "%s", note)
 		}
 	})
 }
 
 // unknownText says of a flow or group of which Redis holds nothing that its name may be wrong.
-func (p *parts) unknownText(v *opsview.View) string {
-	name := deref(v.Group)
-	if p.Name == "flow" {
-		name = deref(v.Flow)
-	}
-	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.Name, quoted(name))
+func (p *parts) unknownText(v opsview.View) string {
+	names := namesOf(v)
+	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.Name, quoted(names[len(names)-1][1]))
 }
 
 // secretsText says how many secrets a flow has, each with its number and its fingerprint.

@@ -29,21 +29,21 @@ func (p *parts) on(method, below string, ask partRequest, say partSays) func(*co
 			return err
 		}
 		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.EnabledFlow
-			if err := c.call(ctx, method, apiPath("buckets", bucket, p.Name)+below, query, body, &view); err != nil {
+			view := p.New()
+			if err := c.call(ctx, method, apiPath("buckets", bucket, p.Name)+below, query, body, view); err != nil {
 				return p.fault(err, bucket, name)
 			}
 			if say == nil {
-				return p.printOne(view.View)
+				return p.printOne(view)
 			}
-			said, err := say(&view, args)
+			said, err := say(view, args)
 			switch {
 			case err != nil:
 				return err
 			case p.json:
-				return p.printOne(view.View)
-			case view.Unknown && view.Changed != nil && !*view.Changed:
-				said += "\n" + p.unknownText(&view.View)
+				return p.printOne(view)
+			case view.Alike().Unknown && view.Alike().Changed != nil && !*view.Alike().Changed:
+				said += "\n" + p.unknownText(view)
 			}
 			return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 		})
@@ -51,7 +51,7 @@ func (p *parts) on(method, below string, ask partRequest, say partSays) func(*co
 }
 
 // partSays is what a command says of a change.
-type partSays func(v *opsview.EnabledFlow, args []string) (string, error)
+type partSays func(v opsview.View, args []string) (string, error)
 
 // partRequest makes the query and the body of a request of a command line.
 type partRequest func(cmd *cobra.Command, args []string) (url.Values, any, error)
@@ -90,7 +90,7 @@ because its name may be mistyped.`),
 	}
 	cmd.RunE = p.on(http.MethodPost, "/pause", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
 		return p.orCreate(p.query(cmd, args[1]), create), because(reason), nil
-	}, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "paused: " + quoted(args[1]), nil })
+	}, func(_ opsview.View, args []string) (string, error) { return "paused: " + quoted(args[1]), nil })
 	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason: a `text` of at most 500 bytes")
 	return cmd
@@ -104,8 +104,8 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/resume", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return resumedText(v.Outcome, quoted(args[1])), nil
+	cmd.RunE = p.on(http.MethodPost, "/resume", p.just, func(v opsview.View, args []string) (string, error) {
+		return resumedText(v.Alike().Outcome, quoted(args[1])), nil
 	})
 	return cmd
 }
@@ -120,8 +120,8 @@ To release a $ that is not held is harmless.`),
 		Example: p.text(`  dispatcher $ release webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/release", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return releasedText(v.Outcome, quoted(args[1])), nil
+	cmd.RunE = p.on(http.MethodPost, "/release", p.just, func(v opsview.View, args []string) (string, error) {
+		return releasedText(v.Alike().Outcome, quoted(args[1])), nil
 	})
 	return cmd
 }
@@ -143,16 +143,17 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 		query := p.query(cmd, args[1])
 		query.Set("redrive", strconv.FormatBool(redrive))
 		return query, nil, nil
-	}, func(v *opsview.EnabledFlow, args []string) (string, error) {
+	}, func(v opsview.View, args []string) (string, error) {
 		said := "was not disabled: " + quoted(args[1])
-		if deref(v.Changed) {
+		if deref(v.Alike().Changed) {
 			said = "enabled: " + quoted(args[1])
 		}
-		if v.Redriven == nil {
+		redriven := v.(*opsview.EnabledFlow).Redriven //nolint:forcetypeassert // only flows are enabled
+		if redriven == nil {
 			return said, nil
 		}
-		said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
-		if v.Redriven.Full > 0 {
+		said += fmt.Sprintf("\nredriven: %s", opsview.Count(redriven.Moved, "job"))
+		if redriven.Full > 0 {
 			return "", fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
 				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
 		}
@@ -249,10 +250,10 @@ stays. To reset a setting that was not set is harmless.`),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 2 {
-			return p.on(http.MethodPatch, "", p.clear, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
+			return p.on(http.MethodPatch, "", p.clear, func(_ opsview.View, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
 		}
-		return p.on(http.MethodDelete, "-settings", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-			if !deref(v.Changed) {
+		return p.on(http.MethodDelete, "-settings", p.just, func(v opsview.View, args []string) (string, error) {
+			if !deref(v.Alike().Changed) {
 				return "had no settings of its own: " + quoted(args[1]), nil
 			}
 			return "reset: " + quoted(args[1]), nil

@@ -100,7 +100,7 @@ func (p *parts) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery,
 
 // settings are those that a flow or group has of its own.
 func (p *parts) settings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
-	var view opsview.View
+	var view opsview.Flow
 	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
 		return p.fault(c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name), p.query(cmd, name), nil, &view), bucket, name)
 	})

@@ -114,7 +114,7 @@ func (p parts) answer(w http.ResponseWriter, r *http.Request, outcome opsview.Ou
 	p.on(w, r, func(bucket, name string) error {
 		view, err := p.one(r, bucket, name).Show(r.Context())
 		if err == nil {
-			view.Outcome = outcome
+			view.Alike().Outcome = outcome
 			writeJSON(w, http.StatusOK, view)
 		}
 		return err
@@ -145,7 +145,7 @@ func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do partChange
 			if err != nil {
 				return opsview.Outcome{}, err
 			}
-			if view.Unknown {
+			if view.Alike().Unknown {
 				return opsview.Outcome{}, errNotKnown
 			}
 		}
@@ -205,8 +205,8 @@ func (p parts) enable(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		view.Outcome = opsview.OutcomeOf(was)
-		answer := opsview.EnabledFlow{View: view}
+		view.Alike().Outcome = opsview.OutcomeOf(was)
+		answer := opsview.EnabledFlow{Flow: *view.(*opsview.Flow)} //nolint:forcetypeassert // only flows are enabled
 		if redrive {
 			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
@@ -227,7 +227,7 @@ func (p parts) purge(w http.ResponseWriter, r *http.Request) {
 			view: view, name: name, what: p.Name, purge: part.Purge,
 			waiting: func(ctx context.Context, _ bool) (int64, error) {
 				one, err := part.Show(ctx)
-				return one.Waiting, err
+				return one.Alike().Waiting, err
 			},
 		})
 		return nil
@@ -264,7 +264,7 @@ func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
 	p.on(w, r, func(bucket, name string) error {
 		view, err := p.one(r, bucket, name).Show(r.Context())
 		if err == nil {
-			writeJSON(w, http.StatusOK, view.Settings)
+			writeJSON(w, http.StatusOK, view.Own())
 		}
 		return err
 	})

@@ -28,6 +28,9 @@ type Kind struct {
 	// which are never disabled.
 	Enable func(ctx context.Context, part Part, redrive bool) (was bool, redriven operator.Redriven, err error)
 
+	// New is an empty one, to read the answer to a change into.
+	New func() View
+
 	// One names one of a bucket, to look at and to change; a flow of a group, if it is not nil.
 	One func(b operator.BucketControl, group *string, name string) Part
 }
@@ -46,14 +49,14 @@ type flow struct{ operator.FlowControl }
 
 func (f flow) Show(ctx context.Context) (View, error) {
 	info, err := f.Info(ctx)
-	return viewOfFlow(&info), err
+	return flowOf(&info), err
 }
 
 type group struct{ operator.GroupControl }
 
 func (g group) Show(ctx context.Context) (View, error) {
 	info, err := g.Info(ctx)
-	return viewOfGroup(&info), err
+	return groupOf(&info), err
 }
 
 // Flows are the flows of a bucket.
@@ -66,7 +69,7 @@ func Flows() Kind {
 				list = b.Group(*group).Flows
 			}
 			infos, next, err := list(ctx, cursor, limit)
-			return viewsOf(infos, viewOfFlow), next, err
+			return viewsOf(infos, flowOf), next, err
 		},
 		Release: func(ctx context.Context, part Part) (bool, error) {
 			return part.(flow).Release(ctx) //nolint:forcetypeassert // One makes it
@@ -78,6 +81,7 @@ func Flows() Kind {
 			}
 			return was, redriven, err
 		},
+		New: func() View { return &EnabledFlow{} },
 		One: func(b operator.BucketControl, group *string, name string) Part {
 			if group != nil {
 				return flow{b.Group(*group).Flow(name)}
@@ -93,25 +97,26 @@ func Groups() Kind {
 		Name: "group", Settings: shaper.GroupSettingNames(),
 		List: func(ctx context.Context, b operator.Bucket, _ *string, cursor string, limit int) ([]View, string, error) {
 			infos, next, err := b.Groups(ctx, cursor, limit)
-			return viewsOf(infos, viewOfGroup), next, err
+			return viewsOf(infos, groupOf), next, err
 		},
+		New: func() View { return &Group{} },
 		One: func(b operator.BucketControl, _ *string, name string) Part { return group{b.Group(name)} },
 	}
 }
 
-// View is a flow or a group as JSON shows it.
-type View struct {
-	Bucket   string     `json:"bucket"`
-	Group    *string    `json:"group,omitempty"` // of a flow, only where there are groups
-	Flow     *string    `json:"flow,omitempty"`  // none of a group
-	Waiting  int64      `json:"waiting"`
-	InFlight int64      `json:"in_flight"`
-	Turn     *time.Time `json:"turn,omitempty"`     // when it is looked at next; none if it has nothing to send or is held back
-	Pause    *Pause     `json:"pause,omitempty"`    // only of one that is paused
-	Disabled *Disabled  `json:"disabled,omitempty"` // only of a disabled flow
-	Settings Settings   `json:"settings"`
+// View is a flow or a group as JSON shows it: a [*Flow], an [*EnabledFlow] or a [*Group].
+type View interface {
+	Alike() *Common
+	Names() (group, flow *string) // nil of what it does not have
+	Own() Settings
+	Notes() []string // on what keeps it from sending, besides a pause
+}
 
-	Downstream *Downstream `json:"downstream,omitempty"` // of a flow: what the answers to it have changed; none if nothing
+// Common is what flows and groups show alike.
+type Common struct {
+	operator.FlowNumbers
+	Turn  *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
+	Pause *Pause     `json:"pause,omitempty"` // only of one that is paused
 
 	// Unknown says that Redis holds nothing of it: no job that waits or is in flight, no settings, no state. It is idle, or its name is wrong.
 	Unknown bool `json:"unknown,omitempty"`
@@ -119,7 +124,55 @@ type View struct {
 	Outcome
 }
 
-// Settings are what a flow or a group has of its own. Of a URL the origin is told, of headers the
+// Alike is what it shows as any flow or group does.
+func (c *Common) Alike() *Common { return c }
+
+// Flow is a flow as JSON shows it.
+type Flow struct {
+	Bucket string  `json:"bucket"`
+	Group  *string `json:"group,omitempty"` // only where there are groups
+	Flow   string  `json:"flow"`
+	Common
+	Disabled   *Disabled   `json:"disabled,omitempty"` // only of a disabled one
+	Settings   Settings    `json:"settings"`
+	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+}
+
+// Names are those of the flow and, where there are groups, of its group.
+func (f *Flow) Names() (group, flow *string) { return f.Group, &f.Flow }
+
+// Own are its own settings.
+func (f *Flow) Own() Settings { return f.Settings }
+
+// Notes are on what keeps it from sending, besides a pause.
+func (f *Flow) Notes() (notes []string) {
+	if d := f.Disabled; d != nil {
+		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
+	}
+	if d := f.Downstream; d != nil && d.Text != "" {
+		notes = append(notes, d.Text)
+	}
+	return notes
+}
+
+// Group is a group of flows as JSON shows it.
+type Group struct {
+	Bucket string `json:"bucket"`
+	Group  string `json:"group"`
+	Common
+	Settings shaper.OwnBounds `json:"settings"`
+}
+
+// Names are that of the group, and of no flow.
+func (g *Group) Names() (group, flow *string) { return &g.Group, nil }
+
+// Own are its own settings.
+func (g *Group) Own() Settings { return Settings{OwnBounds: g.Settings} }
+
+// Notes are none: a group is only ever paused.
+func (*Group) Notes() []string { return nil }
+
+// Settings are what a flow has of its own; of a group there are bounds only. Of a URL the origin is told, of headers the
 // names, and of secrets the number and the fingerprints: all of them may hold credentials.
 type Settings struct {
 	shaper.OwnBounds
@@ -139,9 +192,12 @@ func viewsOf[T any](infos []T, viewOf func(*T) View) []View {
 	return views
 }
 
-func viewOfFlow(info *operator.FlowInfo) View {
-	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Flow, view.Unknown = &info.Flow, !info.Known
+func flowOf(info *operator.FlowInfo) View {
+	own := &info.Own
+	view := &Flow{Bucket: info.Bucket, Flow: info.Flow, Common: commonOf(&info.PartInfo), Disabled: DisabledOf(own.Disabled), Settings: Settings{
+		OwnBounds: own.OwnBounds, URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
+		SecretFingerprints: own.SecretFingerprints(),
+	}}
 	view.Downstream = DownstreamOf(info.Downstream, time.Now())
 	if d := info.Downstream; d != nil && d.HeldUntil.After(info.Turn) {
 		view.Turn = nil // nothing leaves at that turn: the downstream says until when it is held
@@ -152,22 +208,14 @@ func viewOfFlow(info *operator.FlowInfo) View {
 	return view
 }
 
-func viewOfGroup(info *operator.GroupInfo) View {
-	view := viewOf(info.Bucket, info.Waiting, info.InFlight, info.Turn, &info.Own)
-	view.Group, view.Unknown = &info.Group, !info.Known
-	return view
+func groupOf(info *operator.GroupInfo) View {
+	return &Group{Bucket: info.Bucket, Group: info.Group, Common: commonOf(&info.PartInfo), Settings: info.Own.OwnBounds}
 }
 
-func viewOf(bucket string, waiting, inFlight int64, turn time.Time, own *shaper.OwnFlow) View {
-	view := View{
-		Bucket: bucket, Waiting: waiting, InFlight: inFlight, Pause: PauseOf(own.Pause), Disabled: DisabledOf(own.Disabled),
-		Settings: Settings{
-			OwnBounds: own.OwnBounds, URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
-			SecretFingerprints: own.SecretFingerprints(),
-		},
+func commonOf(info *operator.PartInfo) Common {
+	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Unknown: !info.Known}
+	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may stand until a claim sees that
+		common.Turn = instant(info.Turn)
 	}
-	if own.Pause == nil && own.Disabled == nil { // a turn may stand until a claim sees that
-		view.Turn = instant(turn)
-	}
-	return view
+	return common
 }
