@@ -260,6 +260,14 @@ func (d *jobDecoder) setting(keys []*settings.Key, path string, value []byte, pu
 	}
 }
 
+// failed notes an error of a patch, if there is one: it begins with the field.
+func (d *jobDecoder) failed(err error) {
+	if err != nil {
+		field, reason, _ := strings.Cut(err.Error(), ": ")
+		d.fail(field, reason)
+	}
+}
+
 // anyOf lists names as a sentence does: low, normal or high.
 func anyOf(names []string) string {
 	last := len(names) - 1

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 
 	settings "github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
@@ -95,13 +94,5 @@ func (d *jobDecoder) partSecrets(patch *operator.FlowPatch, name string, value [
 		d.failed(patch.RemoveSecrets(texts))
 	default:
 		d.failed(patch.PutSecrets(texts))
-	}
-}
-
-// failed notes an error of a patch, if there is one: it begins with the field.
-func (d *jobDecoder) failed(err error) {
-	if err != nil {
-		field, reason, _ := strings.Cut(err.Error(), ": ")
-		d.fail(field, reason)
 	}
 }
