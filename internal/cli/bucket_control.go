@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,13 +106,9 @@ func releasedText(o opsview.Outcome, name string) string {
 
 // settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
 var (
-	settingFlags = flagsOf(reflect.TypeFor[shaper.Bucket]())
-	poolFlags    = flagsOf(reflect.TypeFor[shaper.Pool]())
+	settingFlags = setting.Changes(reflect.TypeFor[shaper.Bucket]())
+	poolFlags    = setting.Changes(reflect.TypeFor[shaper.Pool]())
 )
-
-func flagsOf(t reflect.Type) []*setting.Key {
-	return slices.DeleteFunc(slices.Clone(setting.Values(t)), func(k *setting.Key) bool { return !k.Change })
-}
 
 func flagOf(path string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(path)
@@ -152,6 +147,22 @@ func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 // settingsOf makes a patch of the flags that are given.
 func settingsOf(cmd *cobra.Command, flags []*setting.Key) (json.RawMessage, error) {
 	var patch operator.BucketPatch // to check them
+	body, err := given(cmd, flags, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
+	if err == nil && patch.IsZero() {
+		err = errNoSetting(cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(body)
+}
+
+func errNoSetting(cmd *cobra.Command) error {
+	return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+}
+
+// given makes the body of a change of the flags that are given, each checked by check.
+func given(cmd *cobra.Command, flags []*setting.Key, check func(path, text string) error) (map[string]any, error) {
 	body := map[string]any{}
 	for _, f := range flags {
 		flag := cmd.Flags().Lookup(flagOf(f.Path))
@@ -159,19 +170,16 @@ func settingsOf(cmd *cobra.Command, flags []*setting.Key) (json.RawMessage, erro
 			continue
 		}
 		text := flag.Value.String()
-		if err := patch.Put(shaper.Setting(f.Path), text); err != nil {
-			return nil, wrongUsage(cmd, "--%s: %v", flagOf(f.Path), strings.TrimPrefix(err.Error(), f.Path+": "))
+		if err := check(f.Path, text); err != nil {
+			return nil, wrongUsage(cmd, "--%s: %v", flag.Name, strings.TrimPrefix(err.Error(), f.Path+": "))
 		}
 		var value any = text
-		if f.Type.Kind() == reflect.Int64 {
+		if f.IsNumber() {
 			value = json.Number(text)
 		}
 		put(body, f.Path, value)
 	}
-	if patch.IsZero() {
-		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
-	}
-	return json.Marshal(body)
+	return body, nil
 }
 
 // put puts a value at a path of objects: "shed.low" into the object shed.

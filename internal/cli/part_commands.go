@@ -7,15 +7,19 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
+// flowParts are the commands on flows.
+type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]
+
 func (a *invocation) flowCommand() *cobra.Command {
-	p := &parts[httpapi.FlowName]{
-		invocation: a, Kind: opsview.Flows(), ops: httpapi.FlowOperations,
+	p := &flowParts{
+		invocation: a, kind: "flow", settings: shaper.FlowSettingNames(), ops: httpapi.FlowOperations,
 		of: func(bucket, name string, group *string) httpapi.FlowName {
 			return httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: bucket}, Flow: name, Group: group}
 		},
-		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]opsview.View, string, error) {
+		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]*opsview.Flow, string, error) {
 			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group})
 			if err != nil {
 				return nil, "", err
@@ -42,12 +46,12 @@ any text. In a bucket with groups, --group names the flow's group.`,
 }
 
 func (a *invocation) groupCommand() *cobra.Command {
-	p := &parts[httpapi.GroupName]{
-		invocation: a, Kind: opsview.Groups(), ops: httpapi.GroupOperations,
+	p := &parts[httpapi.GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+		invocation: a, kind: "group", settings: shaper.GroupSettingNames(), ops: httpapi.GroupOperations,
 		of: func(bucket, name string, _ *string) httpapi.GroupName {
 			return httpapi.GroupName{BucketName: httpapi.BucketName{Bucket: bucket}, Group: name}
 		},
-		page: func(ctx context.Context, c *api, bucket string, _ *string, page httpapi.PartPage) ([]opsview.View, string, error) {
+		page: func(ctx context.Context, c *api, bucket string, _ *string, page httpapi.PartPage) ([]*opsview.Group, string, error) {
 			list, err := call(ctx, c, httpapi.ListGroups, httpapi.GroupQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page})
 			if err != nil {
 				return nil, "", err
@@ -71,20 +75,20 @@ text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
 }
 
 // commands are those that flows and groups have both, and more.
-func (p *parts[N]) commands(more ...*cobra.Command) []*cobra.Command {
+func (p *parts[N, V, P, S]) commands(more ...*cobra.Command) []*cobra.Command {
 	list := append([]*cobra.Command{
 		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
 	}, more...)
 	for _, cmd := range list {
 		p.jsonFlag(cmd)
-		if p.Name == "flow" {
+		if p.kind == "flow" {
 			cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group in which the flow is, where the bucket has groups")
 		}
 	}
 	return list
 }
 
-func (p *parts[N]) showCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET " + p.arg(),
 		Short: p.text("Show one $"),

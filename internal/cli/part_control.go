@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,13 +13,14 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // onPart makes the RunE of a command that carries out an operation on the flow or group behind BUCKET. The command prints what say makes of
 // the answer. Without a say, or with --json, it prints the flow or group after the change.
-func onPart[N httpapi.PartName, In any](p *parts[N], op *httpapi.Operation[In, *opsview.View], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
+func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P, S], op *httpapi.Operation[In, *V], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		in, err := ask(cmd, args)
 		if err != nil {
@@ -30,33 +32,35 @@ func onPart[N httpapi.PartName, In any](p *parts[N], op *httpapi.Operation[In, *
 			case err != nil:
 				return p.fault(err, args[0], args[1])
 			case say == nil:
-				return p.printOne(view)
+				return p.printOne(P(view))
 			}
-			return p.told(view, say(view.Outcome, quoted(args[1])))
+			return p.told(view, say(P(view).Alike().Outcome, quoted(args[1])))
 		})
 	}
 }
 
 // told prints what a change came to, or as JSON the flow or group after it.
-func (p *parts[N]) told(view *opsview.View, said string) error {
+func (p *parts[N, V, P, S]) told(view P, said string) error {
 	if p.json {
 		return p.printOne(view)
 	}
-	if view.Unknown && view.Changed != nil && !*view.Changed {
+	if shown := view.Alike(); shown.Unknown && shown.Changed != nil && !*shown.Changed {
 		said += "\n" + p.unknownText(view)
 	}
 	return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 }
 
 // just asks for the flow or group, and says nothing else.
-func (p *parts[N]) just(cmd *cobra.Command, args []string) (N, error) { return p.one(cmd, args), nil }
+func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) {
+	return p.one(cmd, args), nil
+}
 
 // createFlag gives a command that changes one its --create.
-func (p *parts[N]) createFlag(cmd *cobra.Command, create *bool) {
+func (p *parts[N, V, P, S]) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-func (p *parts[N]) pauseCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) pauseCommand() *cobra.Command {
 	var reason string
 	var create bool
 	cmd := &cobra.Command{
@@ -78,7 +82,7 @@ because its name may be mistyped.`),
 	return cmd
 }
 
-func (p *parts[N]) resumeCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume BUCKET " + p.arg(),
 		Short:   p.text("Let a paused $ run again"),
@@ -90,7 +94,7 @@ func (p *parts[N]) resumeCommand() *cobra.Command {
 	return cmd
 }
 
-func flowReleaseCommand(p *parts[httpapi.FlowName]) *cobra.Command {
+func flowReleaseCommand(p *flowParts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUCKET " + p.arg(),
 		Short: p.text("End a hold or an open circuit breaker of one $"),
@@ -104,7 +108,7 @@ To release a $ that is not held is harmless.`),
 	return cmd
 }
 
-func flowEnableCommand(p *parts[httpapi.FlowName]) *cobra.Command {
+func flowEnableCommand(p *flowParts) *cobra.Command {
 	var redrive bool
 	cmd := &cobra.Command{
 		Use:   "enable BUCKET " + p.arg(),
@@ -132,27 +136,22 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 				said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
 				if v.Redriven.Full > 0 {
 					return fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
-						strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
+						strings.ReplaceAll(said, "\n", "; "), p.kind, p.program, args[0])
 				}
 			}
-			return p.told(&v.View, said)
+			return p.told(&v.Flow, said)
 		})
 	}
 	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")
 	return cmd
 }
 
-// partFlags are the flags of `flow set` and `group set` that take one value.
-var partFlags = []struct {
-	setting shaper.FlowSetting
-	usage   string
-}{
-	{shaper.FlowRate, "departures, such as `5/s` or 100/m"},
-	{shaper.FlowBurst, "`number` of departures that may leave at once after a quiet time"},
-	{shaper.FlowCapacity, "`number` of unfinished jobs at most; 0: the bucket's bound only"},
-	{shaper.FlowMaxInFlight, "`number` of jobs in flight at most; 0: the bucket's bound only"},
-	{shaper.FlowWeight, "`number` of departures in each of its turns, 1 to 1000"},
-	{shaper.FlowURL, "`url` for its jobs that name no url"},
+// flags are the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they
+// have flags of their own, which name files and variables, so that no credential is on the command line.
+func (p *parts[N, V, P, S]) flags() []*setting.Key {
+	return slices.DeleteFunc(setting.Changes(reflect.TypeFor[shaper.OwnFlow]()), func(k *setting.Key) bool {
+		return k.Help == "" || !slices.Contains(p.settings, shaper.FlowSetting(k.Path))
+	})
 }
 
 // ofDeliveries is the part of the help of `flow set` on settings that groups do not have.
@@ -166,7 +165,7 @@ bucket's url.
 Secrets are given in these forms only. ` + "`$ show`" + ` numbers the secrets of a flow and shows the
 fingerprint of each: the first 12 digits of its SHA-256.`
 
-func (p *parts[N]) setCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) setCommand() *cobra.Command {
 	var own ownDelivery
 	var create bool
 	cmd := &cobra.Command{
@@ -180,13 +179,8 @@ settings needs --create, because its name may be mistyped.`),
   dispatcher $ set webhooks acme --weight 10`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.Flags().SortFlags = false
-	for _, f := range partFlags {
-		if slices.Contains(p.Settings, f.setting) {
-			cmd.Flags().String(flagOf(string(f.setting)), "", f.usage)
-		}
-	}
-	if slices.Contains(p.Settings, shaper.FlowHeaders) {
+	addSettings(cmd, p.flags())
+	if slices.Contains(p.settings, shaper.FlowHeaders) {
 		cmd.Long += p.text(ofDeliveries)
 		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"
   dispatcher $ set webhooks acme --header "Authorization: env:ACME_TOKEN" --secret file:/run/secrets/acme
@@ -209,33 +203,22 @@ settings needs --create, because its name may be mistyped.`),
 }
 
 // patchOf makes the body of a patch of the flags that are given.
-func (p *parts[N]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
+func (p *parts[N, V, P, S]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
-	body = map[string]any{}
-	for _, f := range partFlags {
-		name := flagOf(string(f.setting))
-		flag := cmd.Flags().Lookup(name)
-		if flag == nil || !flag.Changed {
-			continue
-		}
-		text := flag.Value.String()
-		if err := patch.Put(f.setting, text); err != nil {
-			return nil, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
-		}
-		if body[string(f.setting)] = text; f.setting != shaper.FlowRate && f.setting != shaper.FlowURL {
-			body[string(f.setting)] = json.Number(text)
-		}
+	body, err = given(cmd, p.flags(), func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
+	if err != nil {
+		return nil, err
 	}
 	if err := p.ownDelivery(cmd, own, &patch, body); err != nil {
 		return nil, err
 	}
 	if patch.IsZero() && len(own.remove) == 0 {
-		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		return nil, errNoSetting(cmd)
 	}
 	return body, nil
 }
 
-func (p *parts[N]) resetCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) resetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
 		Short: p.text("Return a $ to the settings of its bucket"),
@@ -261,11 +244,11 @@ stays. To reset a setting that was not set is harmless.`),
 }
 
 // clear makes a patch that removes the settings that are named behind BUCKET and FLOW.
-func (p *parts[N]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
+func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
 	body := map[string]any{}
 	for _, name := range args[2:] {
-		if !slices.Contains(p.Settings, shaper.FlowSetting(name)) {
-			return in, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, p.settingNames())
+		if !slices.Contains(p.settings, shaper.FlowSetting(name)) {
+			return in, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.kind, p.settingNames())
 		}
 		body[name] = nil
 	}
@@ -273,28 +256,28 @@ func (p *parts[N]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatc
 }
 
 // patching asks for a change of settings.
-func (p *parts[N]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
+func (p *parts[N, V, P, S]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
 	return func(cmd *cobra.Command, args []string) (httpapi.PartPatch[N], error) {
 		body, err := json.Marshal(settings)
 		return httpapi.PartPatch[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, Settings: body}, err
 	}
 }
 
-func (p *parts[N]) settingNames() string {
-	names := make([]string, len(p.Settings))
-	for i, setting := range p.Settings {
+func (p *parts[N, V, P, S]) settingNames() string {
+	names := make([]string, len(p.settings))
+	for i, setting := range p.settings {
 		names[i] = string(setting)
 	}
 	return strings.Join(names, ", ")
 }
 
-func (p *parts[N]) purgeCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) purgeCommand() *cobra.Command {
 	var flags purgeFlags
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come
 meanwhile are not touched. The flow's name has to be typed to confirm; where there is
 no terminal, --yes says so instead. With --dry-run the jobs are only counted.`
-	if p.Name == "group" {
+	if p.kind == "group" {
 		long = `Drop all jobs of one group that wait, for good. There is no way back. It goes flow by
 flow, and none of a flow departs from its moment on; what is in flight is left, and jobs
 that come meanwhile are not touched. The group's name has to be typed to confirm; where
@@ -309,7 +292,7 @@ there is no terminal, --yes says so instead. With --dry-run the jobs are only co
   dispatcher $ purge webhooks acme --keep-later --yes`),
 		Args: positional("BUCKET", p.arg()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.purge(cmd, flags, p.Name, args[0], args[1], func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
+			err := p.purge(cmd, flags, p.kind, args[0], args[1], func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
 				return call(ctx, c, p.ops.Purge, httpapi.PartPurge[N]{Part: p.one(cmd, args), PurgeRequest: request})
 			})
 			return p.fault(err, args[0], args[1])

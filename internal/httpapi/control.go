@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -207,18 +209,14 @@ func (d *jobDecoder) object(data []byte, member func(d *jobDecoder, name string,
 	})
 }
 
+var keysOfBuckets = setting.Changes(reflect.TypeFor[shaper.Bucket]())
+
 // readSettings reads settings as in the configuration.
 func readSettings(body []byte) (operator.BucketPatch, *fault) {
 	var patch operator.BucketPatch
 	f := readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		return d.object(body, func(d *jobDecoder, name string, value []byte) {
-			if name != "shed" {
-				d.setting(&patch, name, value)
-				return
-			}
-			if !d.object(value, func(d *jobDecoder, name string, value []byte) { d.setting(&patch, "shed."+name, value) }) {
-				d.fail(name, "want an object with low, normal or high")
-			}
+			d.setting(keysOfBuckets, name, value, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
 		})
 	})
 	if f == nil && patch.IsZero() {
@@ -227,16 +225,29 @@ func readSettings(body []byte) (operator.BucketPatch, *fault) {
 	return patch, f
 }
 
-// setting reads one value: text of a rate, else a number.
-func (d *jobDecoder) setting(patch *operator.BucketPatch, name string, value []byte) {
-	setting, text := shaper.Setting(name), string(value)
-	if setting == shaper.SettingRate {
-		given := false
-		if text, given = d.text(name, value); !given {
-			return
+// setting reads what stands at a path, a value or a table of them, and puts each value: a number as it stands there, else a text.
+func (d *jobDecoder) setting(keys []*setting.Key, path string, value []byte, put func(path, text string) error) {
+	text, given := string(value), true
+	var names []string // of the keys in the table
+	for _, k := range keys {
+		if name, isIn := strings.CutPrefix(k.Path, path+"."); isIn {
+			names = append(names, name)
+		}
+		if k.Path == path && !k.IsNumber() {
+			text, given = d.text(path, value)
 		}
 	}
-	if err := patch.Put(setting, text); err != nil {
+	switch isTable := len(names) > 0; {
+	case isTable && !d.object(value, func(d *jobDecoder, name string, value []byte) { d.setting(keys, path+"."+name, value, put) }):
+		d.fail(path, "want an object with "+anyOf(names))
+	case !isTable && given:
+		d.failed(put(path, text))
+	}
+}
+
+// failed notes an error of a patch, if there is one: it begins with the field.
+func (d *jobDecoder) failed(err error) {
+	if err != nil {
 		field, reason, _ := strings.Cut(err.Error(), ": ")
 		d.fail(field, reason)
 	}

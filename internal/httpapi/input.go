@@ -211,6 +211,11 @@ func namesIn(fields []field, in string) string {
 			names = append(names, fields[i].name)
 		}
 	}
+	return anyOf(names)
+}
+
+// anyOf lists names as a sentence does: low, normal or high.
+func anyOf(names []string) string {
 	if last := len(names) - 1; last > 0 {
 		return strings.Join(names[:last], ", ") + " or " + names[last]
 	}

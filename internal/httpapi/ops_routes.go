@@ -1,10 +1,6 @@
 package httpapi
 
-import (
-	"slices"
-
-	"github.com/tundish-io/tundish/internal/opsview"
-)
+import "slices"
 
 // routes are all operations by which buckets are looked at and controlled.
 func (o *ops) routes() []route {
@@ -23,10 +19,6 @@ func (o *ops) routes() []route {
 
 		few(o.lists, bind(o.fault, ListJobs, o.listJobs)),
 		few(o.lists, bind(o.fault, ListDead, o.listDead)),
-		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
-		few(o.lists, bind(o.fault, ListGroups, o.listGroups)),
-		bind(o.fault, ReleaseFlow, o.releaseFlow),
-		bind(o.fault, EnableFlow, o.enableFlow),
 		bind(o.fault, RedriveDead, o.redriveDead),
 		bind(o.fault, DropDead, o.dropDead),
 
@@ -45,5 +37,5 @@ func (o *ops) routes() []route {
 		bind(o.fault, PauseSchedule, o.pauseSchedule),
 		bind(o.fault, ResumeSchedule, o.resumeSchedule),
 		bind(o.fault, FireSchedule, o.fireSchedule),
-	}, partRoutes(o, opsview.Flows(), FlowOperations), partRoutes(o, opsview.Groups(), GroupOperations))
+	}, o.flowRoutes(), o.groupRoutes())
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // PartName names a flow or a group. A parameter of the query has the name, because it may be any text.
 type PartName interface {
 	FlowName | GroupName
-	part() (bucket, name string, group *string)
+	part() (bucket, name string)
 }
 
 // FlowName names a flow of a bucket.
@@ -25,7 +26,7 @@ type FlowName struct {
 	Group *string `json:"group" in:"query"`
 }
 
-func (n FlowName) part() (bucket, name string, group *string) { return n.Bucket, n.Flow, n.Group }
+func (n FlowName) part() (bucket, name string) { return n.Bucket, n.Flow }
 
 // GroupName names a group of a bucket.
 type GroupName struct {
@@ -35,7 +36,7 @@ type GroupName struct {
 	Group string `json:"group" in:"query" jsonschema:"required"`
 }
 
-func (n GroupName) part() (bucket, name string, group *string) { return n.Bucket, n.Group, nil }
+func (n GroupName) part() (bucket, name string) { return n.Bucket, n.Group }
 
 // PartPage says how much a list of flows or groups has.
 type PartPage struct {
@@ -63,7 +64,7 @@ type GroupQuery struct {
 
 // FlowList are flows of a bucket.
 type FlowList struct {
-	Flows []opsview.View `json:"flows"`
+	Flows []*opsview.Flow `json:"flows"`
 
 	// The cursor to go on with. Absent at the end.
 	Next string `json:"next,omitempty"`
@@ -71,7 +72,7 @@ type FlowList struct {
 
 // GroupList are groups of a bucket.
 type GroupList struct {
-	Groups []opsview.View `json:"groups"`
+	Groups []*opsview.Group `json:"groups"`
 
 	// The cursor to go on with. Absent at the end.
 	Next string `json:"next,omitempty"`
@@ -118,23 +119,23 @@ type FlowEnable struct {
 	Redrive bool `json:"redrive" in:"query"`
 }
 
-// PartOperations are the operations that flows and groups have both.
-type PartOperations[N PartName] struct {
-	Show           *Operation[N, *opsview.View]
-	Set            *Operation[PartPatch[N], *opsview.View]
-	Pause          *Operation[PartPause[N], *opsview.View]
-	Resume         *Operation[N, *opsview.View]
+// PartOperations are the operations that flows and groups have both: N names one, V shows it, and S its own settings.
+type PartOperations[N PartName, V, S any] struct {
+	Show           *Operation[N, *V]
+	Set            *Operation[PartPatch[N], *V]
+	Pause          *Operation[PartPause[N], *V]
+	Resume         *Operation[N, *V]
 	Purge          *Operation[PartPurge[N], *opsview.Purge]
-	ShowSettings   *Operation[N, *opsview.Settings]
-	PutSettings    *Operation[PartReplacement[N], *opsview.View]
-	DeleteSettings *Operation[N, *opsview.View]
+	ShowSettings   *Operation[N, *S]
+	PutSettings    *Operation[PartReplacement[N], *V]
+	DeleteSettings *Operation[N, *V]
 }
 
 var (
 	partFaults = []code{codeNoFlows, codeNoGroups}
 
 	// FlowOperations are those of flows, beside ListFlows, ReleaseFlow and EnableFlow.
-	FlowOperations = partOperations[FlowName]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
+	FlowOperations = partOperations[FlowName, opsview.Flow, opsview.Settings]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
 		"As for a bucket: its jobs are admitted, and other flows are not delayed.", "As for a bucket.",
 		`Secrets are never shown, only their number and their fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+`
 stands for a path and a query.`,
@@ -146,36 +147,36 @@ bucket has one. `+"`headers` replace those of a job, and `secrets` sign (Standar
 sent only to the origin of `+"`url`"+` or, without one, of the bucket's URL: no other receiver sees them.`)
 
 	// GroupOperations are those of groups, beside ListGroups.
-	GroupOperations = partOperations[GroupName]("group",
+	GroupOperations = partOperations[GroupName, opsview.Group, shaper.OwnBounds]("group",
 		"Its waiting jobs and its jobs in flight are those of all its flows. A group without jobs has zeros: any name may be that of a group.",
 		"As for a bucket, for all its flows: their jobs are admitted, and other groups are not delayed.", "As for a bucket, flow by flow.",
 		"A group has no settings for deliveries: its flows have them.", "A pause stays.")
 )
 
 // partOperations makes the operations of flows or groups. What differs between the two is given.
-func partOperations[N PartName](kind, show, pause, purge, showSettings, putSettings string) PartOperations[N] {
+func partOperations[N PartName, V, S any](kind, show, pause, purge, showSettings, putSettings string) PartOperations[N, V, S] {
 	id := func(verb, rest string) string { return verb + strings.ToUpper(kind[:1]) + kind[1:] + rest }
 	path := "/v1/buckets/{bucket}/" + kind
 	text := func(text string) string { return strings.ReplaceAll(text, "$", kind) }
-	return PartOperations[N]{
-		Show: &Operation[N, *opsview.View]{
+	return PartOperations[N, V, S]{
+		Show: &Operation[N, *V]{
 			ID: id("show", ""), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 			Commands: []string{text("$ show")},
 			Summary:  text("Show one $"), Description: show,
 		},
-		Set: &Operation[PartPatch[N], *opsview.View]{
+		Set: &Operation[PartPatch[N], *V]{
 			ID: id("set", ""), Method: "PATCH", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ set"), text("$ reset")},
 			Summary:  text("Change settings of one $, over those of all $s of its bucket"),
 			Description: text(`Settings that are not named stay; null returns a setting to that of all $s. The change holds from the next departure
 on, until it is deleted. Safe to repeat.`),
 		},
-		Pause: &Operation[PartPause[N], *opsview.View]{
+		Pause: &Operation[PartPause[N], *V]{
 			ID: id("pause", ""), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults, OptionalBody: true,
 			Commands: []string{text("$ pause")},
 			Summary:  text("Stop departures of one $"), Description: pause,
 		},
-		Resume: &Operation[N, *opsview.View]{
+		Resume: &Operation[N, *V]{
 			ID: id("resume", ""), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ resume")},
 			Summary:  text("Let a $ run again, at its pace"),
@@ -186,17 +187,17 @@ on, until it is deleted. Safe to repeat.`),
 			Answer:   "The purge is done, or the jobs are counted.",
 			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
-		ShowSettings: &Operation[N, *opsview.Settings]{
+		ShowSettings: &Operation[N, *S]{
 			ID: id("show", "Settings"), Method: "GET", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 			Answer:  text("The settings; empty if the $ has none."),
 			Summary: text("Show the settings that one $ has of its own"), Description: showSettings,
 		},
-		PutSettings: &Operation[PartReplacement[N], *opsview.View]{
+		PutSettings: &Operation[PartReplacement[N], *V]{
 			ID: id("put", "Settings"), Method: "PUT", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Summary:     text("Replace the settings that one $ has of its own"),
 			Description: text("Settings that are not named return to those of all $s. ") + putSettings,
 		},
-		DeleteSettings: &Operation[N, *opsview.View]{
+		DeleteSettings: &Operation[N, *V]{
 			ID: id("delete", "Settings"), Method: "DELETE", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ reset")},
 			Summary:  text("Return one $ to the settings of its bucket"), Description: "A pause stays.",
@@ -220,7 +221,7 @@ var ListGroups = &Operation[GroupQuery, *GroupList]{
 	Description: "Groups that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
 }
 
-var ReleaseFlow = &Operation[FlowName, *opsview.View]{
+var ReleaseFlow = &Operation[FlowName, *opsview.Flow]{
 	ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 	Commands: []string{"flow release"},
 	Summary:  "End a hold or an open circuit breaker of one flow",

@@ -3,9 +3,10 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -15,12 +16,12 @@ var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.Flo
 
 // readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
 // replaced, they are cleared, but for the hidden ones.
-func (p parts[N]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
+func (p *parts[N, V, P, S]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
 	var patch operator.FlowPatch
 	if replace {
-		for _, setting := range p.Settings {
-			if !slices.Contains(hidden, setting) {
-				_ = patch.Clear(setting) // a name of the list
+		for _, name := range p.settings {
+			if !slices.Contains(hidden, name) {
+				_ = patch.Clear(name) // of the list
 			}
 		}
 	}
@@ -29,10 +30,10 @@ func (p parts[N]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fau
 			switch setting := shaper.FlowSetting(name); {
 			case again:
 				d.fail(name, "is given twice")
-			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.Settings, shaper.FlowSecrets):
+			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.settings, shaper.FlowSecrets):
 				d.partSecrets(&patch, name, value)
-			case !slices.Contains(p.Settings, setting):
-				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.Name, p.Settings))
+			case !slices.Contains(p.settings, setting):
+				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.kind, p.settings))
 			default:
 				d.partSetting(&patch, setting, value)
 			}
@@ -45,10 +46,11 @@ func (p parts[N]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fau
 	return patch, f
 }
 
+var keysOfFlows = setting.Changes(reflect.TypeFor[shaper.OwnFlow]())
+
 // partSetting reads one setting of a flow or a group.
 func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowSetting, value []byte) {
-	name, text := string(setting), string(value)
-	var err error
+	name, err := string(setting), error(nil)
 	switch {
 	case isNull(value):
 		err = patch.Clear(setting)
@@ -68,13 +70,7 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 		d.partSecrets(patch, name, value)
 		return
 	default:
-		if setting == shaper.FlowRate || setting == shaper.FlowURL {
-			given := false
-			if text, given = d.text(name, value); !given {
-				return
-			}
-		}
-		err = patch.Put(setting, text)
+		d.setting(keysOfFlows, name, value, func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
 	}
 	d.failed(err)
 }
@@ -97,13 +93,5 @@ func (d *jobDecoder) partSecrets(patch *operator.FlowPatch, name string, value [
 		d.failed(patch.RemoveSecrets(texts))
 	default:
 		d.failed(patch.PutSecrets(texts))
-	}
-}
-
-// failed notes an error of a patch, if there is one: it begins with the field.
-func (d *jobDecoder) failed(err error) {
-	if err != nil {
-		field, reason, _ := strings.Cut(err.Error(), ": ")
-		d.fail(field, reason)
 	}
 }

@@ -5,40 +5,94 @@ import (
 	"net/http"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 const partsAtOnce = 100 // flows or groups of a list that names no limit
 
-// parts serves the flows of a bucket, or its groups.
-type parts[N PartName] struct {
-	*ops
-	opsview.Kind
+// partControl is a flow or a group to change: an [operator.FlowControl] or an [operator.GroupControl].
+type partControl interface {
+	Pause(ctx context.Context, reason string) error
+	Resume(ctx context.Context) (was bool, err error)
+	Set(ctx context.Context, patch operator.FlowPatch) (shaper.OwnFlow, error)
+	Reset(ctx context.Context) (had bool, err error)
+	Purge(ctx context.Context, options operator.PurgeOptions) (operator.Purged, error)
 }
 
-// partRoutes are the routes that flows and groups have both.
-func partRoutes[N PartName](o *ops, kind opsview.Kind, ops PartOperations[N]) []route {
-	p := parts[N]{o, kind}
+// viewOf is the pointer of a flow or group as JSON shows it.
+type viewOf[V any] interface {
+	*V
+	opsview.View
+}
+
+// parts serves the flows of buckets, or their groups: N names one, V shows it, and S its own settings.
+type parts[N PartName, V any, P viewOf[V], S any] struct {
+	*ops
+	kind     string               // "flow" or "group"
+	settings []shaper.FlowSetting // that one may have of its own
+
+	control func(b operator.BucketControl, of N) partControl
+	show    func(r *http.Request, of *N) (*V, error)
+	own     func(view *V) *S
+}
+
+func (o *ops) flowRoutes() []route {
+	p := &parts[FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]{
+		ops: o, kind: "flow", settings: shaper.FlowSettingNames(), show: o.showFlow,
+		control: func(b operator.BucketControl, of FlowName) partControl { return flowControl(b, of) },
+		own:     func(view *opsview.Flow) *opsview.Settings { return &view.Settings },
+	}
+	return append(p.routes(FlowOperations),
+		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
+		bind(o.fault, ReleaseFlow, o.releaseFlow),
+		bind(o.fault, EnableFlow, o.enableFlow),
+	)
+}
+
+func (o *ops) groupRoutes() []route {
+	p := &parts[GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+		ops: o, kind: "group", settings: shaper.GroupSettingNames(), show: o.showGroup,
+		control: func(b operator.BucketControl, of GroupName) partControl { return b.Group(of.Group) },
+		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
+	}
+	return append(p.routes(GroupOperations), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
+}
+
+// routes are those that flows and groups have both.
+func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 	return []route{
-		bind(o.fault, ops.Show, p.show),
-		bind(o.fault, ops.Set, p.set),
-		bind(o.fault, ops.Pause, p.pause),
-		bind(o.fault, ops.Resume, p.resume),
-		bind(o.fault, ops.Purge, p.purge),
-		bind(o.fault, ops.ShowSettings, p.showSettings),
-		bind(o.fault, ops.PutSettings, p.putSettings),
-		bind(o.fault, ops.DeleteSettings, p.deleteSettings),
+		bind(p.fault, ops.Show, p.show),
+		bind(p.fault, ops.Set, p.set),
+		bind(p.fault, ops.Pause, p.pause),
+		bind(p.fault, ops.Resume, p.resume),
+		bind(p.fault, ops.Purge, p.purge),
+		bind(p.fault, ops.ShowSettings, p.showSettings),
+		bind(p.fault, ops.PutSettings, p.putSettings),
+		bind(p.fault, ops.DeleteSettings, p.deleteSettings),
 	}
 }
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
-	views, next, err := opsview.Flows().List(r.Context(), o.buckets.Bucket(in.Bucket), in.Group, in.Cursor, in.limit())
-	return &FlowList{views, next}, err
+	list := o.buckets.Bucket(in.Bucket).Flows
+	if in.Group != nil {
+		list = o.buckets.Bucket(in.Bucket).Group(*in.Group).Flows
+	}
+	infos, next, err := list(r.Context(), in.Cursor, in.limit())
+	answer := &FlowList{make([]*opsview.Flow, len(infos)), next}
+	for i := range infos {
+		answer.Flows[i] = opsview.FlowOf(&infos[i])
+	}
+	return answer, err
 }
 
 func (o *ops) listGroups(r *http.Request, in *GroupQuery) (*GroupList, error) {
-	views, next, err := opsview.Groups().List(r.Context(), o.buckets.Bucket(in.Bucket), nil, in.Cursor, in.limit())
-	return &GroupList{views, next}, err
+	infos, next, err := o.buckets.Bucket(in.Bucket).Groups(r.Context(), in.Cursor, in.limit())
+	answer := &GroupList{make([]*opsview.Group, len(infos)), next}
+	for i := range infos {
+		answer.Groups[i] = opsview.GroupOf(&infos[i])
+	}
+	return answer, err
 }
 
 func (p *PartPage) limit() int {
@@ -48,39 +102,46 @@ func (p *PartPage) limit() int {
 	return p.Limit
 }
 
-// one is a flow or a group, to look at and to change.
-func (p parts[N]) one(r *http.Request, of N) opsview.Part {
-	bucket, name, group := of.part()
-	return p.One(p.as(r).Bucket(bucket), group, name)
+// flowControl is a flow of a bucket, or of a group in it, to look at and to change.
+func flowControl(b operator.BucketControl, of FlowName) operator.FlowControl {
+	if of.Group != nil {
+		return b.Group(*of.Group).Flow(of.Flow)
+	}
+	return b.Flow(of.Flow)
 }
 
-func (p parts[N]) show(r *http.Request, of *N) (*opsview.View, error) {
-	view, err := p.one(r, *of).Show(r.Context())
-	return &view, err
+func (o *ops) showFlow(r *http.Request, of *FlowName) (*opsview.Flow, error) {
+	info, err := flowControl(o.as(r).Bucket(of.Bucket), *of).Info(r.Context())
+	return opsview.FlowOf(&info), err
 }
 
-// partChange is a change of a flow or a group by an operator.
-type partChange func(ctx context.Context, part opsview.Part) (opsview.Outcome, error)
+func (o *ops) showGroup(r *http.Request, of *GroupName) (*opsview.Group, error) {
+	info, err := o.as(r).Bucket(of.Bucket).Group(of.Group).Info(r.Context())
+	return opsview.GroupOf(&info), err
+}
 
-func (p parts[N]) change(r *http.Request, of N, do partChange) (*opsview.View, error) {
-	part := p.one(r, of)
-	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, part) },
-		func(outcome opsview.Outcome) (*opsview.View, error) {
-			view, err := part.Show(r.Context())
-			view.Outcome = outcome
-			return &view, err
+// change makes the change of an operator, and answers the flow or group after it.
+func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
+	bucket, _ := of.part()
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		return do(ctx, p.control(p.as(r).Bucket(bucket), of))
+	},
+		func(outcome opsview.Outcome) (*V, error) {
+			view, err := p.show(r, &of)
+			P(view).Alike().Outcome = outcome
+			return view, err
 		})
 }
 
 // changeKnown is change for a flow or group that the bucket has now, or for any name, if it may be created.
-func (p parts[N]) changeKnown(r *http.Request, of N, may MayCreate, do partChange) (*opsview.View, error) {
-	return p.change(r, of, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+func (p *parts[N, V, P, S]) changeKnown(r *http.Request, of N, may MayCreate, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
+	return p.change(r, of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		if !may.Create {
-			view, err := part.Show(ctx)
+			view, err := p.show(r, &of)
 			if err != nil {
 				return opsview.Outcome{}, err
 			}
-			if view.Unknown {
+			if P(view).Alike().Unknown {
 				return opsview.Outcome{}, p.notKnown(of)
 			}
 		}
@@ -89,56 +150,41 @@ func (p parts[N]) changeKnown(r *http.Request, of N, may MayCreate, do partChang
 }
 
 // notKnown says that a bucket does not have a flow or a group now.
-func (p parts[N]) notKnown(of N) *fault {
+func (p *parts[N, V, P, S]) notKnown(of N) *fault {
 	code := codeUnknownFlow
-	if p.Name == "group" {
+	if p.kind == "group" {
 		code = codeUnknownGroup
 	}
-	bucket, name, _ := of.part()
-	return newFault(code, "bucket %q has no %s %q now: correct the name, or add &create=true if its first job is still to come", bucket, p.Name, name)
+	bucket, name := of.part()
+	return newFault(code, "bucket %q has no %s %q now: correct the name, or add &create=true if its first job is still to come", bucket, p.kind, name)
 }
 
 // pause stops departures.
-func (p parts[N]) pause(r *http.Request, in *PartPause[N]) (*opsview.View, error) {
-	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+func (p *parts[N, V, P, S]) pause(r *http.Request, in *PartPause[N]) (*V, error) {
+	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return opsview.Outcome{}, part.Pause(ctx, in.Reason)
 	})
 }
 
 // resume lets one run again.
-func (p parts[N]) resume(r *http.Request, of *N) (*opsview.View, error) {
-	return p.change(r, *of, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+func (p *parts[N, V, P, S]) resume(r *http.Request, of *N) (*V, error) {
+	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Resume(ctx))
 	})
 }
 
-// flow is a flow to change.
-func (o *ops) flow(r *http.Request, of FlowName) operator.FlowControl {
-	bucket := o.as(r).Bucket(of.Bucket)
-	if of.Group != nil {
-		return bucket.Group(*of.Group).Flow(of.Flow)
-	}
-	return bucket.Flow(of.Flow)
-}
-
-// changeFlow is change of what only flows have.
-func (o *ops) changeFlow(r *http.Request, of FlowName, do func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error)) (*opsview.View, error) {
-	return parts[FlowName]{o, opsview.Flows()}.change(r, of, func(ctx context.Context, _ opsview.Part) (opsview.Outcome, error) {
-		return do(ctx, o.flow(r, of))
-	})
-}
-
 // releaseFlow ends a hold and an open circuit breaker of a flow.
-func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.View, error) {
-	return o.changeFlow(r, *in, func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error) {
-		return outcomeOf(f.Release(ctx))
-	})
+func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.Flow, error) {
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		return outcomeOf(flowControl(o.as(r).Bucket(in.Bucket), *in).Release(ctx))
+	}, func(outcome opsview.Outcome) (*opsview.Flow, error) { return o.flowAfter(r, in, outcome) })
 }
 
 // enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
 func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow, error) {
 	answer := &opsview.EnabledFlow{}
-	view, err := o.changeFlow(r, in.FlowName, func(ctx context.Context, f operator.FlowControl) (opsview.Outcome, error) {
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		f := flowControl(o.as(r).Bucket(in.Bucket), in.FlowName)
 		was, err := f.Enable(ctx)
 		if err == nil && in.Redrive {
 			var redriven operator.Redriven
@@ -146,38 +192,46 @@ func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow,
 			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
 		return outcomeOf(was, err)
+	}, func(outcome opsview.Outcome) (*opsview.EnabledFlow, error) {
+		view, err := o.flowAfter(r, &in.FlowName, outcome)
+		answer.Flow = *view
+		return answer, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	answer.View = *view
-	return answer, nil
+}
+
+// flowAfter is a flow, and what a change of it came to.
+func (o *ops) flowAfter(r *http.Request, of *FlowName, outcome opsview.Outcome) (*opsview.Flow, error) {
+	view, err := o.showFlow(r, of)
+	view.Outcome = outcome
+	return view, err
 }
 
 // purge drops all waiting jobs of a flow or group.
-func (p parts[N]) purge(r *http.Request, in *PartPurge[N]) (*opsview.Purge, error) {
-	part := p.one(r, in.Part)
-	bucket, name, group := in.Part.part()
-	view := opsview.Purge{Bucket: bucket, Flow: &name, Group: group}
-	if p.Name == "group" {
-		view.Flow, view.Group = nil, &name
+func (p *parts[N, V, P, S]) purge(r *http.Request, in *PartPurge[N]) (*opsview.Purge, error) {
+	bucket, name := in.Part.part()
+	view := opsview.Purge{Bucket: bucket}
+	switch of := any(in.Part).(type) {
+	case FlowName:
+		view.Flow, view.Group = &of.Flow, of.Group
+	case GroupName:
+		view.Group = &of.Group
 	}
 	return p.ops.purge(r, purgeOf{
-		PurgeRequest: in.PurgeRequest, view: view, name: name, what: p.Name, purge: part.Purge,
-		waiting: func(ctx context.Context, _ bool) (int64, error) {
-			one, err := part.Show(ctx)
-			return one.Waiting, err
+		PurgeRequest: in.PurgeRequest, view: view, name: name, what: p.kind, purge: p.control(p.as(r).Bucket(bucket), in.Part).Purge,
+		waiting: func(context.Context, bool) (int64, error) {
+			one, err := p.show(r, &in.Part)
+			return P(one).Alike().Waiting, err
 		},
 	})
 }
 
 // set changes settings of one; null has one be as for all.
-func (p parts[N]) set(r *http.Request, in *PartPatch[N]) (*opsview.View, error) {
+func (p *parts[N, V, P, S]) set(r *http.Request, in *PartPatch[N]) (*V, error) {
 	patch, f := p.readPatch(in.Settings, false)
 	if f != nil {
 		return nil, f
 	}
-	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		_, err := part.Set(ctx, patch)
 		return opsview.Outcome{}, err
 	})
@@ -185,26 +239,26 @@ func (p parts[N]) set(r *http.Request, in *PartPatch[N]) (*opsview.View, error) 
 
 // putSettings replaces the settings of a flow or group, also of one that is not there yet. A URL, headers and secrets that are not named
 // stay, because no client can read them to send them again.
-func (p parts[N]) putSettings(r *http.Request, in *PartReplacement[N]) (*opsview.View, error) {
+func (p *parts[N, V, P, S]) putSettings(r *http.Request, in *PartReplacement[N]) (*V, error) {
 	patch, f := p.readPatch(in.Settings, true)
 	if f != nil {
 		return nil, f
 	}
-	return p.change(r, in.Part, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+	return p.change(r, in.Part, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		_, err := part.Set(ctx, patch)
 		return opsview.Outcome{}, err
 	})
 }
 
 // showSettings answers a flow's or group's own settings.
-func (p parts[N]) showSettings(r *http.Request, of *N) (*opsview.Settings, error) {
-	view, err := p.one(r, *of).Show(r.Context())
-	return &view.Settings, err
+func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
+	view, err := p.show(r, of)
+	return p.own(view), err
 }
 
 // deleteSettings has one be as all of its bucket.
-func (p parts[N]) deleteSettings(r *http.Request, of *N) (*opsview.View, error) {
-	return p.change(r, *of, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+func (p *parts[N, V, P, S]) deleteSettings(r *http.Request, of *N) (*V, error) {
+	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Reset(ctx))
 	})
 }

@@ -94,7 +94,7 @@ type NotDead struct {
 
 // EnabledFlow is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
 type EnabledFlow struct {
-	View
+	Flow
 	Redriven *FlowRedriven `json:"redriven,omitempty"`
 }
 

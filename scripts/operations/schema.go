@@ -26,8 +26,8 @@ var described = []string{"admission", "internal/httpapi", "internal/opsview", "s
 
 // named are the names of types in the document, where they are others than in Go.
 var named = map[string]string{
-	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.View": "Flow", "opsview.Attempt": "AttemptView",
-	"opsview.Settings": "FlowSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse", "opsview.Batch": "BucketBatch",
+	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.Attempt": "AttemptView",
+	"opsview.Settings": "FlowSettings", "shaper.OwnBounds": "GroupSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse", "opsview.Batch": "BucketBatch",
 	"opsview.Pool": "BucketPool", "admission.Patch": "LimitPatch",
 }
 

@@ -11,24 +11,35 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// FlowInfo is a flow in numbers.
-type FlowInfo struct {
-	Bucket   string
-	Flow     string
-	Group    string // "" in a bucket without groups
-	Waiting  int64  // in its lists, and for their time
-	InFlight int64  // leased
+// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script
+// answers them: a page of flows is read by plain commands.
+type FlowNumbers struct {
+	Waiting  int64 `json:"waiting"`   // in its lists, and for their time
+	InFlight int64 `json:"in_flight"` // leased
+}
+
+// PartInfo is what is known of a flow and of a group alike.
+type PartInfo struct {
+	Bucket string
+	FlowNumbers
 
 	// Known says that Redis holds something of it: jobs, settings, a pause, or what is
-	// left of its burst. Any name is that of a flow, also a mistyped one, which is not known.
+	// left of its burst. Any name is that of a flow or a group, also a mistyped one, which is not known.
 	Known bool
 
 	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
-	// or a claim has seen that it is paused or has as many in flight as it may. While its
-	// group is held back, no claim looks at it.
+	// or a claim has seen that it is paused or has as many in flight as it may. While the
+	// group of a flow is held back, no claim looks at the flow.
 	Turn time.Time
 
-	Own shaper.OwnFlow // its own settings, and its pause
+	Own shaper.OwnFlow // its own settings, and its pause; of a group never a URL, headers or secrets
+}
+
+// FlowInfo is a flow in numbers.
+type FlowInfo struct {
+	PartInfo
+	Flow  string
+	Group string // "" in a bucket without groups
 
 	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
 }
@@ -197,7 +208,7 @@ func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]F
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.Waiting(), InFlight: f.InFlight, Known: f.known, Turn: f.turn, Own: f.own, Downstream: f.downstream}
+		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {

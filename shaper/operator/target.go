@@ -239,7 +239,7 @@ func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if err != nil {
 		return err
 	}
-	own := patch.applied(infos[0].own)
+	own := patch.applied(infos[0].Own)
 	if !own.Rate.IsZero() {
 		rate = own.Rate
 	}
@@ -270,12 +270,8 @@ func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, bu
 
 // seen is what is known of a flow or a group.
 type seen struct {
-	codec.FlowState
-	name  string // in Redis
-	known bool
-	turn  time.Time
-	own   shaper.OwnFlow
-
+	PartInfo
+	name       string // in Redis
 	downstream *shaper.Downstream
 }
 
@@ -303,24 +299,26 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	infos := make([]seen, len(names))
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
-		infos[i].name, infos[i].FlowState = name, codec.ParseFlowState(text)
-		infos[i].known = states.Val()[i] != nil || own.Val()[i] != nil
+		state := codec.ParseFlowState(text)
+		info := seen{name: name, PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
+		info.Known = states.Val()[i] != nil || own.Val()[i] != nil
 		text, _ = own.Val()[i].(string)
 		var err error
-		if infos[i].own, err = codec.ParseOwnFlow(text); err != nil {
+		if info.Own, err = codec.ParseOwnFlow(text); err != nil {
 			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
 		}
 		if turns[i].Err() == nil {
-			infos[i].turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
+			info.Turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
 		}
-		if infos[i].Downstream != "" && hasHours {
+		if state.Downstream != "" && hasHours {
 			hasHours = false // it is asked once
 			if buckets, err := o.BucketInfos(ctx, t.bucket); err == nil {
 				rate := buckets[0].rateInForce()
 				stored[0], stored[1] = rate.Count, rate.Per.Microseconds()
 			}
 		}
-		infos[i].downstream = codec.ParseDownstream(infos[i].Downstream, ofCalendar, configuredRate(infos[i].own.Rate, stored))
+		info.downstream = codec.ParseDownstream(state.Downstream, ofCalendar, configuredRate(info.Own.Rate, stored))
+		infos[i] = info
 	}
 	return infos, nil
 }
@@ -411,8 +409,8 @@ func (o *Operator) without(ctx context.Context, key string, names []string) ([]s
 
 // resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
 // fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
-func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
-	fields, change := patch.fields, patch.secrets
+func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]string, error) {
+	fields, change := codec.OwnFields(&patch.own, patch.given), patch.secrets
 	if change.isZero() {
 		return fields, nil
 	}
@@ -421,7 +419,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([c
 		if err != nil {
 			return fields, err
 		}
-		for _, secret := range infos[0].own.Secrets {
+		for _, secret := range infos[0].Own.Secrets {
 			if !slices.Contains(change.remove, shaper.SecretFingerprint(secret)) {
 				continue
 			}
@@ -432,6 +430,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([c
 		}
 	}
 	change.Most = maxFlowSecrets
-	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
+	_, place := codec.OwnPlace(&patch.own, shaper.FlowSecrets)
+	fields[place] = codec.FlowListChange + jsonLine(change)
 	return fields, nil
 }
