@@ -31,11 +31,17 @@ func (o OwnDelivery) GoString() string { return o.String() }
 // OwnBounds are the settings that one flow or one group has of its own, over those of all of its bucket. What is zero or nil is as for
 // all. Each is described once: the tag redis is its place in what Redis keeps, of numbers in the first line, and json its member in the API.
 type OwnBounds struct {
-	Rate        admission.Rate `setting:"rate,redis=0,change" json:"rate,omitzero" help:"departures, such as '5/s' or 100/m"`
-	Burst       *int64         `setting:"burst,redis=2,change" json:"burst,omitempty" help:"'number' of departures that may leave at once after a quiet time"`
-	Capacity    *int64         `setting:"capacity,redis=3,change" json:"capacity,omitempty" help:"'number' of unfinished jobs at most; 0: the bucket's bound only"`
-	MaxInFlight *int64         `setting:"max_in_flight,redis=4,change" json:"max_in_flight,omitempty" help:"'number' of jobs in flight at most; 0: the bucket's bound only"`
-	Weight      *int64         `setting:"weight,redis=5,change" json:"weight,omitempty" help:"'number' of departures in each of its turns, 1 to 1000"`
+	Rate  admission.Rate `setting:"rate,redis=0,change" json:"rate,omitzero" help:"departures, such as '5/s' or 100/m"`
+	Burst *int64         `setting:"burst,redis=2,change" json:"burst,omitempty" help:"'number' of departures that may leave at once after a quiet time"`
+
+	// 0: the bucket's bound only.
+	Capacity *int64 `setting:"capacity,redis=3,change" json:"capacity,omitempty" help:"'number' of unfinished jobs at most; 0: the bucket's bound only"`
+
+	// 0: the bucket's bound only.
+	MaxInFlight *int64 `setting:"max_in_flight,redis=4,change" json:"max_in_flight,omitempty" help:"'number' of jobs in flight at most; 0: the bucket's bound only"`
+
+	// Departures in each of its turns.
+	Weight *int64 `setting:"weight,redis=5,change" json:"weight,omitempty" help:"'number' of departures in each of its turns, 1 to 1000"`
 }
 
 // OwnFlow are the settings that one flow has of its own. Of a group none is set but the bounds and the pause.

@@ -34,7 +34,7 @@ func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P,
 			case say == nil:
 				return p.printOne(P(view))
 			}
-			return p.told(view, say(P(view).Alike().Outcome, quoted(args[1])))
+			return p.told(view, say(opsview.Outcome{Changed: P(view).Alike().Changed}, quoted(args[1])))
 		})
 	}
 }

@@ -35,7 +35,7 @@ type BucketResets struct {
 // BucketReset is one setting of a bucket to reset.
 type BucketReset struct {
 	BucketName
-	Setting string `json:"setting" in:"path"`
+	Setting string `json:"setting" in:"path" schema:"Setting"`
 }
 
 // PauseReason says why something is paused.
@@ -61,7 +61,7 @@ type BucketDrain struct {
 	BucketName
 
 	Rate       admission.Rate `json:"rate,omitzero"`
-	Max        int64          `json:"max,omitempty" jsonschema:"minimum=1"`
+	Max        int64          `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	UntilEmpty bool           `json:"until_empty,omitempty"`
 }
 

@@ -148,7 +148,8 @@ func (o *ops) resumeBucket(r *http.Request, in *BucketName) (*opsview.Bucket, er
 
 // releaseBucket ends a hold and an open circuit breaker of a bucket, and of all its flows, if that is asked.
 func (o *ops) releaseBucket(r *http.Request, in *BucketRelease) (*opsview.Bucket, error) {
-	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	var released opsview.ReleasedFlows
+	view, err := o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
 		if !in.AllFlows {
 			return outcomeOf(b.Release(ctx))
 		}
@@ -160,10 +161,14 @@ func (o *ops) releaseBucket(r *http.Request, in *BucketRelease) (*opsview.Bucket
 			return opsview.Outcome{}, err
 		}
 		was, err := b.Release(ctx)
-		outcome := opsview.OutcomeOf(was || flows > 0)
-		outcome.FlowsReleased, outcome.More = &flows, more
-		return outcome, err
+		released = opsview.ReleasedFlows{FlowsReleased: &flows, More: more}
+		return opsview.OutcomeOf(was || flows > 0), err
 	})
+	if err != nil {
+		return nil, err
+	}
+	view.ReleasedFlows = released
+	return view, nil
 }
 
 // readBodyBy reads a JSON object by a function that reports whether it is one.

@@ -128,7 +128,7 @@ func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Co
 	},
 		func(outcome opsview.Outcome) (*V, error) {
 			view, err := p.show(r, &of)
-			P(view).Alike().Outcome = outcome
+			P(view).Alike().Changed = outcome.Changed
 			return view, err
 		})
 }
@@ -202,7 +202,7 @@ func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow,
 // flowAfter is a flow, and what a change of it came to.
 func (o *ops) flowAfter(r *http.Request, of *FlowName, outcome opsview.Outcome) (*opsview.Flow, error) {
 	view, err := o.showFlow(r, of)
-	view.Outcome = outcome
+	view.Changed = outcome.Changed
 	return view, err
 }
 

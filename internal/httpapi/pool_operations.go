@@ -34,7 +34,7 @@ type PoolResets struct {
 // PoolReset is one setting of a pool to reset.
 type PoolReset struct {
 	PoolName
-	Setting string `json:"setting" in:"path"`
+	Setting string `json:"setting" in:"path" schema:"PoolSetting"`
 }
 
 var ListPools = &Operation[struct{}, *PoolList]{

@@ -95,11 +95,15 @@ type NotDead struct {
 // EnabledFlow is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
 type EnabledFlow struct {
 	Flow
+
+	// Only with redrive=true.
 	Redriven *FlowRedriven `json:"redriven,omitempty"`
 }
 
 // FlowRedriven says what became of the dead letters of a flow.
 type FlowRedriven struct {
 	Moved int `json:"moved"`
-	Full  int `json:"full"` // left dead: there was no room
+
+	// Left dead, as the bucket, the group or the flow is full. What lies behind them was not tried.
+	Full int `json:"full"`
 }

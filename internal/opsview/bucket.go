@@ -86,6 +86,7 @@ type Bucket struct {
 	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"`
 
 	Outcome
+	ReleasedFlows
 }
 
 // Batch are the batches of a bucket.
@@ -127,12 +128,15 @@ type PartCounts struct {
 
 // Outcome is what a change came to, beside the object after it.
 type Outcome struct {
-	// Only in the answer to a change: there was something to resume or release.
+	// Only in the answer to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
 
 	// Only in the answer to a change of settings.
 	Changes []shaper.Change `json:"changes,omitempty"`
+}
 
+// ReleasedFlows is what a release of all flows of a bucket came to.
+type ReleasedFlows struct {
 	// Only in the answer to a release with all_flows=true: how many flows had something to release.
 	FlowsReleased *int64 `json:"flows_released,omitempty"`
 

@@ -22,13 +22,19 @@ type View interface {
 // Common is what flows and groups show alike.
 type Common struct {
 	operator.FlowNumbers
-	Turn  *time.Time `json:"turn,omitempty"`  // when it is looked at next; none if it has nothing to send or is held back
-	Pause *Pause     `json:"pause,omitempty"` // only of one that is paused
 
-	// Unknown says that Redis holds nothing of it: no job that waits or is in flight, no settings, no state. It is idle, or its name is wrong.
+	// The time of its turn, unless its group is held back. Absent if it has nothing to send or is held back itself.
+	Turn *time.Time `json:"turn,omitempty"`
+
+	// Only of a paused flow.
+	Pause *Pause `json:"pause,omitempty"`
+
+	// Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the
+	// others.
 	Unknown bool `json:"unknown,omitempty"`
 
-	Outcome
+	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	Changed *bool `json:"changed,omitempty"`
 }
 
 // Alike is what it shows as any flow or group does.
@@ -36,11 +42,15 @@ func (c *Common) Alike() *Common { return c }
 
 // Flow is a flow as JSON shows it.
 type Flow struct {
-	Bucket string  `json:"bucket"`
-	Group  *string `json:"group,omitempty"` // only where there are groups
-	Flow   string  `json:"flow"`
+	Bucket string `json:"bucket"`
+
+	// Only in a bucket with groups.
+	Group *string `json:"group,omitempty"`
+	Flow  string  `json:"flow"`
 	Common
-	Disabled   *Disabled   `json:"disabled,omitempty"` // only of a disabled one
+
+	// Only of a disabled flow: it sends nothing and takes no jobs until it is enabled.
+	Disabled   *Disabled   `json:"disabled,omitempty"`
 	Settings   Settings    `json:"settings"`
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 }
@@ -84,11 +94,17 @@ func (*Group) Notes() []string { return nil }
 type Settings struct {
 	shaper.OwnBounds
 
-	URL     string   `json:"url,omitempty"`     // its origin: path and query may hold a token
-	Headers []string `json:"headers,omitempty"` // their names: a value may be a credential
-	Secrets int      `json:"secrets_count,omitempty"`
+	// The receiver of its jobs that name no URL, before the bucket's: its origin, and /*** for the rest.
+	URL string `json:"url,omitempty"`
 
-	SecretFingerprints []string `json:"secret_fingerprints,omitempty"` // see shaper.SecretFingerprint
+	// Names of the headers that replace a job's, towards the origin of the url only.
+	Headers []string `json:"headers,omitempty"`
+
+	// The number of its secrets.
+	Secrets int `json:"secrets_count,omitempty"`
+
+	// Of each secret the first 12 hex digits of its SHA-256. The newest secret comes first.
+	SecretFingerprints []string `json:"secret_fingerprints,omitempty"`
 }
 
 // FlowOf shows a flow.

@@ -40,7 +40,11 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 		if !op.OptionalBody {
 			put(body, "required", true)
 		}
-		put(body, "content", content("application/json", in.body))
+		media := content("application/json", in.body)
+		if op.Method == http.MethodPatch {
+			put(media, "application/merge-patch+json", short("schema", in.body))
+		}
+		put(body, "content", media)
 		put(n, "requestBody", body)
 	}
 	out, err := s.of(op.Out)

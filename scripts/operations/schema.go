@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 const module = "github.com/tundish-io/tundish"
@@ -63,6 +64,9 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		}
 		if t.Kind() != reflect.String || t.PkgPath() == "" {
 			return nil
+		}
+		if t == reflect.TypeFor[shaper.Setting]() { // also those of flows, groups and pools, by their paths
+			return &jsonschema.Schema{Type: "string", Examples: []any{"rate", "pool.rate", "flow.quotas"}}
 		}
 		if s.byHand[nameOf(t)] {
 			return &jsonschema.Schema{Ref: "#/$defs/" + nameOf(t)}
@@ -128,7 +132,11 @@ func sentence(comment string) string {
 	for i := range lines {
 		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
 	}
-	return strings.Join(lines, "\n\n")
+	text := strings.Join(lines, "\n\n")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // of is the schema of a type: a reference, where it has a name.
@@ -144,12 +152,23 @@ func (s *schemas) of(t reflect.Type) (*yaml.Node, error) {
 
 // field is the schema of a field, with the bounds of its tag and its comment.
 func (s *schemas) field(t reflect.Type, f *reflect.StructField) (*yaml.Node, error) {
+	if name := f.Tag.Get("schema"); name != "" {
+		return ref("schemas", name), nil
+	}
 	one := reflect.StructOf([]reflect.StructField{{Name: f.Name, Type: f.Type, Tag: f.Tag}})
 	whole := s.reflector.ReflectFromType(one)
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	schema, _ := whole.Properties.Get(name)
 	if schema == nil {
 		schema = &jsonschema.Schema{}
+	}
+	if words := f.Tag.Get("jsonschema"); strings.Contains(words, "enum=") { // some of the words of its type
+		schema.Ref, schema.Type, schema.Enum = "", "string", nil
+		for rule := range strings.SplitSeq(words, ",") {
+			if word, isWord := strings.CutPrefix(rule, "enum="); isWord {
+				schema.Enum = append(schema.Enum, word)
+			}
+		}
 	}
 	schema.Description = s.comment(t, f.Name)
 	schema.Definitions = whole.Definitions
@@ -170,6 +189,9 @@ func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 		s.made[name] = node
 	}
 	schema.Definitions, schema.Version = nil, ""
+	if schema.Type == "object" { // the comment of a Go type is for those who read Go
+		schema.Description = ""
+	}
 	text, err := json.Marshal(schema)
 	if err != nil {
 		return nil, err
@@ -189,6 +211,10 @@ func tidy(n *yaml.Node) *yaml.Node {
 	}
 	for i, child := range n.Content {
 		tidy(child)
+		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Value == "cause" && get(n.Content[i+1], "type") != nil { // one of the words listed by hand
+			of := n.Content[i+1]
+			of.Content = append([]*yaml.Node{value("$ref"), value("#/components/schemas/Cause")}, without(of, "type").Content...)
+		}
 		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Value == "description" {
 			n.Content[i+1] = value(sentence(n.Content[i+1].Value))
 		}

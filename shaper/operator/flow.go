@@ -14,8 +14,11 @@ import (
 // FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script
 // answers them: a page of flows is read by plain commands.
 type FlowNumbers struct {
-	Waiting  int64 `json:"waiting"`   // in its lists, and for their time
-	InFlight int64 `json:"in_flight"` // leased
+	// Its jobs in lists, and its delayed jobs and retries.
+	Waiting int64 `json:"waiting"`
+
+	// Jobs in flight of all its flows.
+	InFlight int64 `json:"in_flight"`
 }
 
 // PartInfo is what is known of a flow and of a group alike.
