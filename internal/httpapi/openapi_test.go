@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // contract is what of openapi.yaml a test can hold true.
@@ -94,6 +96,26 @@ func TestContractHasTheCodesAndTheFields(t *testing.T) {
 	for i, state := range c.Components.Schemas["State"].Enum {
 		if string(states[i]) != state {
 			t.Errorf("state %s: want %s", state, states[i])
+		}
+	}
+}
+
+// What is described by hand of flows, groups and schedules has their settings, and no others.
+func TestContractHasTheSettings(t *testing.T) {
+	t.Parallel()
+	c, _ := readContract(t)
+	names := func(list []shaper.FlowSetting, more ...string) []string {
+		for _, name := range list {
+			more = append(more, string(name))
+		}
+		return slices.Sorted(slices.Values(more))
+	}
+	for schema, want := range map[string][]string{
+		"FlowPatch":  names(shaper.FlowSettingNames(), operator.AddSecrets, operator.RemoveSecrets),
+		"GroupPatch": names(shaper.GroupSettingNames()),
+	} {
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(c.Components.Schemas[schema].Properties))); diff != "" {
+			t.Errorf("%s (-there are +documented):\n%s", schema, diff)
 		}
 	}
 }

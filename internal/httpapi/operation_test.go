@@ -163,7 +163,9 @@ func wantFault[In, Out any](t *testing.T, op *httpapi.Operation[In, Out], target
 		t.Errorf("%s %s: it was carried out", target, body)
 		return out, nil
 	}).ServeHTTP(w, r)
-	var problem struct{ Errors []struct{ Field, Reason string } }
+	var problem struct {
+		Errors []struct{ Field, Reason string }
+	}
 	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusBadRequest || len(problem.Errors) != 1 {
 		t.Fatalf("%s %s: %d %s", target, body, w.Code, w.Body)
 	}

@@ -83,8 +83,21 @@ func responses(op *httpapi.Described, out *yaml.Node, in *input) *yaml.Node {
 	for _, status := range statuses {
 		problems[status] = "Problem"
 	}
+	codes := map[int][]string{}
+	for i, status := range op.Statuses {
+		codes[status] = append(codes[status], "`"+op.Codes[i]+"`")
+	}
 	for status := range 600 {
-		if name, ok := problems[status]; ok {
+		name, ok := problems[status]
+		switch {
+		case !ok:
+		case codes[status] != nil:
+			text := "A problem with the code " + strings.Join(codes[status], " or ")
+			if status == http.StatusNotFound {
+				text += ", or of something that is not there"
+			}
+			put(n, strconv.Itoa(status), mapping("description", text, "content", content("application/problem+json", ref("schemas", "Problem"))))
+		default:
 			put(n, strconv.Itoa(status), ref("responses", name))
 		}
 	}

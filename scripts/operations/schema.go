@@ -45,6 +45,8 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 	for i := 0; i < len(into.Content); i += 2 {
 		s.byHand[into.Content[i].Value] = true
 	}
+	s.settings("BucketPatch", "Setting", reflect.TypeFor[shaper.Bucket]())
+	s.settings("PoolPatch", "PoolSetting", reflect.TypeFor[shaper.Pool]())
 	s.reflector = jsonschema.Reflector{Anonymous: true, AllowAdditionalProperties: true, Namer: nameOf}
 	words := map[string][]any{}
 	for _, dir := range described {

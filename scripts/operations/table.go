@@ -10,23 +10,35 @@ import (
 )
 
 const (
-	tablePage  = "docs/operators.md"
-	tableBegin = "| command | endpoint below `/v1` | role |\n|---|---|---|\n"
-	tableEnd   = "<!-- end of the generated table -->\n"
+	tablePage = "docs/operators.md"
+	tableEnd  = "<!-- end of the generated table -->\n"
 )
 
-// page is the page of operators with the table of commands and endpoints.
+// tables are those of the page, by their heads.
+var tables = []struct {
+	head string
+	rows func() string
+}{
+	{"| setting | of a | is |\n|---|---|---|\n", changeable},
+	{"| command | endpoint below `/v1` | role |\n|---|---|---|\n", rows},
+}
+
+// page is the page of operators with its tables.
 func page() ([]byte, error) {
-	text, err := os.ReadFile(tablePage)
+	content, err := os.ReadFile(tablePage)
 	if err != nil {
 		return nil, err
 	}
-	before, rest, began := strings.Cut(string(text), tableBegin)
-	_, after, ended := strings.Cut(rest, tableEnd)
-	if !began || !ended {
-		return nil, fmt.Errorf("%s lacks the head or the end of the table", tablePage)
+	text := string(content)
+	for _, table := range tables {
+		before, rest, began := strings.Cut(text, table.head)
+		_, after, ended := strings.Cut(rest, tableEnd)
+		if !began || !ended {
+			return nil, fmt.Errorf("%s lacks the end of the table %s", tablePage, table.head)
+		}
+		text = before + table.head + table.rows() + tableEnd + after
 	}
-	return []byte(before + tableBegin + rows() + tableEnd + after), nil
+	return []byte(text), nil
 }
 
 // rows has a row for each command, and for each endpoint without one.
