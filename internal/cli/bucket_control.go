@@ -140,7 +140,7 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	cmd.Flags().SortFlags = false
 	for _, f := range flags {
-		cmd.Flags().String(flagOf(f.Path), "", strings.ReplaceAll(f.Help, "'", "`"))
+		cmd.Flags().String(flagOf(f.Path), "", strings.Replace(f.Help, "'", "`", 2))
 	}
 }
 
