@@ -34,6 +34,10 @@ type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 	page func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) (views []*V, next string, err error)
 
 	group string // the group of a flow, from --group
+
+	listHelp, listExample string // of what only one of both can list
+	listFlags             func(cmd *cobra.Command)
+	isNarrowed            func() bool
 }
 
 // text is a help, in which $ stands for the kind.
@@ -98,28 +102,33 @@ func settingsText(s *opsview.Settings) string {
 
 func (p *parts[N, V, P, S]) listCommand() *cobra.Command {
 	var limit int
+	var after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
 		Short: p.text("List the $s of a bucket"),
-		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order."),
+		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order" + p.listHelp),
 		Example: p.text(`  dispatcher $ list webhooks
-  dispatcher $ list webhooks --limit 10000 --json`),
+  dispatcher $ list webhooks --limit 10000 --json` + p.listExample),
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
 			return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				return p.list(ctx, c, args[0], p.groupOf(cmd), limit)
+				return p.list(ctx, c, args[0], p.groupOf(cmd), after, limit)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1000, "list at most this `number`")
+	cmd.Flags().StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	if p.listFlags != nil {
+		p.listFlags(cmd)
+	}
 	return cmd
 }
 
-func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, group *string, limit int) error {
-	views, cursor := []opsview.View{}, ""
+func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, group *string, cursor string, limit int) error {
+	views := []opsview.View{}
 	for again := true; again && len(views) < limit; again = cursor != "" {
 		some, next, err := p.page(ctx, c, bucket, group, httpapi.PartPage{Cursor: cursor, Limit: min(limit-len(views), 1000)})
 		if err != nil {
@@ -130,12 +139,19 @@ func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, gro
 		}
 		cursor = next
 	}
-	if len(views) >= limit && (cursor != "" || len(views) > limit) {
+	switch {
+	case len(views) > limit:
 		views = views[:limit]
 		p.note("there are more than %d %ss: see --limit", limit, p.kind)
+	case cursor != "":
+		p.note("there may be more %ss: --after %s, or see --limit", p.kind, cursor)
 	}
 	if len(views) == 0 && !p.json {
-		p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.kind)
+		asked := ""
+		if p.isNarrowed != nil && p.isNarrowed() {
+			asked = ", and are asked for"
+		}
+		p.note("bucket %q has no %ss that have jobs or settings of their own%s", bucket, p.kind, asked)
 		return nil
 	}
 	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })

@@ -14,13 +14,27 @@ import (
 type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]
 
 func (a *invocation) flowCommand() *cobra.Command {
+	var failing bool
+	var sorted string
 	p := &flowParts{
+		listHelp: ` unless it is asked for.
+With --failing, only those are listed whose receiver keeps them from sending: disabled, held, or
+with a circuit breaker that is not closed. With --sort waiting, those with the most waiting jobs
+come first, and those without any are left out.`,
+		listExample: `
+  dispatcher flow list webhooks --failing
+  dispatcher flow list webhooks --sort waiting --limit 20`,
+		isNarrowed: func() bool { return failing || sorted != "" },
+		listFlags: func(cmd *cobra.Command) {
+			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver keeps them from sending")
+			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first")
+		},
 		invocation: a, kind: "flow", settings: shaper.FlowSettingNames(), ops: httpapi.FlowOperations,
 		of: func(bucket, name string, group *string) httpapi.FlowName {
 			return httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: bucket}, Flow: name, Group: group}
 		},
 		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]*opsview.Flow, string, error) {
-			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group})
+			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Failing: failing, Sort: sorted})
 			if err != nil {
 				return nil, "", err
 			}
@@ -47,6 +61,7 @@ any text. In a bucket with groups, --group names the flow's group.`,
 
 func (a *invocation) groupCommand() *cobra.Command {
 	p := &parts[httpapi.GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+		listHelp:   ".",
 		invocation: a, kind: "group", settings: shaper.GroupSettingNames(), ops: httpapi.GroupOperations,
 		of: func(bucket, name string, _ *string) httpapi.GroupName {
 			return httpapi.GroupName{BucketName: httpapi.BucketName{Bucket: bucket}, Group: name}

@@ -54,6 +54,12 @@ type FlowQuery struct {
 
 	// Only flows of this group.
 	Group *string `json:"group" in:"query"`
+
+	// `true` lists only flows whose receiver keeps them from sending: disabled, held, or with a circuit breaker that is not closed.
+	Failing bool `json:"failing" in:"query"`
+
+	// With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows.
+	Sort string `json:"sort" in:"query" jsonschema:"enum=waiting"`
 }
 
 // GroupQuery says which groups a list has.
@@ -207,10 +213,11 @@ on, until it is deleted. Safe to repeat.`),
 
 var ListFlows = &Operation[FlowQuery, *FlowList]{
 	ID: "listFlows", Method: "GET", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
-	Answer:      "A page of the list.",
-	Commands:    []string{"flow list"},
-	Summary:     "List the flows of a bucket that have jobs or settings of their own, in no order",
-	Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
+	Answer:   "A page of the list.",
+	Commands: []string{"flow list"},
+	Summary:  "List the flows of a bucket that have jobs or settings of their own, in no order unless it is asked for",
+	Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`. With `failing` it may be empty and have " +
+		"a `next` all the same.",
 }
 
 var ListGroups = &Operation[GroupQuery, *GroupList]{

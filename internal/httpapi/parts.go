@@ -74,11 +74,8 @@ func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 }
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
-	list := o.buckets.Bucket(in.Bucket).Flows
-	if in.Group != nil {
-		list = o.buckets.Bucket(in.Bucket).Group(*in.Group).Flows
-	}
-	infos, next, err := list(r.Context(), in.Cursor, in.limit())
+	filter := operator.FlowFilter{Group: in.Group, Failing: in.Failing, Order: operator.FlowOrder(in.Sort)}
+	infos, next, err := o.buckets.Bucket(in.Bucket).FindFlows(r.Context(), filter, in.Cursor, in.limit())
 	answer := &FlowList{make([]*opsview.Flow, len(infos)), next}
 	for i := range infos {
 		answer.Flows[i] = opsview.FlowOf(&infos[i])

@@ -174,22 +174,26 @@ func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []Flo
 	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
 }
 
-func (o *Operator) flows(ctx context.Context, bucket string, group *string, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+// flowsTarget is a flow of a bucket, or of one of its groups, and what the names of all these match in Redis.
+func (o *Operator) flowsTarget(ctx context.Context, bucket string, group *string) (t target, match string, err error) {
 	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
-		return nil, "", err
+		return t, "", err
 	}
 	of := group
 	if k.Levels == codec.LevelsGroups && group == nil {
 		of = new(string) // any: the flows of all are told
 	}
-	t, err := flowTarget(bucket, k, of, "")
+	if t, err = flowTarget(bucket, k, of, ""); err == nil && group != nil {
+		match = globEscape(t.name) + "*"
+	}
+	return t, match, err
+}
+
+func (o *Operator) flows(ctx context.Context, bucket string, group *string, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	t, match, err := o.flowsTarget(ctx, bucket, group)
 	if err != nil {
 		return nil, "", err
-	}
-	match := ""
-	if group != nil {
-		match = globEscape(t.name) + "*"
 	}
 	names, next, err := o.list(ctx, t, match, cursor, limit)
 	if err != nil {

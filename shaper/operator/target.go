@@ -286,12 +286,22 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable)
-	turns := make([]*redis.FloatCmd, len(names))
-	for i, name := range names {
-		turns[i] = pipe.ZScore(ctx, t.calendar(name), name)
+	turnsOf := map[string][]string{} // of each calendar the names that may stand on it
+	for _, name := range names {
+		turnsOf[t.calendar(name)] = append(turnsOf[t.calendar(name)], name)
+	}
+	asked := make(map[string]*redis.FloatSliceCmd, len(turnsOf))
+	for calendar, some := range turnsOf {
+		asked[calendar] = pipe.ZMScore(ctx, calendar, some...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
+	}
+	turns := make(map[string]float64, len(names)) // 0 of one that has none
+	for calendar, some := range turnsOf {
+		for i, turn := range asked[calendar].Val() {
+			turns[some[i]] = turn
+		}
 	}
 	ahead, _ := pace.Val()[0].(string)
 	ofCalendar, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
@@ -307,8 +317,8 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		if info.Own, err = codec.ParseOwnFlow(text); err != nil {
 			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
 		}
-		if turns[i].Err() == nil {
-			info.Turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
+		if turn := turns[name]; turn > 0 {
+			info.Turn = time.UnixMicro(int64(turn) - ofCalendar)
 		}
 		if state.Downstream != "" && hasHours {
 			hasHours = false // it is asked once
