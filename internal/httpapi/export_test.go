@@ -64,8 +64,8 @@ func TraceContextOf(h http.Header) (parent, state string) {
 // FewLists bounds the lists of each caller.
 func FewLists() func(http.HandlerFunc) http.HandlerFunc { return newLists().few }
 
-// Serve serves one operation, which do carries out.
-func Serve[In, Out any](op *Operation[In, Out], do func(*http.Request, *In) (Out, error)) http.Handler {
+// ServeOperation serves one operation, which do carries out.
+func ServeOperation[In, Out any](op *Operation[In, Out], do func(*http.Request, *In) (Out, error)) http.Handler {
 	a := newAccess(nil, httplimit.Proxies{})
 	fault := func(_ *http.Request, err error) error { return err }
 	return newHandler([]route{bind(fault, op, do)}, nil, a, newBounds("", 0, 0, a.address), newDraining(), orDiscard(nil))

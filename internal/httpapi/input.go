@@ -77,29 +77,25 @@ func inputOf(t reflect.Type) []field {
 	return fields
 }
 
-// readInput reads the input of an operation from its request, strictly: the faults are those of all its fields.
-func readInput(w http.ResponseWriter, r *http.Request, in any, fields []field, strictQuery, optionalBody bool, most int64) *fault {
+// readParameters reads what stands in the path and in the query. strict: a parameter of the query that no field has is a fault.
+func readParameters(r *http.Request, fields []field, in reflect.Value, strict bool) *fault {
 	var d jobDecoder // for its readers of values
-	of := reflect.ValueOf(in).Elem()
-	query, hasBody := r.URL.Query(), false
+	query := r.URL.Query()
 	for i := range fields {
 		f := &fields[i]
-		value := of.FieldByIndex(f.index)
 		switch f.in {
 		case inPath:
-			value.SetString(r.PathValue(f.name))
+			in.FieldByIndex(f.index).SetString(r.PathValue(f.name))
 		case inQuery:
 			if texts, given := query[f.name]; given {
-				d.parameter(f, value, texts, strictQuery)
+				d.parameter(f, in.FieldByIndex(f.index), texts, strict)
 			} else if f.required {
 				d.fail(f.name, "is missing: name the "+f.name+" as ?"+f.name+"=")
 			}
 			delete(query, f.name)
-		default:
-			hasBody = true
 		}
 	}
-	if strictQuery {
+	if strict {
 		for name := range query {
 			d.fail(name, "is not taken here: want "+namesIn(fields, inQuery))
 		}
@@ -107,18 +103,22 @@ func readInput(w http.ResponseWriter, r *http.Request, in any, fields []field, s
 	if len(d.errs) > 0 {
 		return invalid(fieldErrors(errors.Join(d.errs...)))
 	}
-	if !hasBody || optionalBody && r.ContentLength == 0 {
-		return nil
-	}
-	if most == 0 {
-		most = maxControlBytes
-	}
+	return nil
+}
+
+// takesBody reports whether some of the fields stand in a body.
+func takesBody(fields []field) bool {
+	return slices.ContainsFunc(fields, func(f field) bool { return f.in != inPath && f.in != inQuery })
+}
+
+// readMembers reads a body of at most so many bytes, strictly: the faults are those of all its members.
+func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in reflect.Value, most int64) *fault {
 	return readBodyBy(w, r, most, func(d *jobDecoder, body []byte) bool {
 		if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inBody }); at >= 0 {
-			of.FieldByIndex(fields[at].index).SetBytes(body)
+			in.FieldByIndex(fields[at].index).SetBytes(body)
 			return true
 		}
-		return d.object(body, func(d *jobDecoder, name string, value []byte) { d.input(fields, of, name, value) })
+		return d.object(body, func(d *jobDecoder, name string, value []byte) { d.input(fields, in, name, value) })
 	})
 }
 
@@ -228,7 +228,6 @@ type requestWriter struct {
 	query   url.Values
 	members [][]byte
 	raw     []byte
-	hasBody bool
 }
 
 // fields writes the input of an operation. What is zero is left out, but in a path.
@@ -241,13 +240,12 @@ func (w *requestWriter) fields(fields []field, of reflect.Value) error {
 		case f.in == inPath:
 			w.path = strings.Replace(w.path, "{"+f.name+"}", url.PathEscape(value.String()), 1)
 		case f.in == inBody:
-			w.hasBody, w.raw = true, value.Bytes()
+			w.raw = value.Bytes()
 		case f.in == inQuery:
 			if !value.IsZero() || f.required {
 				w.query[f.name] = parameterText(value)
 			}
 		default:
-			w.hasBody = true
 			if value.IsZero() {
 				continue
 			}

@@ -29,7 +29,12 @@ type contract struct {
 
 func readContract(t *testing.T) (c contract, text string) {
 	t.Helper()
-	data, err := os.ReadFile("openapi.yaml")
+	return readContractOf(t, "openapi.yaml")
+}
+
+func readContractOf(t *testing.T, name string) (c contract, text string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +42,42 @@ func readContract(t *testing.T) (c contract, text string) {
 		t.Fatal(err)
 	}
 	return c, string(data)
+}
+
+// operationsOf are "METHOD path: id [roles] [servers] parameters" of a contract.
+func operationsOf(t *testing.T, c contract) (list []string) {
+	t.Helper()
+	for path, methods := range c.Paths {
+		for method, node := range methods {
+			if method == "parameters" || method == "description" {
+				continue
+			}
+			var op struct {
+				OperationID string `yaml:"operationId"`
+				Tags        []string
+				Security    []struct{ Key []string }
+			}
+			if err := node.Decode(&op); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, fmt.Sprintf("%s %s: %s %v %v", strings.ToUpper(method), path, op.OperationID, op.Security, op.Tags))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Every operation of the last contract by hand is still there, on the same servers and for the same roles.
+func TestContractHasTheOperationsOfBefore(t *testing.T) {
+	t.Parallel()
+	now, _ := readContract(t)
+	before, _ := readContractOf(t, "../../test/testdata/openapi.yaml")
+	there := operationsOf(t, now)
+	for _, op := range operationsOf(t, before) {
+		if !slices.Contains(there, op) {
+			t.Errorf("it is another one now, or gone: %s", op)
+		}
+	}
 }
 
 func TestContractHasTheRoutes(t *testing.T) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -88,12 +89,12 @@ func (op *Operation[In, Out]) described() *Described {
 // bind makes the route of an operation. do carries it out; its error is a *fault or a *problem, or else of becomes one of it.
 func bind[In, Out any](of func(r *http.Request, err error) error, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
 	serve := func(w http.ResponseWriter, r *http.Request) {
-		var in In
-		if f := readInput(w, r, &in, inputOf(reflect.TypeFor[In]()), op.StrictQuery, op.OptionalBody, op.MaxBody); f != nil {
+		in, f := op.read(w, r)
+		if f != nil {
 			f.write(w, r)
 			return
 		}
-		out, err := do(r, &in)
+		out, err := do(r, in)
 		if err != nil {
 			writeFault(w, r, of(r, err))
 			return
@@ -105,6 +106,17 @@ func bind[In, Out any](of func(r *http.Request, err error) error, op *Operation[
 		writeJSON(w, status, out)
 	}
 	return route{op.Method, op.Path, serve, rights{roles: op.Roles, allBuckets: op.AllBuckets}, op.described()}
+}
+
+// read reads the input of a request.
+func (op *Operation[In, Out]) read(w http.ResponseWriter, r *http.Request) (*In, *fault) {
+	in := new(In)
+	of, fields := reflect.ValueOf(in).Elem(), inputOf(reflect.TypeFor[In]())
+	f := readParameters(r, fields, of, op.StrictQuery)
+	if f == nil && takesBody(fields) && !(op.OptionalBody && r.ContentLength == 0) {
+		f = readMembers(w, r, fields, of, cmp.Or(op.MaxBody, maxControlBytes))
+	}
+	return in, f
 }
 
 // writeFault writes an error that is a *fault or a *problem.
@@ -132,7 +144,7 @@ func (op *Operation[In, Out]) Request(in *In) (target string, body []byte, err e
 	if w.raw != nil {
 		return target, w.raw, nil
 	}
-	if len(w.members) == 0 && (op.OptionalBody || !w.hasBody) {
+	if len(w.members) == 0 && (op.OptionalBody || !takesBody(inputOf(reflect.TypeFor[In]()))) {
 		return target, nil, nil
 	}
 	return target, append(append([]byte("{"), bytes.Join(w.members, []byte(","))...), '}'), nil

@@ -35,7 +35,7 @@ func received[In, Out any](t *rapid.T, op *httpapi.Operation[In, Out], in In) (g
 	}
 	w := httptest.NewRecorder()
 	echo := httpapi.Operation[In, answered[In]]{Method: op.Method, Path: op.Path, OptionalBody: op.OptionalBody, StrictQuery: op.StrictQuery}
-	httpapi.Serve(&echo, func(_ *http.Request, in *In) (answered[In], error) {
+	httpapi.ServeOperation(&echo, func(_ *http.Request, in *In) (answered[In], error) {
 		got = *in
 		return answered[In]{in}, nil
 	}).ServeHTTP(w, r)
@@ -159,7 +159,7 @@ func wantFault[In, Out any](t *testing.T, op *httpapi.Operation[In, Out], target
 	r.RemoteAddr = "127.0.0.1:1"
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
-	httpapi.Serve(op, func(*http.Request, *In) (out Out, err error) {
+	httpapi.ServeOperation(op, func(*http.Request, *In) (out Out, err error) {
 		t.Errorf("%s %s: it was carried out", target, body)
 		return out, nil
 	}).ServeHTTP(w, r)
