@@ -51,7 +51,7 @@ func (p *parts[N, V, P, S]) told(view P, said string) error {
 }
 
 // just asks for the flow or group, and says nothing else.
-func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) {
+func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) { //nolint:unparam // as all that ask
 	return p.one(cmd, args), nil
 }
 

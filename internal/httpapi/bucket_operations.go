@@ -78,86 +78,89 @@ type BucketPurge struct {
 	PurgeRequest
 }
 
-var ListBuckets = &Operation[struct{}, *BucketList]{
-	ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
-	Answer:   "First the configured ones in the order of the configuration, then the orphaned ones.",
-	Commands: []string{"bucket list", "pool show"},
-	Summary:  "List all buckets, also those that left the configuration",
-}
+// The operations of buckets.
+var (
+	ListBuckets = &Operation[struct{}, *BucketList]{
+		ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:   "First the configured ones in the order of the configuration, then the orphaned ones.",
+		Commands: []string{"bucket list", "pool show"},
+		Summary:  "List all buckets, also those that left the configuration",
+	}
 
-var ShowBucket = &Operation[BucketName, *opsview.Bucket]{
-	ID: "showBucket", Method: "GET", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleRead},
-	Commands: []string{"bucket show", "dead list"},
-	Summary:  "Show a bucket",
-}
+	ShowBucket = &Operation[BucketName, *opsview.Bucket]{
+		ID: "showBucket", Method: "GET", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleRead},
+		Commands: []string{"bucket show", "dead list"},
+		Summary:  "Show a bucket",
+	}
 
-var SetBucket = &Operation[BucketSettings, *opsview.Bucket]{
-	ID: "setBucket", Method: "PATCH", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleAdmin},
-	Commands: []string{"bucket set"},
-	Summary:  "Change settings of a bucket for all processes at once",
-	Description: `The given settings override all configurations, across restarts, until DELETE .../overrides. A new rate holds from the
+	SetBucket = &Operation[BucketSettings, *opsview.Bucket]{
+		ID: "setBucket", Method: "PATCH", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleAdmin},
+		Commands: []string{"bucket set"},
+		Summary:  "Change settings of a bucket for all processes at once",
+		Description: `The given settings override all configurations, across restarts, until DELETE .../overrides. A new rate holds from the
 next slot on. A rate of 0 is refused: pause the bucket instead, with a reason. After 503 the outcome is unknown, and it
 is safe to send the change again.`,
-}
+	}
 
-var ResetBucket = &Operation[BucketResets, *opsview.Bucket]{
-	ID: "resetBucket", Method: "DELETE", Path: "/v1/buckets/{bucket}/overrides", Roles: []apikey.Role{apikey.RoleAdmin},
-	Commands:    []string{"bucket reset"},
-	Summary:     "Remove every override of a bucket",
-	Description: "Safe to repeat, also if nothing was changed.",
-}
+	ResetBucket = &Operation[BucketResets, *opsview.Bucket]{
+		ID: "resetBucket", Method: "DELETE", Path: "/v1/buckets/{bucket}/overrides", Roles: []apikey.Role{apikey.RoleAdmin},
+		Commands:    []string{"bucket reset"},
+		Summary:     "Remove every override of a bucket",
+		Description: "Safe to repeat, also if nothing was changed.",
+	}
 
-var ResetSetting = &Operation[BucketReset, *opsview.Bucket]{
-	ID: "resetSetting", Method: "DELETE", Path: "/v1/buckets/{bucket}/overrides/{setting}", Roles: []apikey.Role{apikey.RoleAdmin},
-	Summary: "Remove the override of one setting",
-}
+	ResetSetting = &Operation[BucketReset, *opsview.Bucket]{
+		ID: "resetSetting", Method: "DELETE", Path: "/v1/buckets/{bucket}/overrides/{setting}", Roles: []apikey.Role{apikey.RoleAdmin},
+		Summary: "Remove the override of one setting",
+	}
 
-var PauseBucket = &Operation[BucketPause, *opsview.Bucket]{
-	ID: "pauseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/pause", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true,
-	Commands: []string{"bucket pause"},
-	Summary:  "Stop departures from a bucket",
-	Description: `No process claims jobs from now on. Jobs that were claimed already still leave, within 200 ms. New jobs are admitted
+	PauseBucket = &Operation[BucketPause, *opsview.Bucket]{
+		ID: "pauseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/pause", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true,
+		Commands: []string{"bucket pause"},
+		Summary:  "Stop departures from a bucket",
+		Description: `No process claims jobs from now on. Jobs that were claimed already still leave, within 200 ms. New jobs are admitted
 until the bucket is full: 202 without ` + "`" + `eta` + "`" + `, and then 429 without Retry-After. Leases, outcomes and retries go on.
 To pause a paused bucket changes the author and the reason.`,
-}
+	}
 
-var ResumeBucket = &Operation[BucketName, *opsview.Bucket]{
-	ID: "resumeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/resume", Roles: []apikey.Role{apikey.RoleAdmin},
-	Commands:    []string{"bucket resume"},
-	Summary:     "Let a bucket run again, at its pace",
-	Description: "It may send its burst at once, as after any quiet time. Safe to repeat.",
-}
+	ResumeBucket = &Operation[BucketName, *opsview.Bucket]{
+		ID: "resumeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/resume", Roles: []apikey.Role{apikey.RoleAdmin},
+		Commands:    []string{"bucket resume"},
+		Summary:     "Let a bucket run again, at its pace",
+		Description: "It may send its burst at once, as after any quiet time. Safe to repeat.",
+	}
 
-var ReleaseBucket = &Operation[BucketRelease, *opsview.Bucket]{
-	ID: "releaseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeNoFlows},
-	Commands: []string{"bucket release"},
-	Summary:  "End a hold or an open circuit breaker of a bucket",
-	Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the bucket's pace. Its flows stay as they are, unless
+	ReleaseBucket = &Operation[BucketRelease, *opsview.Bucket]{
+		ID: "releaseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeNoFlows},
+		Commands: []string{"bucket release"},
+		Summary:  "End a hold or an open circuit breaker of a bucket",
+		Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the bucket's pace. Its flows stay as they are, unless
 ` + "`" + `all_flows` + "`" + ` is true. Answers that come later may slow or hold it again. Safe to repeat.`,
-}
+	}
 
-var DrainBucket = &Operation[BucketDrain, *opsview.Bucket]{
-	ID: "drainBucket", Method: "POST", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true, Faults: []code{codeConflict},
-	Commands: []string{"bucket drain"},
-	Summary:  "Have a bucket leak now, whatever its drain windows say",
-	Description: `The bucket leaks until ` + "`" + `max` + "`" + ` jobs have left or, with ` + "`" + `until_empty` + "`" + ` or without ` + "`" + `max` + "`" + `, until nothing waits, is due or is in flight.
+	DrainBucket = &Operation[BucketDrain, *opsview.Bucket]{
+		ID: "drainBucket", Method: "POST", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true, Faults: []code{codeConflict},
+		Commands: []string{"bucket drain"},
+		Summary:  "Have a bucket leak now, whatever its drain windows say",
+		Description: `The bucket leaks until ` + "`" + `max` + "`" + ` jobs have left or, with ` + "`" + `until_empty` + "`" + ` or without ` + "`" + `max` + "`" + `, until nothing waits, is due or is in flight.
 It leaks at the rate in force, or at ` + "`" + `rate` + "`" + ` if that is slower. A paused bucket stays paused. The drain is kept in Redis, and ends by
 itself. One drain of a bucket runs at a time: beside another one the answer is 409 ` + "`" + `conflicting-state` + "`" + `.`,
-}
+	}
 
-var StopDrain = &Operation[BucketName, *opsview.Bucket]{
-	ID: "stopDrain", Method: "DELETE", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin},
-	Commands:    []string{"bucket drain"},
-	Summary:     "Stop the drain of a bucket",
-	Description: "Jobs that have a slot already still leave, within 200 ms. `changed` is false if no drain ran. Safe to repeat.",
-}
+	StopDrain = &Operation[BucketName, *opsview.Bucket]{
+		ID: "stopDrain", Method: "DELETE", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin},
+		Commands:    []string{"bucket drain"},
+		Summary:     "Stop the drain of a bucket",
+		Description: "Jobs that have a slot already still leave, within 200 ms. `changed` is false if no drain ran. Safe to repeat.",
+	}
 
-var PurgeBucket = &Operation[BucketPurge, *opsview.Purge]{
-	ID: "purgeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/purge", Roles: []apikey.Role{apikey.RoleAdmin},
-	Answer:   "The purge is done, or the jobs are counted.",
-	Commands: []string{"bucket purge"},
-	Summary:  "Drop all waiting jobs of a bucket, for good",
-	Description: `None of them departs from now on. Jobs in flight and jobs that come later stay. Purged jobs are ` + "`" + `cancelled` + "`" + `, and
+	PurgeBucket = &Operation[BucketPurge, *opsview.Purge]{
+		ID: "purgeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/purge", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:   "The purge is done, or the jobs are counted.",
+		Commands: []string{"bucket purge"},
+		Summary:  "Drop all waiting jobs of a bucket, for good",
+		Description: `None of them departs from now on. Jobs in flight and jobs that come later stay. Purged jobs are ` + "`" + `cancelled` + "`" + `, and
 remembered as long as any settled job. They count against the capacity until they are removed, some 100,000 a
 second. The same request again is another purge, of the jobs that wait by then.`,
-}
+	}
+)

@@ -214,14 +214,6 @@ func namesIn(fields []field, in string) string {
 	return anyOf(names)
 }
 
-// anyOf lists names as a sentence does: low, normal or high.
-func anyOf(names []string) string {
-	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " or " + names[last]
-	}
-	return strings.Join(names, "")
-}
-
 // requestWriter writes what a program gives to an operation.
 type requestWriter struct {
 	path    string
@@ -236,12 +228,12 @@ func (w *requestWriter) fields(fields []field, of reflect.Value) error {
 	for i := range fields {
 		f := &fields[i]
 		value := of.FieldByIndex(f.index)
-		switch {
-		case f.in == inPath:
+		switch f.in {
+		case inPath:
 			w.path = strings.Replace(w.path, "{"+f.name+"}", url.PathEscape(value.String()), 1)
-		case f.in == inBody:
+		case inBody:
 			w.raw = value.Bytes()
-		case f.in == inQuery:
+		case inQuery:
 			if !value.IsZero() || f.required {
 				w.query[f.name] = parameterText(value)
 			}
@@ -268,4 +260,14 @@ func parameterText(value reflect.Value) []string {
 	default:
 		return []string{fmt.Sprint(v)}
 	}
+}
+
+// member is a member of a JSON object.
+func member(name string, value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	key, err := json.Marshal(name)
+	return append(append(key, ':'), text...), err
 }

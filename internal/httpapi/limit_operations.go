@@ -35,31 +35,34 @@ type LimitView struct {
 	Override *admission.Patch `json:"override,omitempty"`
 }
 
-var ListLimits = &Operation[struct{}, *LimitList]{
-	ID: "listLimits", Method: "GET", Path: "/v1/limits", Roles: []apikey.Role{apikey.RoleRead},
-	Answer:  "In the order of the configuration.",
-	Summary: "List the limits, as configured and in force",
-}
+// The operations of limits.
+var (
+	ListLimits = &Operation[struct{}, *LimitList]{
+		ID: "listLimits", Method: "GET", Path: "/v1/limits", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:  "In the order of the configuration.",
+		Summary: "List the limits, as configured and in force",
+	}
 
-var ShowLimit = &Operation[LimitName, *LimitView]{
-	ID: "showLimit", Method: "GET", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleRead},
-	Answer:  "The limit, as configured and in force.",
-	Summary: "Show a limit",
-}
+	ShowLimit = &Operation[LimitName, *LimitView]{
+		ID: "showLimit", Method: "GET", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:  "The limit, as configured and in force.",
+		Summary: "Show a limit",
+	}
 
-var ChangeLimit = &Operation[LimitPatch, *LimitView]{
-	ID: "changeLimit", AllBuckets: true, Method: "PATCH", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleAdmin},
-	Answer:  "The limit in force, everywhere.",
-	Summary: "Change a limit for all processes at once",
-	Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
+	ChangeLimit = &Operation[LimitPatch, *LimitView]{
+		ID: "changeLimit", AllBuckets: true, Method: "PATCH", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:  "The limit in force, everywhere.",
+		Summary: "Change a limit for all processes at once",
+		Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
 The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
 ` + "`" + `limit` + "`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
 every bucket that names it. 503 says how far the change came; it is safe to send it again.`,
-}
+	}
 
-var ResetLimit = &Operation[LimitName, *LimitView]{
-	ID: "resetLimit", AllBuckets: true, Method: "DELETE", Path: "/v1/limits/{limit}/override", Roles: []apikey.Role{apikey.RoleAdmin},
-	Answer:      "The limit in force, everywhere.",
-	Summary:     "Remove the override of a limit",
-	Description: "Safe to repeat, also if nothing was changed.",
-}
+	ResetLimit = &Operation[LimitName, *LimitView]{
+		ID: "resetLimit", AllBuckets: true, Method: "DELETE", Path: "/v1/limits/{limit}/override", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:      "The limit in force, everywhere.",
+		Summary:     "Remove the override of a limit",
+		Description: "Safe to repeat, also if nothing was changed.",
+	}
+)

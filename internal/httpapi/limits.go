@@ -18,8 +18,6 @@ type BucketLimits interface {
 	ResetLimit(ctx context.Context, name string) error
 }
 
-const maxPatchBytes = 64 << 10
-
 func limitViewOf(info *admission.LimitInfo) *LimitView {
 	view := &LimitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
 	if !info.Override.IsZero() {

@@ -3,10 +3,8 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"reflect"
-	"slices"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 )
@@ -51,30 +49,6 @@ type Described struct {
 	In, Out      reflect.Type
 }
 
-// Operations are all operations that are described so, in the order of their paths in openapi.yaml.
-func Operations() []*Described {
-	o, p := &ops{}, &producer{jobs: struct{ Jobs }{}}
-	var list []*Described
-	add := func(tag string, routes []route) {
-		for _, r := range routes {
-			if r.op == nil {
-				continue
-			}
-			if at := slices.IndexFunc(list, func(d *Described) bool { return d.ID == r.op.ID }); at >= 0 {
-				list[at].Tags = append(list[at].Tags, tag)
-				continue
-			}
-			r.op.Tags = []string{tag}
-			list = append(list, r.op)
-		}
-	}
-	add("producer", p.oneJob().routes())
-	add("producer", p.routes())
-	add("operator", o.oneJob().routes())
-	add("operator", o.routes())
-	return list
-}
-
 func (op *Operation[In, Out]) described() *Described {
 	d := &Described{
 		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Commands: op.Commands, Roles: op.Roles, AllBuckets: op.AllBuckets,
@@ -113,7 +87,7 @@ func (op *Operation[In, Out]) read(w http.ResponseWriter, r *http.Request) (*In,
 	in := new(In)
 	of, fields := reflect.ValueOf(in).Elem(), inputOf(reflect.TypeFor[In]())
 	f := readParameters(r, fields, of, op.StrictQuery)
-	if f == nil && takesBody(fields) && !(op.OptionalBody && r.ContentLength == 0) {
+	if f == nil && takesBody(fields) && (!op.OptionalBody || r.ContentLength != 0) {
 		f = readMembers(w, r, fields, of, cmp.Or(op.MaxBody, maxControlBytes))
 	}
 	return in, f
@@ -148,14 +122,4 @@ func (op *Operation[In, Out]) Request(in *In) (target string, body []byte, err e
 		return target, nil, nil
 	}
 	return target, append(append([]byte("{"), bytes.Join(w.members, []byte(","))...), '}'), nil
-}
-
-// member is a member of a JSON object.
-func member(name string, value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	key, err := json.Marshal(name)
-	return append(append(key, ':'), text...), err
 }

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -155,15 +153,6 @@ func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome)
 	}
 	views[0].Outcome = outcome
 	return views[0], nil
-}
-
-// unknownBucket says which buckets there are, of those of the caller's key.
-func (o *ops) unknownBucket(r *http.Request, name string) *fault {
-	names := slices.Clone(o.buckets.Buckets())
-	if key := keyOf(r); key != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
-	}
-	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "-"))
 }
 
 func (o *ops) names(ctx context.Context) ([]string, error) {

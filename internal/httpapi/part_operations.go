@@ -211,36 +211,39 @@ on, until it is deleted. Safe to repeat.`),
 	}
 }
 
-var ListFlows = &Operation[FlowQuery, *FlowList]{
-	ID: "listFlows", Method: "GET", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
-	Answer:   "A page of the list.",
-	Commands: []string{"flow list"},
-	Summary:  "List the flows of a bucket that have jobs or settings of their own, in no order unless it is asked for",
-	Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`. With `failing` it may be empty and have " +
-		"a `next` all the same.",
-}
+// The operations of flows and groups that only one of both has.
+var (
+	ListFlows = &Operation[FlowQuery, *FlowList]{
+		ID: "listFlows", Method: "GET", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+		Answer:   "A page of the list.",
+		Commands: []string{"flow list"},
+		Summary:  "List the flows of a bucket that have jobs or settings of their own, in no order unless it is asked for",
+		Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`. With `failing` it may be empty and have " +
+			"a `next` all the same.",
+	}
 
-var ListGroups = &Operation[GroupQuery, *GroupList]{
-	ID: "listGroups", Method: "GET", Path: "/v1/buckets/{bucket}/groups", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
-	Answer:      "A page of the list.",
-	Commands:    []string{"group list"},
-	Summary:     "List the groups of a bucket that have jobs or settings of their own, in no order",
-	Description: "Groups that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
-}
+	ListGroups = &Operation[GroupQuery, *GroupList]{
+		ID: "listGroups", Method: "GET", Path: "/v1/buckets/{bucket}/groups", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+		Answer:      "A page of the list.",
+		Commands:    []string{"group list"},
+		Summary:     "List the groups of a bucket that have jobs or settings of their own, in no order",
+		Description: "Groups that come or go meanwhile may be missing; a page may have more or fewer than `limit`.",
+	}
 
-var ReleaseFlow = &Operation[FlowName, *opsview.Flow]{
-	ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-	Commands: []string{"flow release"},
-	Summary:  "End a hold or an open circuit breaker of one flow",
-	Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the flow's pace.
+	ReleaseFlow = &Operation[FlowName, *opsview.Flow]{
+		ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		Commands: []string{"flow release"},
+		Summary:  "End a hold or an open circuit breaker of one flow",
+		Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the flow's pace.
 Answers that come later may slow or hold it again. Safe to repeat.`,
-}
+	}
 
-var EnableFlow = &Operation[FlowEnable, *opsview.EnabledFlow]{
-	ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
-	Commands: []string{"flow enable"},
-	Summary:  "Let a disabled flow run again",
-	Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`" + `breaker.disable_after` + "`" + `.
+	EnableFlow = &Operation[FlowEnable, *opsview.EnabledFlow]{
+		ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		Commands: []string{"flow enable"},
+		Summary:  "Let a disabled flow run again",
+		Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`" + `breaker.disable_after` + "`" + `.
 It then sends nothing, new jobs get 409 (flow-disabled), and those that waited are dead letters with the cause
 ` + "`" + `flow-disabled` + "`" + `. Safe to repeat.`,
-}
+	}
+)

@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
@@ -91,10 +89,6 @@ func (o *ops) poolAfter(r *http.Request, name string, outcome opsview.Outcome) (
 	view := o.poolView(r, &all[0])
 	view.Outcome = outcome
 	return &view, nil
-}
-
-func (o *ops) unknownPool(name string) *fault {
-	return newFault(codeUnknownPool, "unknown pool %q: the buckets of the configuration are in %s", name, cmp.Or(strings.Join(o.buckets.Pools(), ", "), "none"))
 }
 
 func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error)) (*opsview.PoolView, error) {

@@ -68,22 +68,3 @@ func (o *ops) purge(r *http.Request, of purgeOf) (*opsview.Purge, error) {
 		}
 	})
 }
-
-// partial is the problem of a change that failed half way: tell adds what was done.
-func (o *ops) partial(r *http.Request, err error, tell func(p *problem)) error {
-	err = o.fault(r, err)
-	if f, ok := err.(*fault); ok { //nolint:errorlint // as made by fault
-		p := f.problem(r)
-		tell(p)
-		return p
-	}
-	return err
-}
-
-// truth reads true or false.
-func (d *jobDecoder) truth(name string, value []byte) bool {
-	if is := string(value); is != "true" && is != "false" {
-		d.fail(name, "want true or false")
-	}
-	return string(value) == "true"
-}

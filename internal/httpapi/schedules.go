@@ -35,20 +35,6 @@ func (o *ops) schedule(r *http.Request, name string) (shaper.ScheduleInfo, error
 	return info, err
 }
 
-// isForeign reports whether a bucket is none of those of the caller's key.
-func isForeign(r *http.Request, bucket string) bool {
-	key := keyOf(r)
-	return key != nil && !key.MayUse(bucket)
-}
-
-// conflictFault tells of a schedule in the way, but not in which bucket it is, if that is none of the key's.
-func conflictFault(r *http.Request, conflict *operator.ScheduleConflictError) *fault {
-	if slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return isForeign(r, bucket) }) {
-		return newFault(codeScheduleConflict, "schedule %q: the name is taken in a bucket that the key is not for: choose another name", r.PathValue("schedule"))
-	}
-	return newFault(codeScheduleConflict, "%s", conflict)
-}
-
 func (o *ops) showSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
 	info, err := o.schedule(r, in.Schedule)
 	view := opsview.ScheduleOf(info)

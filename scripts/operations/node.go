@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,7 +13,7 @@ func lower(text string) string { return strings.ToLower(text) }
 
 func mapping(pairs ...any) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for i := 0; i < len(pairs); i += 2 {
+	for i := 0; i+1 < len(pairs); i += 2 {
 		put(n, pairs[i].(string), pairs[i+1]) //nolint:forcetypeassert // names are constants
 	}
 	return n
@@ -64,3 +65,26 @@ func put(n *yaml.Node, name string, v any) {
 
 // ref points to a component.
 func ref(kind, name string) *yaml.Node { return short("$ref", "#/components/"+kind+"/"+name) }
+
+func without(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			n.Content = slices.Delete(slices.Clone(n.Content), i, i+2)
+			break
+		}
+	}
+	return n
+}
+
+// sentence makes a description of a comment.
+func sentence(comment string) string {
+	lines := strings.Split(strings.TrimSpace(comment), "\n\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	text := strings.Join(lines, "\n\n")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}

@@ -185,13 +185,3 @@ func (s *schemas) input(t reflect.Type) (*input, error) {
 	}
 	return in, nil
 }
-
-func without(n *yaml.Node, name string) *yaml.Node {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			n.Content = slices.Delete(slices.Clone(n.Content), i, i+2)
-			break
-		}
-	}
-	return n
-}

@@ -45,8 +45,6 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 	for i := 0; i < len(into.Content); i += 2 {
 		s.byHand[into.Content[i].Value] = true
 	}
-	s.settings("BucketPatch", "Setting", reflect.TypeFor[shaper.Bucket]())
-	s.settings("PoolPatch", "PoolSetting", reflect.TypeFor[shaper.Pool]())
 	s.reflector = jsonschema.Reflector{Anonymous: true, AllowAdditionalProperties: true, Namer: nameOf}
 	words := map[string][]any{}
 	for _, dir := range described {
@@ -126,19 +124,6 @@ func nameOf(t reflect.Type) string {
 func (s *schemas) comment(t reflect.Type, field string) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
 	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])
-}
-
-// sentence makes a description of a comment.
-func sentence(comment string) string {
-	lines := strings.Split(strings.TrimSpace(comment), "\n\n")
-	for i := range lines {
-		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
-	}
-	text := strings.Join(lines, "\n\n")
-	if text == "" {
-		return ""
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // of is the schema of a type: a reference, where it has a name.
@@ -225,7 +210,7 @@ func tidy(n *yaml.Node) *yaml.Node {
 }
 
 // write adds the schemas that were made to the document, in the order of their names.
-func (s *schemas) write() error {
+func (s *schemas) write() {
 	names := make([]string, 0, len(s.made))
 	for name := range s.made {
 		names = append(names, name)
@@ -234,5 +219,4 @@ func (s *schemas) write() error {
 	for _, name := range names {
 		put(s.into, name, s.made[name])
 	}
-	return nil
 }
